@@ -1,0 +1,1 @@
+"""Seqlab: a laboratory for sequence models."""

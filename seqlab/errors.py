@@ -1,0 +1,60 @@
+"""Errors that a person can act on: what was wrong, where, what was seen, what stayed untouched, what to do.
+
+    SeqlabError
+    ├── UsageError     an option that makes no sense (exit code 2; the others 1)
+    ├── DataError      a file, a line, a value of the user's
+    ├── RecipeError    a key or a value in a recipe
+    ├── BundleError    a trained model on disk
+    └── RunError       a training run: its directory, its checkpoints
+
+    pairs.tsv:1042: 1 column where 2 are needed: 'Bonjour tout le monde'
+    hint: columns are separated by a tab; this line has none. Nothing was written.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SeqlabError(Exception):
+    """Base of everything that Seqlab raises on purpose; `hint` says what to do next."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(SeqlabError):
+    """An option or an argument that makes no sense."""
+
+
+class DataError(SeqlabError):
+    """A file, a line or a value of the user's is not what it must be."""
+
+
+class RecipeError(SeqlabError):
+    """A key or a value in a recipe is not what it must be."""
+
+
+class BundleError(SeqlabError):
+    """A trained model on disk is missing a part, or a part was changed."""
+
+
+class RunError(SeqlabError):
+    """A training run cannot start or go on in its directory."""
+
+
+class SeqlabWarning(UserWarning):
+    """Something the user should know that is not an error: a row that was cut, a label never seen."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that does not exist: the one that was probably meant, else all there are."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known)}."
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """A value as it is quoted in a message: on one line, and not too long."""
+    shown = repr(text)
+    return shown if len(shown) <= limit else shown[: limit - 4] + "...'"

@@ -1,0 +1,1 @@
+"""Parameters around equations."""

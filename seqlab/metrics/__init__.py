@@ -1,0 +1,1 @@
+"""Scores, and the floors they stand beside."""

@@ -1,0 +1,1 @@
+"""Wiring: encoders, decoders, heads, and the models made of them."""

@@ -1,0 +1,103 @@
+"""The one currency between data and models: rows of unequal length in one tensor, and what is real in it.
+
+A *pad* is outside the sequence: no state change, no attention, no loss. A *missing value* is inside it: time
+passes and nothing is observed. Every mask in the package is derived from here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value."""
+
+    values: Shaped[Tensor, "B T *features"]
+    lengths: Int[Tensor, " B"]
+    observed: Bool[Tensor, "B T"] | None = None
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int] | Tensor], *, pad: int = 0) -> "Padded":
+        """Rows of ids, or of feature vectors as tensors, side by side."""
+        tensors = [torch.as_tensor(row, dtype=None if isinstance(row, Tensor) else torch.long) for row in rows]
+        lengths = torch.tensor([len(row) for row in tensors], dtype=torch.long)
+        if not tensors:
+            return cls(torch.zeros(0, 0, dtype=torch.long), lengths)
+        return cls(torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=pad), lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def real(self) -> Bool[Tensor, "B T"]:
+        """True where a position is inside its sequence."""
+        return torch.arange(self.values.shape[1], device=self.values.device) < self.lengths[:, None]
+
+    @property
+    def scored(self) -> Bool[Tensor, "B T"]:
+        """True where a position is inside its sequence and carries a value: where a loss counts."""
+        return self.real if self.observed is None else self.real & self.observed
+
+    def rows(self) -> list[Tensor]:
+        """The sequences again, without their pads."""
+        return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
+
+    def with_values(self, values: Shaped[Tensor, "B T *features"]) -> "Padded":
+        """Other values at the same positions."""
+        return replace(self, values=values)
+
+    def masked(self) -> "Padded":
+        """The same, with zeros at the pads, so that whatever lies there cannot leak."""
+        shape = self.real.shape + (1,) * (self.values.dim() - 2)
+        return self.with_values(self.values.masked_fill(~self.real.view(shape), 0))
+
+    def last(self) -> Shaped[Tensor, "B *features"]:
+        """The value at each row's last real position; zeros for an empty row."""
+        if self.values.shape[1] == 0:
+            return self.values.new_zeros(len(self), *self.values.shape[2:])
+        rows = torch.arange(len(self), device=self.values.device)
+        values = self.values[rows, (self.lengths - 1).clamp(min=0)]
+        empty = (self.lengths == 0).view(-1, *[1] * (values.dim() - 1))
+        return values.masked_fill(empty, 0)
+
+    def reversed(self) -> "Padded":
+        """Each row read backwards, its pads staying on the right. Its own inverse."""
+        position = torch.arange(self.values.shape[1], device=self.values.device)
+        source = torch.where(self.real, self.lengths[:, None] - 1 - position, position)
+        rows = torch.arange(len(self), device=self.values.device)[:, None]
+        observed = None if self.observed is None else self.observed[rows, source]
+        return Padded(self.values[rows, source], self.lengths, observed)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a model is given at once: named parts, each a `Padded` with the same rows.
+
+    `target` of a decoder runs from SOS to EOS: all but its last token are read, all but its first are predicted.
+    One label for a whole sequence is a target of length one. `rows` are the examples' places in the data set:
+    they key the randomness of dropout and name the culprits when something goes wrong.
+    """
+
+    rows: Int[Tensor, " B"]
+    source: Padded | None = None
+    target: Padded | None = None
+    segments: Padded | None = None
+    characters: Padded | None = None
+    covariates: Padded | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def parts(self) -> dict[str, Padded]:
+        """The parts that are there, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        return {name: part for name, part in named.items() if part is not None}
+
+    @property
+    def num_tokens(self) -> int:
+        """How many real positions there are to read and to predict."""
+        return int(sum(part.lengths.sum() for part in self.parts().values()))

@@ -1,0 +1,25 @@
+"""Shared by all tests: capped threads, and where the optional real data lies."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data():
+    """A function from a name to a real data file; skips where the optional data is not beside the project."""
+
+    def find(name: str) -> Path:
+        path = SHARED / name
+        if not path.exists():
+            pytest.skip(f"needs the optional data file {name} in {SHARED.name}/ beside the project")
+        return path
+
+    return find
