@@ -7,8 +7,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("seqlab", derandomize=True, deadline=None)
+settings.load_profile("seqlab")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

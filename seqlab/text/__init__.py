@@ -1,1 +1,33 @@
-"""Strings to ids and back."""
+"""Strings <-> ids: four kinds of tokenizer with the same special ids, their normalisation, and label names."""
+
+from seqlab.text.bpe import BPETokenizer
+from seqlab.text.bytes import ByteTokenizer
+from seqlab.text.characters import CharacterTokenizer
+from seqlab.text.labels import UNSEEN, Labels
+from seqlab.text.normalise import Normaliser
+from seqlab.text.special import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK
+from seqlab.text.tokenizer import KINDS, Tokenizer, from_json, learn, vocabulary_text
+from seqlab.text.words import WordTokenizer, learn_words
+
+__all__ = [
+    "EOS",
+    "KINDS",
+    "MASK",
+    "PAD",
+    "SEP",
+    "SOS",
+    "SPECIALS",
+    "UNK",
+    "UNSEEN",
+    "BPETokenizer",
+    "ByteTokenizer",
+    "CharacterTokenizer",
+    "Labels",
+    "Normaliser",
+    "Tokenizer",
+    "WordTokenizer",
+    "from_json",
+    "learn",
+    "learn_words",
+    "vocabulary_text",
+]

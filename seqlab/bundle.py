@@ -1,0 +1,177 @@
+"""A trained thing on disk: text, JSON and safetensors, each file's sha256 in the manifest. Never pickle.
+
+    recipe.toml         what it is and how it was trained
+    model.safetensors   its weights
+    tokenizer.json      its vocabularies, for machines
+    vocabulary.txt      the same, for people
+    metrics.json        how good it was when it was made, beside its floors
+    CARD.md             all of this in a page
+    manifest.json       format number, and the sha256 of each file above
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import nn
+
+from seqlab.assemble.model import build_model
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.errors import BundleError
+from seqlab.recipe import Recipe, parse_recipe, to_toml
+from seqlab.text import vocabulary_text
+from seqlab.train.checkpoint import write_whole
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
+_RESTORE = "restore the file from where the bundle came from, or train again."
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A model with everything that is needed to use it."""
+
+    recipe: Recipe
+    vocabularies: Vocabularies
+    model: nn.Module
+    metrics: dict[str, Any]
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def save_bundle(bundle: Bundle, folder: Path) -> None:
+    """Write all files, the manifest last: a bundle that has one is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    weights = {name: p.detach().contiguous() for name, p in bundle.model.named_parameters()}
+    files = {
+        "recipe.toml": to_toml(bundle.recipe).encode(),
+        "model.safetensors": save(weights, metadata={"format": str(FORMAT)}),
+        "tokenizer.json": json.dumps(bundle.vocabularies.to_json(), ensure_ascii=False, indent=1).encode(),
+        "vocabulary.txt": _vocabulary_page(bundle.vocabularies).encode(),
+        "metrics.json": json.dumps(bundle.metrics, indent=2).encode(),
+        "CARD.md": card(bundle).encode(),
+    }
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    write_whole(folder / MANIFEST, json.dumps({"format": FORMAT, "files": digests}, indent=2).encode())
+
+
+def load_bundle(folder: str | Path) -> Bundle:
+    """Read a bundle, after checking that each of its files is there and is the one that was written."""
+    folder = Path(folder)
+    files = _checked_files(folder)
+    recipe = parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml"))
+    vocabularies = Vocabularies.from_json(_json(files["tokenizer.json"], folder / "tokenizer.json"))
+    model = build_model(recipe, vocabularies)
+    _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
+    return Bundle(recipe, vocabularies, model, _json(files["metrics.json"], folder / "metrics.json"))
+
+
+def is_bundle(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+def _checked_files(folder: Path) -> dict[str, bytes]:
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: there is no such model", hint="`seqlab train` makes one; give its directory.")
+    if not is_bundle(folder):
+        hint = "train it to its end, or stop it with Ctrl-C." if (folder / "run").is_dir() else _RESTORE
+        raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=hint)
+    manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise BundleError(f"{folder / MANIFEST}: not a manifest of Seqlab's", hint=_RESTORE)
+    if manifest.get("format") != FORMAT:
+        raise BundleError(
+            f"{folder}: written in format {manifest.get('format')!r}; this version reads format {FORMAT}",
+            hint="use the version of Seqlab that made it, or a newer one.",
+        )
+    files = {}
+    for name in _NEEDED:
+        path = folder / name
+        if not path.is_file():
+            raise BundleError(f"{path}: this file of the model is missing", hint=_RESTORE)
+        files[name] = path.read_bytes()
+        if hashlib.sha256(files[name]).hexdigest() != manifest["files"].get(name):
+            raise BundleError(f"{path}: not the file that was written: it was changed or cut off", hint=_RESTORE)
+    return files
+
+
+def _json(content: bytes, path: Path) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise BundleError(f"{path}: not valid JSON: {error}", hint=_RESTORE) from None
+
+
+@torch.no_grad()
+def _load_weights(model: nn.Module, content: bytes, path: Path) -> None:
+    try:
+        weights = load(content)
+    except SafetensorError as error:
+        raise BundleError(f"{path}: not a safetensors file: {error}", hint=_RESTORE) from None
+    parameters = dict(model.named_parameters())
+    for name in parameters.keys() ^ weights.keys():
+        raise BundleError(f"{path}: weight '{name}' is not where the recipe has one", hint=_RESTORE)
+    for name, parameter in parameters.items():
+        if parameter.shape != weights[name].shape:
+            raise BundleError(
+                f"{path}: weight '{name}' has shape {tuple(weights[name].shape)} where the recipe has "
+                f"{tuple(parameter.shape)}",
+                hint=_RESTORE,
+            )
+        parameter.copy_(weights[name])
+
+
+def card(bundle: Bundle) -> str:
+    """A page about the model, for people."""
+    recipe = bundle.recipe
+    scores = "\n".join(f"| {name} | {_figure(value)} |" for name, value in _flat(bundle.metrics.get("validation", {})))
+    return f"""# {recipe.name}
+
+{recipe.about}
+
+- task: {recipe.task}
+- parameters: {bundle.num_parameters:,}
+- trained: {bundle.metrics.get("steps", 0):,} steps, {bundle.metrics.get("seconds", 0):.0f} s
+
+## Scores on the held-out part
+
+| score | value |
+|---|---|
+{scores}
+
+Use it: `seqlab predict THIS_DIRECTORY`. All settings: `recipe.toml`.
+"""
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        rows += _flat(value, f"{prefix}{name}: ") if isinstance(value, dict) else [(prefix + name, value)]
+    return rows
+
+
+def _figure(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _vocabulary_page(vocabularies: Vocabularies) -> str:
+    pages = []
+    for name, tokenizer in (("source", vocabularies.source), ("target", vocabularies.target)):
+        if tokenizer is not None:
+            pages.append(f"# {name}: {tokenizer.kind}, {len(tokenizer)} entries\n{vocabulary_text(tokenizer)}")
+    if vocabularies.labels is not None:
+        labels = vocabularies.labels
+        rows = "".join(f"{i}\t{n}\t{c}\n" for i, (n, c) in enumerate(zip(labels.names, labels.counts, strict=True)))
+        pages.append(f"# labels: {len(labels)}, each with its count in training\n{rows}")
+    return "\n".join(pages)

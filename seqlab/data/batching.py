@@ -1,0 +1,109 @@
+"""Which rows go into one batch: rows of like length, up to a budget of tokens. A pure function of (seed, epoch)."""
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from seqlab.data.store import TokenStore
+from seqlab.errors import DataError
+from seqlab.padded import Batch, Padded
+
+_POOL = 200  # batches that are sorted together: more means fewer pads, less means more varied batches
+
+
+def plan(
+    lengths: Int[np.ndarray, "N parts"], *, budget: int, seed: int, epoch: int, max_rows: int | None = None
+) -> list[Int[np.ndarray, " B"]]:
+    """The batches of one epoch, each as the indices of its rows; every row occurs once.
+
+    Rows are shuffled, sorted by length within large pools, and cut so that rows x longest <= budget, where longest
+    is the larger of the parts. A row longer than the budget is a batch of its own. The batches are shuffled in turn.
+    """
+    random = np.random.default_rng((seed, epoch))
+    order = random.permutation(len(lengths))
+    widths = _widths(lengths)
+    pool = max(1, int(_POOL * budget / max(1.0, float(widths.mean() if len(widths) else 1))))
+    batches: list[np.ndarray] = []
+    for start in range(0, len(order), pool):
+        rows = order[start : start + pool]
+        batches += _cut(_by_length(rows, lengths, widths), widths, budget=budget, max_rows=max_rows)
+    return [batches[i] for i in random.permutation(len(batches))]
+
+
+def plan_in_order(
+    lengths: Int[np.ndarray, "N parts"], *, budget: int, max_rows: int | None = None
+) -> list[Int[np.ndarray, " B"]]:
+    """The batches of an evaluation: all rows from short to long, nothing shuffled."""
+    widths = _widths(lengths)
+    return _cut(_by_length(np.arange(len(lengths)), lengths, widths), widths, budget=budget, max_rows=max_rows)
+
+
+@final
+class Rows:
+    """A data set of parallel token stores, from which batches are made."""
+
+    def __init__(self, *, source: TokenStore | None = None, target: TokenStore | None = None) -> None:
+        self.source, self.target = source, target
+        self._parts = [part for part in (source, target) if part is not None]
+        counts = {len(part) for part in self._parts}
+        if len(counts) != 1:
+            raise DataError(
+                f"a source of {len(source or ())} rows beside a target of {len(target or ())}",
+                hint="both stores must come from the same examples: prepare the data again.",
+            )
+
+    def __len__(self) -> int:
+        return len(self._parts[0])
+
+    @property
+    def lengths(self) -> Int[np.ndarray, "N parts"]:
+        """How long each row is in each part that is there."""
+        return np.stack([part.lengths for part in self._parts], axis=1)
+
+    def batch(self, indices: Int[np.ndarray, " B"] | Sequence[int]) -> Batch:
+        """The rows at these places, side by side."""
+        rows = np.asarray(indices, dtype=np.int64)
+        return Batch(
+            rows=torch.from_numpy(rows.copy()),
+            source=None if self.source is None else _padded(self.source, rows),
+            target=None if self.target is None else _padded(self.target, rows),
+        )
+
+
+def _padded(store: TokenStore, rows: Int[np.ndarray, " B"]) -> Padded:
+    values, lengths = store.gather(rows)
+    return Padded(torch.from_numpy(values), torch.from_numpy(lengths))
+
+
+def _widths(lengths: Int[np.ndarray, "N parts"]) -> Int[np.ndarray, " N"]:
+    return lengths.max(axis=1, initial=1)
+
+
+def _by_length(
+    rows: Int[np.ndarray, " B"], lengths: Int[np.ndarray, "N parts"], widths: Int[np.ndarray, " N"]
+) -> Int[np.ndarray, " B"]:
+    """By the longer part; among equals by how much longer the first part is than the last, so that both have few pads.
+
+    Up for even widths and down for odd ones, so that a batch across two widths meets like with like.
+    """
+    excess = lengths[rows, 0] - lengths[rows, -1]
+    return rows[np.lexsort((np.where(widths[rows] % 2, -excess, excess), widths[rows]))]
+
+
+def _cut(
+    rows: Int[np.ndarray, " P"], widths: Int[np.ndarray, " N"], *, budget: int, max_rows: int | None
+) -> list[Int[np.ndarray, " B"]]:
+    """Rows sorted by width, cut where the next one would burst the budget."""
+    batches, start = [], 0
+    while start < len(rows):
+        most = max(1, budget // int(widths[rows[start]]))  # the first row is the shortest: no more than this can fit
+        most = most if max_rows is None else min(most, max_rows)
+        window = widths[rows[start : start + most]]
+        sizes = np.arange(1, len(window) + 1) * window
+        count = max(1, int(np.searchsorted(sizes, budget, side="right")))
+        batches.append(rows[start : start + count])
+        start += count
+    return batches

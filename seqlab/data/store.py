@@ -1,0 +1,206 @@
+"""Token ids on disk, mapped into memory: a corpus larger than memory is read at the same speed as a small one.
+
+A store is three files: the ids of all rows end to end (`path`), where each row begins (`path.offsets`, uint64), and
+what they are (`path.json`). The last is written last, so a store that has it is whole.
+"""
+
+import json
+from array import array
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from jaxtyping import Int, Integer
+
+from seqlab.errors import DataError
+
+FORMAT = 1
+DTYPES = ("uint16", "uint32", "int32")
+_FLUSH = 1 << 20  # ids held in memory while writing
+
+Row = Sequence[int] | Integer[np.ndarray, " T"]
+
+
+@final
+class TokenStore:
+    """Rows of ids on disk; `store[i]` is a copy of one row, `store.flat` all of them end to end, without a copy."""
+
+    def __init__(self, path: Path, flat: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
+        self.path = path
+        self.flat = flat
+        self.offsets = offsets
+        self.vocabulary_size = vocabulary_size
+
+    @classmethod
+    def open(cls, path: str | Path) -> "TokenStore":
+        path = Path(path)
+        header = _read_header(path)
+        dtype = np.dtype(header["dtype"]).newbyteorder("<")
+        flat = _mapped(path, dtype, header["num_tokens"])
+        offsets = _mapped(_offsets_path(path), np.dtype("<u8"), header["num_rows"] + 1)
+        if offsets[0] != 0 or offsets[-1] != header["num_tokens"]:
+            raise _damaged(_offsets_path(path), f"its rows end at {offsets[-1]}, not at {header['num_tokens']}")
+        return cls(path, flat, offsets, header["vocabulary_size"])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Int[np.ndarray, " T"]:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of a store with {len(self)} rows")
+        row %= len(self)
+        return self.flat[int(self.offsets[row]) : int(self.offsets[row + 1])].astype(np.int64)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.flat)
+
+    @cached_property
+    def lengths(self) -> Int[np.ndarray, " N"]:
+        return np.diff(self.offsets.astype(np.int64))
+
+    def gather(self, rows: Int[np.ndarray, " B"]) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
+        """Many rows side by side, with zeros on the right of the shorter ones, and their lengths."""
+        lengths = self.lengths[rows]
+        position = np.arange(lengths.max(initial=0))
+        real = position < lengths[:, None]
+        values = np.zeros(real.shape, dtype=np.int64)
+        values[real] = self.flat[(self.offsets[rows].astype(np.int64)[:, None] + position)[real]]
+        return values, lengths
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where one part of each example goes. Ids are 0 to vocabulary_size - 1; dtype "int32" allows -1 beside them."""
+
+    path: Path
+    vocabulary_size: int
+    dtype: str | None = None
+
+
+def write_store(path: str | Path, rows: Iterable[Row], *, vocabulary_size: int, dtype: str | None = None) -> TokenStore:
+    """Stream rows of ids to disk."""
+    return write_stores([Column(Path(path), vocabulary_size, dtype)], ((row,) for row in rows))[0]
+
+
+def write_stores(columns: Sequence[Column], rows: Iterable[Sequence[Row]]) -> list[TokenStore]:
+    """Stream rows with one sequence of ids for each column to disk, side by side.
+
+    Everything is written under temporary names first: until it is whole, a store of that name stays as it was.
+    """
+    with ExitStack() as stack:
+        writers = [stack.enter_context(_Writer(column)) for column in columns]
+        for row in rows:
+            for writer, ids in zip(writers, row, strict=True):
+                writer.add(ids)
+        for writer in writers:
+            writer.flush()  # all of them before one gets its name: a bad id leaves every store as it was
+        for writer in writers:
+            writer.finish()
+    return [TokenStore.open(column.path) for column in columns]
+
+
+@final
+class _Writer:
+    """One store being written; leaving it before `finish` leaves nothing behind."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.dtype = column.dtype or ("uint16" if column.vocabulary_size <= 1 << 16 else "uint32")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"a store holds {', '.join(DTYPES)}, not {self.dtype}")
+        column.path.parent.mkdir(parents=True, exist_ok=True)
+        self.parts = [column.path, _offsets_path(column.path), _header_path(column.path)]
+        self.temporary = [part.with_name(part.name + ".tmp") for part in self.parts]
+        self.num_rows = self.num_tokens = 0
+        self._ids, self._ends = array("q"), array("q", [0])
+
+    def __enter__(self) -> "_Writer":
+        self.tokens, self.offsets = self.temporary[0].open("wb"), self.temporary[1].open("wb")
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.tokens.close()
+        self.offsets.close()
+        for name in self.temporary:
+            name.unlink(missing_ok=True)
+
+    def add(self, row: Row) -> None:
+        if isinstance(row, np.ndarray):
+            self._ids.frombytes(np.ascontiguousarray(row, dtype=np.int64).tobytes())
+        else:
+            self._ids.extend(row)
+        self.num_rows += 1
+        self.num_tokens += len(row)
+        self._ends.append(self.num_tokens)
+        if len(self._ids) + len(self._ends) >= _FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        ids = np.frombuffer(self._ids, dtype=np.int64) if self._ids else np.empty(0, dtype=np.int64)
+        lowest = -1 if self.dtype == "int32" else 0
+        outside = ids[(ids < lowest) | (ids >= self.column.vocabulary_size)]
+        if len(outside):
+            raise DataError(
+                f"{self.column.path}: the id {outside[0]} is outside a vocabulary of {self.column.vocabulary_size}",
+                hint="the ids were made with another vocabulary. Nothing was written.",
+            )
+        self.tokens.write(ids.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
+        if self._ends:
+            self.offsets.write(np.frombuffer(self._ends, dtype=np.int64).astype("<u8").tobytes())
+        self._ids, self._ends = array("q"), array("q")
+
+    def finish(self) -> None:
+        """Write what is left and give the files their names, the header last."""
+        self.flush()
+        self.tokens.close()
+        self.offsets.close()
+        header = {"format": FORMAT, "dtype": self.dtype, "vocabulary_size": self.column.vocabulary_size}
+        header |= {"num_rows": self.num_rows, "num_tokens": self.num_tokens}
+        self.temporary[2].write_text(json.dumps(header) + "\n", encoding="utf-8")
+        self.parts[2].unlink(missing_ok=True)  # an old header must never describe new ids
+        for name, part in zip(self.temporary, self.parts, strict=True):
+            name.replace(part)
+
+
+def _offsets_path(path: Path) -> Path:
+    return path.with_name(path.name + ".offsets")
+
+
+def _header_path(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _read_header(path: Path) -> dict:
+    name = _header_path(path)
+    try:
+        header = json.loads(name.read_text(encoding="utf-8"))
+        counts = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size")]
+        known = header["dtype"] in DTYPES and all(isinstance(count, int) and count >= 0 for count in counts)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no token store here", hint="prepare the data first.") from error
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise _damaged(name, "it cannot be read") from error
+    if header.get("format") != FORMAT:
+        raise _damaged(name, f"its format is {header.get('format')}, and this version reads {FORMAT}")
+    if not known:
+        raise _damaged(name, f"it says {json.dumps(header)}")
+    return header
+
+
+def _mapped(path: Path, dtype: np.dtype, count: int) -> np.ndarray:
+    """The file as an array that the operating system pages in when it is touched."""
+    size = path.stat().st_size if path.exists() else 0
+    if size != count * dtype.itemsize:
+        raise _damaged(path, f"{size} bytes where {count * dtype.itemsize} are needed")
+    return np.memmap(path, dtype=dtype, mode="r") if count else np.empty(0, dtype=dtype)
+
+
+def _damaged(path: Path, seen: str) -> DataError:
+    return DataError(
+        f"{path}: the token store is damaged: {seen}", hint="delete it and prepare the data again; nothing was changed."
+    )

@@ -1,0 +1,73 @@
+"""Text as parallel streams for truncated backpropagation through time: each batch goes on where the last one ended.
+
+row 0   t0  t1  t2  t3 | t3  t4  t5  t6 | ...      a chunk of T steps holds T + 1 tokens: it reads the first T
+row 1   t9 t10 t11 t12 |t12 t13 t14 t15 | ...      and predicts the last T, and shares one with the next chunk
+"""
+
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Integer
+
+from seqlab.errors import DataError
+from seqlab.padded import Batch, Padded
+
+
+@final
+class Streams:
+    """One long text cut into `rows` streams, read `steps` tokens at a time; only what a batch needs is copied.
+
+    Each epoch starts at another offset, so that the borders between chunks and between rows move, and what is left
+    over at the end (less than one batch) is not always the same. A text too short for what is asked gets
+    fewer rows, then fewer steps.
+    """
+
+    def __init__(self, flat: Integer[np.ndarray, " N"], *, rows: int, steps: int, seed: int) -> None:
+        _need_two_tokens(flat)
+        self.flat, self.seed = flat, seed
+        self.steps = min(steps, len(flat) - 1)
+        self.rows = min(rows, (len(flat) - 1) // self.steps)
+
+    def num_batches(self, epoch: int) -> int:
+        return self._length(epoch) // self.steps
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        """Chunk `index` of every row; row b of each batch of an epoch continues row b of the batch before."""
+        if not 0 <= index < self.num_batches(epoch):
+            raise IndexError(f"batch {index} of an epoch with {self.num_batches(epoch)}")
+        starts = self._offset(epoch) + np.arange(self.rows) * self._length(epoch) + index * self.steps
+        return _batch(self.flat[starts[:, None] + np.arange(self.steps + 1)])
+
+    def _length(self, epoch: int) -> int:
+        """Predictions in one row."""
+        return (len(self.flat) - 1 - self._offset(epoch)) // self.rows
+
+    def _offset(self, epoch: int) -> int:
+        if epoch == 0:
+            return 0
+        spare = len(self.flat) - 1 - self.rows * self.steps
+        return int(np.random.default_rng((self.seed, epoch)).integers(0, min(self.steps - 1, spare) + 1))
+
+
+def in_order(flat: Integer[np.ndarray, " N"], *, steps: int) -> Iterator[Batch]:
+    """For evaluation: one stream from beginning to end, every token but the first predicted once."""
+    _need_two_tokens(flat)
+    for start in range(0, len(flat) - 1, steps):
+        yield _batch(flat[None, start : start + steps + 1])
+
+
+def _batch(tokens: Integer[np.ndarray, "B T"]) -> Batch:
+    lengths = torch.full((len(tokens),), tokens.shape[1], dtype=torch.long)
+    return Batch(
+        rows=torch.arange(len(tokens)), target=Padded(torch.from_numpy(np.asarray(tokens, dtype=np.int64)), lengths)
+    )
+
+
+def _need_two_tokens(flat: Integer[np.ndarray, " N"]) -> None:
+    if len(flat) < 2:
+        raise DataError(
+            f"a text of {len(flat)} token{'s' if len(flat) != 1 else ''} has nothing to predict",
+            hint="give at least two tokens of text, and better a few thousand.",
+        )

@@ -1,0 +1,96 @@
+"""Data that needs no download: dates as people write them in many languages, and toy tasks that a test can learn."""
+
+import datetime
+import random
+import string
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from seqlab.data.split import source_key
+from seqlab.errors import DataError, nearest
+
+LANGUAGES = (
+    *("en", "de", "nl", "sv", "da", "nb", "is"),  # Germanic
+    *("fr", "es", "it", "pt", "ro", "ca"),  # Romance
+    *("ga", "cy", "eu", "el", "tr"),
+    *("fi", "et", "hu", "lv", "lt"),  # Uralic and Baltic
+    *("pl", "cs", "sl", "hr", "sr", "bg", "ru", "uk"),  # Slavic
+    *("hy", "ka", "he", "ar", "fa", "am"),
+    *("hi", "bn", "ta", "te"),
+    *("th", "vi", "id", "ja", "ko", "zh"),
+    "sw",
+)
+"""Languages whose dates never contradict each other: no text that one of them writes is another day in another."""
+
+STYLES = ("medium", "long", "full")
+FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
+_SPACES = str.maketrans({"\u202f": " ", "\u00a0": " "})
+
+Dated = tuple[str, str, str]  # the text, the ISO date, the language
+
+
+def dates(num: int, *, seed: int, languages: Sequence[str] = LANGUAGES) -> Iterator[Dated]:
+    """Dates of two centuries as they are written in many languages, with what they mean: date normalisation."""
+    return islice(_endless_dates(seed, languages), num)
+
+
+def split_dates(
+    num_train: int, num_test: int, *, seed: int, languages: Sequence[str] = LANGUAGES
+) -> tuple[list[Dated], list[Dated]]:
+    """Training and test dates; a day of the test part occurs in no language of the training part."""
+    share = num_test / max(1, num_train + num_test)
+    border = min(0.9, max(0.01, share)) * 2**64  # either side always fills in the end
+    train: list[Dated] = []
+    test: list[Dated] = []
+    endless = _endless_dates(seed, languages)
+    while len(train) < num_train or len(test) < num_test:
+        dated = next(endless)
+        part, size = (test, num_test) if source_key(dated[1], seed=seed) < border else (train, num_train)
+        if len(part) < size:
+            part.append(dated)
+    return train, test
+
+
+def copies(
+    num: int, *, seed: int, longest: int = 10, letters: str = string.ascii_lowercase
+) -> Iterator[tuple[str, str]]:
+    """Random words and themselves: the least that an encoder and a decoder must learn."""
+    return ((word, word) for word in _words(num, seed, longest, letters))
+
+
+def reversals(
+    num: int, *, seed: int, longest: int = 10, letters: str = string.ascii_lowercase
+) -> Iterator[tuple[str, str]]:
+    """Random words and what they are backwards: attention becomes an anti-diagonal."""
+    return ((word, word[::-1]) for word in _words(num, seed, longest, letters))
+
+
+def parity(num: int, *, seed: int, longest: int = 10) -> Iterator[tuple[str, str]]:
+    """Bits and whether their ones are "odd" or "even": a label that needs one bit of memory, and all of the row."""
+    return ((bits, "odd" if bits.count("1") % 2 else "even") for bits in _words(num, seed, longest, "01"))
+
+
+def _words(num: int, seed: int, longest: int, letters: str) -> Iterator[str]:
+    keyed = random.Random(seed)
+    return ("".join(keyed.choices(letters, k=keyed.randint(1, longest))) for _ in range(num))
+
+
+def _endless_dates(seed: int, languages: Sequence[str]) -> Iterator[Dated]:
+    try:
+        from babel import UnknownLocaleError
+        from babel.dates import format_date
+    except ImportError as error:
+        raise DataError(
+            "the dates of many languages need the package Babel, which is not installed",
+            hint='pip install "seqlab[demo]"',
+        ) from error
+    keyed = random.Random(seed)
+    num_days = (LAST - FIRST).days + 1
+    while True:
+        day = FIRST + datetime.timedelta(days=keyed.randrange(num_days))
+        language = keyed.choice(languages)
+        try:
+            text = format_date(day, keyed.choice(STYLES), locale=language)
+        except (UnknownLocaleError, ValueError) as error:
+            raise DataError(f"no dates in the language '{language}'", hint=nearest(language, LANGUAGES)) from error
+        yield text.translate(_SPACES), day.isoformat(), language

@@ -1,0 +1,121 @@
+"""One token after another, from any decoder, by any rule."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqlab.decode.rules import Rule
+from seqlab.models.interface import Decoder, Memory, reorder
+from seqlab.padded import Padded
+from seqlab.types import State
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a row ends: at token `end` (None: never), or after `most` new tokens; and what is never chosen."""
+
+    end: int | None
+    most: int
+    never: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was generated for each row, without the prefix and the end token, and its log-probabilities.
+
+    `log_probability` sums over the chosen tokens, the end token included where there is one (E57).
+    """
+
+    tokens: Padded
+    log_probability: Float[Tensor, " B"]
+
+
+@dataclass
+class _Live:
+    """The rows that have not ended: where they stand in the batch, and all that must be kept in step with them."""
+
+    places: Int[Tensor, " b"]
+    token: Int[Tensor, " b"]
+    context: State
+    state: State
+
+    def keep(self, rows: Int[Tensor, " k"]) -> None:
+        self.places, self.token = self.places[rows], self.token[rows]
+        self.context, self.state = reorder(self.context, rows), reorder(self.state, rows)
+
+
+@torch.inference_mode()
+def generate(
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
+) -> Generated:
+    """Continue each row's prefix (at least one token, SOS say) until it ends; a row that never ends is cut, not lost."""
+    new: list[list[int]] = [[] for _ in rows]
+    log_probability = torch.zeros(len(rows), dtype=torch.float64)
+    for places, tokens, log_p in _steps(decoder, memory, prefix, rule, limits, rows=rows):
+        log_probability[places] += log_p
+        for place, token in zip(places.tolist(), tokens.tolist(), strict=True):
+            if token != limits.end:
+                new[place].append(token)
+    return Generated(Padded.from_rows(new), log_probability)
+
+
+@torch.inference_mode()
+def stream(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int) -> Iterator[int]:
+    """The tokens of a single row as they are chosen."""
+    for _, tokens, _ in _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row])):
+        if int(tokens[0]) != limits.end:
+            yield int(tokens[0])
+
+
+def _steps(
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
+) -> Iterator[tuple[Int[Tensor, " b"], Int[Tensor, " b"], Float[Tensor, " b"]]]:
+    """The live rows' places, their new tokens and the tokens' log-probabilities, step by step.
+
+    The part of the prefixes that all rows have is read at once; where one is longer than another, its tokens are
+    forced while the others already choose: so every row is computed as if it were alone.
+    """
+    if not len(rows):
+        return
+    shared = int(prefix.lengths.min()) - 1
+    context, state = decoder.start(memory)
+    if shared:
+        _, state = decoder.read(prefix.values[:, :shared], context, state)
+    live = _Live(torch.arange(len(rows)), prefix.values[:, shared], context, state)
+    for position in range(shared, int(prefix.lengths.max()) + limits.most - 1):
+        logits, live.state = decoder.step(live.token, live.context, live.state)
+        logits[:, list(limits.never)] = -math.inf
+        since = position + 1 - prefix.lengths[live.places]  # new tokens that the row has so far
+        chosen = _choose(rule, logits, rows[live.places], since)
+        forced = since < 0
+        if forced.any():
+            given = prefix.values[:, min(position + 1, prefix.values.shape[1] - 1)][live.places]
+            chosen = torch.where(forced, given, chosen)
+        log_p = logits.double().log_softmax(-1).gather(-1, chosen[:, None])[:, 0]
+        free = ~forced
+        yield live.places[free], chosen[free], log_p[free]
+        live.token = chosen
+        ended = free & (since + 1 >= limits.most)
+        if limits.end is not None:
+            ended |= free & (chosen == limits.end)
+        if ended.all():
+            return
+        if ended.any():
+            live.keep(torch.nonzero(~ended)[:, 0])
+
+
+def _choose(
+    rule: Rule, logits: Float[Tensor, "b V"], rows: Int[Tensor, " b"], since: Int[Tensor, " b"]
+) -> Int[Tensor, " b"]:
+    """The rule's choice, with each row's steps counted from the end of its own prefix."""
+    if (since == since[0]).all():
+        return rule(logits, rows, int(since[0]))
+    chosen = torch.empty(len(rows), dtype=torch.long)
+    for step in since.unique().tolist():
+        here = since == step
+        chosen[here] = rule(logits[here], rows[here], step)
+    return chosen

@@ -1,0 +1,65 @@
+"""Byte-pair encoding: the most frequent pair of neighbours becomes one symbol, again and again.
+
+The slow and readable version: it recounts everything after each merge. Words are tuples of symbols with their counts.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+Pair = tuple[str, str]
+Symbols = tuple[str, ...]
+
+
+def pair_counts(words: Mapping[Symbols, int]) -> dict[Pair, int]:
+    """E62: how often each two symbols are neighbours, in the order in which the pairs are first seen."""
+    counts: dict[Pair, int] = {}
+    for symbols, count in words.items():
+        for pair in pairwise(symbols):
+            counts[pair] = counts.get(pair, 0) + count
+    return counts
+
+
+def merge(words: Mapping[Symbols, int], pair: Pair) -> dict[Symbols, int]:
+    """E63: the same words, with every occurrence of `pair` made one symbol."""
+    merged: dict[Symbols, int] = {}
+    for symbols, count in words.items():
+        joined = _join(symbols, pair)
+        merged[joined] = merged.get(joined, 0) + count
+    return merged
+
+
+def learn(word_counts: Mapping[str, int], num_merges: int, *, end_of_word: str | None = None) -> list[Pair]:
+    """E62, E63: the merges in the order in which they are made; of equally frequent pairs, the one seen first.
+
+    They may be fewer than `num_merges`: when every word is one symbol, there is nothing left to merge.
+    """
+    words = {_symbols(word, end_of_word): count for word, count in word_counts.items()}
+    merges: list[Pair] = []
+    while len(merges) < num_merges and (counts := pair_counts(words)):
+        best = max(counts, key=counts.__getitem__)  # of equals, max takes the first
+        words = merge(words, best)
+        merges.append(best)
+    return merges
+
+
+def segment(word: str, merges: Sequence[Pair], *, end_of_word: str | None = None) -> Symbols:
+    """E63: a word, perhaps never seen, in the symbols that `merges` leave when made in their order."""
+    symbols = _symbols(word, end_of_word)
+    for pair in merges:
+        symbols = _join(symbols, pair)
+    return symbols
+
+
+def _symbols(word: str, end_of_word: str | None) -> Symbols:
+    return (*word, end_of_word) if end_of_word is not None else tuple(word)
+
+
+def _join(symbols: Symbols, pair: Pair) -> Symbols:
+    """Every occurrence of `pair`, from the left, made one symbol."""
+    joined: list[str] = []
+    at = 0
+    while at < len(symbols):
+        found = symbols[at : at + 2] == pair
+        joined.append(pair[0] + pair[1] if found else symbols[at])
+        at += 2 if found else 1
+    return tuple(joined)

@@ -1,0 +1,72 @@
+"""What to say next: how likely a sequence is, and how one token is chosen from the logits.
+
+Randomness comes in as a uniform number per row, so that these stay functions.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import pad, softmax
+
+from seqlab.equations.similarity import cross_entropy
+
+
+def sequence_log_probability(
+    logits: Float[Tensor, "B T V"], gold: Int[Tensor, "B T"], real: Bool[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    """E57: log p(y|x) = Σ_t log p(y_t | y_<t, x) over the real positions."""
+    log_p = -cross_entropy(logits[real], gold[real])
+    return logits.new_zeros(real.shape).masked_scatter(real, log_p).sum(1)
+
+
+def greedy_choice(logits: Float[Tensor, "B V"]) -> Int[Tensor, " B"]:
+    """E58: argmax_v p(v); of equals, the first."""
+    return logits.argmax(-1)
+
+
+def temper(logits: Float[Tensor, "B V"], temperature: float) -> Float[Tensor, "B V"]:
+    """E59: logits / τ. Below 1 the likely becomes likelier, above 1 all become more alike."""
+    if not temperature > 0:
+        raise ValueError(f"a temperature must be above 0, not {temperature}; for the limit at 0, choose greedily")
+    return logits / temperature
+
+
+def keep_top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
+    """E59: the k largest logits, the others -inf. Of equals the first stay, so that never more than k do."""
+    if k < 1:
+        raise ValueError(f"at least 1 token must be kept, not {k}")
+    smallest = logits.topk(min(k, logits.shape[-1]), dim=-1).values[:, -1:]
+    above, equal = logits > smallest, logits == smallest
+    room = k - above.sum(-1, keepdim=True)
+    return logits.masked_fill(~(above | (equal & (equal.cumsum(-1) <= room))), -math.inf)
+
+
+def keep_top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
+    """E59: the fewest likeliest tokens whose probabilities sum to p or more, the others -inf. Never fewer than one."""
+    if not 0 < p <= 1:
+        raise ValueError(f"a probability mass to keep lies above 0 and at most at 1, not {p}")
+    if p == 1:  # rounding could bring the mass to 1 before the last tokens
+        return logits
+    ranked, order = logits.sort(dim=-1, descending=True, stable=True)
+    mass = softmax(ranked, dim=-1, dtype=torch.float64).cumsum(-1)
+    mass_before = pad(mass[:, :-1], (1, 0))
+    keep = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, mass_before < p)
+    return logits.masked_fill(~keep, -math.inf)
+
+
+def choose(probabilities: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+    """E59: the first v with Σ_{v' ≤ v} p_v' > uniform: sampling by the inverse of the distribution function.
+
+    `uniform` lies between 0 and 1, each end included. A token of probability 0 is never chosen: the sum does not
+    grow there, so it cannot be the first to exceed anything.
+    """
+    mass = probabilities.double().cumsum(-1)
+    total = mass[:, -1]
+    if not (total > 0).all():
+        row = int((~(total > 0)).nonzero()[0])
+        raise ValueError(f"row {row} offers no token to choose: its probabilities sum to {total[row].item()}")
+    below_total = total.nextafter(torch.zeros_like(total))  # else rounding near 1 would lead past the last token
+    target = torch.minimum(uniform * total, below_total)
+    return torch.searchsorted(mass, target[:, None], right=True).squeeze(-1)

@@ -1,0 +1,50 @@
+"""Sequence to label (S10), and sequence to aligned labels (S11)."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seqlab.layers.pooling import Pooling
+from seqlab.models.encoders import RecurrentEncoder
+from seqlab.models.heads import Head
+from seqlab.models.interface import Memory, Reading
+from seqlab.padded import Batch, Padded
+from seqlab.types import State
+
+
+class Classifier(nn.Module):
+    """One label for the whole sequence, from its pooled states."""
+
+    def __init__(self, encoder: RecurrentEncoder, pooling: Pooling, head: Head) -> None:
+        super().__init__()
+        self.encoder, self.pooling, self.head = encoder, pooling, head
+
+    def features(self, source: Padded) -> Float[Tensor, "B 1 D"]:
+        states, summary = _both(self.encoder(source))
+        return self.pooling(states, summary)[:, None]
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        assert batch.source is not None, "a classifier reads a source"
+        assert batch.target is not None, "a label is a target of length one"
+        return Reading(self.features(batch.source), batch.target)
+
+
+class Tagger(nn.Module):
+    """One label for each position."""
+
+    def __init__(self, encoder: RecurrentEncoder, head: Head) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def features(self, source: Padded) -> Float[Tensor, "B T D"]:
+        return _both(self.encoder(source))[0].values
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        assert batch.source is not None, "a tagger reads a source"
+        assert batch.target is not None, "a tagger has a label for each position"
+        return Reading(self.features(batch.source), batch.target)
+
+
+def _both(memory: Memory) -> tuple[Padded, Tensor]:
+    assert memory.states is not None
+    assert memory.summary is not None
+    return memory.states, memory.summary

@@ -1,0 +1,197 @@
+"""A bundle and lines of input to one answer a line: what each task does when it is used."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from seqlab.bundle import Bundle
+from seqlab.data.batching import plan_in_order
+from seqlab.decode.generate import Generated, Limits, generate
+from seqlab.decode.rules import Greedy, Rule, Sample
+from seqlab.errors import DataError, SeqlabWarning
+from seqlab.models.classifier import Classifier, Tagger
+from seqlab.models.interface import Memory
+from seqlab.models.language_model import LanguageModel
+from seqlab.models.seq2seq import Seq2Seq
+from seqlab.padded import Padded
+from seqlab.recipe import Decode, Recipe
+from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
+
+BUDGET = 8192  # tokens decoded together
+NEVER = (PAD, UNK, SOS, SEP, MASK)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says to one input: the text of its answer, and what else there is to know about it."""
+
+    input: str
+    output: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def predict(
+    bundle: Bundle, inputs: Sequence[str], *, decode: Decode | None = None, seed: int = 0, first_row: int = 0
+) -> list[Prediction]:
+    """One prediction for each input, in the same order. `first_row` is the number of the first input in a larger job:
+    it keys the sampling, so that an answer does not depend on how the job was cut into calls."""
+    task = _TASKS[bundle.recipe.task]
+    rule = _rule(decode or bundle.recipe.decode, seed)
+    settings = decode or bundle.recipe.decode
+    return task(_Job(bundle, list(inputs), rule, settings, first_row))
+
+
+@dataclass(frozen=True)
+class _Job:
+    bundle: Bundle
+    inputs: list[str]
+    rule: Rule
+    decode: Decode
+    first_row: int
+
+    @property
+    def rows(self) -> torch.Tensor:
+        return torch.arange(len(self.inputs)) + self.first_row
+
+
+def _rule(decode: Decode, seed: int) -> Rule:
+    if decode.method == "greedy":
+        return Greedy()
+    return Sample(decode.temperature, decode.top_k, decode.top_p, seed)
+
+
+@torch.inference_mode()
+def _continue(job: _Job) -> list[Prediction]:
+    """Language model: each prompt goes on; an empty one begins from nothing."""
+    model, tokenizer = cast(LanguageModel, job.bundle.model), job.bundle.vocabularies.targets
+    by_line = job.bundle.recipe.data.unit == "line"
+    prompts = tokenizer.encode_all(job.inputs)
+    prefixes = [[SOS, *ids] if by_line else ids or [_neutral(tokenizer)] for ids in prompts]
+    most = job.decode.max_length
+    limits = Limits(end=EOS, most=most, never=NEVER) if by_line else Limits(end=None, most=most, never=(*NEVER, EOS))
+    generated: list[Generated | None] = [None] * len(prefixes)
+    for rows in _batches([len(prefix) + most for prefix in prefixes]):
+        prefix = Padded.from_rows([prefixes[row] for row in rows])
+        out = generate(model.decoder, Memory(len(rows)), prefix, job.rule, limits, rows=job.rows[rows])
+        for row, piece in zip(rows, _single_rows(out), strict=True):
+            generated[row] = piece
+    return [_written(tokenizer, text, piece) for text, piece in zip(job.inputs, generated, strict=True)]
+
+
+@torch.inference_mode()
+def _translate(job: _Job) -> list[Prediction]:
+    """Sequence to sequence: each line is translated; an empty line stays empty."""
+    model, vocabularies = cast(Seq2Seq, job.bundle.model), job.bundle.vocabularies
+    sources = fit_sources(job.bundle.recipe, vocabularies.sources.encode_all(job.inputs), first_row=job.first_row)
+    limits = Limits(end=EOS, most=job.decode.max_length, never=NEVER)
+    generated: list[Generated | None] = [None] * len(sources)
+    for rows in _batches([len(source) for source in sources]):
+        memory = model.encoder(Padded.from_rows([sources[row] for row in rows]))
+        prefix = Padded.from_rows([[SOS]] * len(rows))
+        out = generate(model.decoder, memory, prefix, job.rule, limits, rows=job.rows[rows])
+        for row, piece in zip(rows, _single_rows(out), strict=True):
+            generated[row] = piece
+    return [
+        _written(vocabularies.targets, text, piece if text.strip() else None)
+        for text, piece in zip(job.inputs, generated, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def _classify(job: _Job) -> list[Prediction]:
+    """Classifier: the likeliest label, with the probability of each."""
+    model, vocabularies = cast(Classifier, job.bundle.model), job.bundle.vocabularies
+    sources = fit_sources(job.bundle.recipe, vocabularies.sources.encode_all(job.inputs), first_row=job.first_row)
+    names = vocabularies.classes.names
+    answers: list[Prediction | None] = [None] * len(sources)
+    for rows in _batches([len(source) for source in sources]):
+        source = Padded.from_rows([sources[row] for row in rows])
+        probabilities = model.head(model.features(source))[:, 0].double().softmax(-1)
+        for row, p in zip(rows, probabilities, strict=True):
+            best = int(p.argmax())
+            details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
+            answers[row] = Prediction(job.inputs[row], names[best], details)
+    return [answer for answer in answers if answer is not None]
+
+
+@torch.inference_mode()
+def _tag(job: _Job) -> list[Prediction]:
+    """Tagger: one label for each word of a line; words are what stands between spaces."""
+    words = [tuple(line.split()) for line in job.inputs]
+    tags = tag_words(job.bundle, words, first_row=job.first_row)
+    return [
+        Prediction(line, " ".join(labels), {"words": list(cut), "tags": labels})
+        for line, cut, labels in zip(job.inputs, words, tags, strict=True)
+    ]
+
+
+_TASKS: dict[str, Callable[[_Job], list[Prediction]]] = {
+    "lm": _continue,
+    "classify": _classify,
+    "tag": _tag,
+    "translate": _translate,
+}
+
+
+@torch.inference_mode()
+def tag_words(bundle: Bundle, sentences: Sequence[tuple[str, ...]], *, first_row: int = 0) -> list[list[str]]:
+    """A label for each word of each sentence; beyond the recipe's longest sentence, the most frequent one."""
+    model, labels = cast(Tagger, bundle.model), bundle.vocabularies.classes
+    sources = fit_sources(bundle.recipe, bundle.vocabularies.encode_sources(list(sentences)), first_row=first_row)
+    tags = [[labels.majority] * len(words) for words in sentences]
+    for rows in _batches([len(source) for source in sources]):
+        source = Padded.from_rows([sources[row] for row in rows])
+        best = source.with_values(model.head(model.features(source)).argmax(-1))
+        for row, ids in zip(rows, best.rows(), strict=True):
+            tags[row][: len(ids)] = [labels.names[i] for i in ids.tolist()]
+    return tags
+
+
+def fit_sources(recipe: Recipe, sources: list[list[int]], *, first_row: int) -> list[list[int]]:
+    """Sources no longer than the model was trained for: cut, with a warning, or refused, as the recipe says."""
+    most = recipe.data.max_source
+    long = [row for row, source in enumerate(sources) if len(source) > most]
+    if not long:
+        return sources
+    line = first_row + long[0] + 1
+    said = f"line {line}: {len(sources[long[0]])} tokens, more than the {most} of data.max_source"
+    if recipe.data.too_long == "refuse":
+        raise DataError(said, hint="shorten the line, or train with a larger data.max_source.")
+    more = f" (and {len(long) - 1} more lines)" if len(long) > 1 else ""
+    warnings.warn(f"{said}; the rest was not read{more}", SeqlabWarning, stacklevel=2)
+    return [source[:most] for source in sources]
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of like length together, up to a budget."""
+    if lengths:
+        for rows in plan_in_order(np.asarray(lengths, dtype=np.int64)[:, None], budget=BUDGET):
+            yield rows.tolist()
+
+
+def _single_rows(generated: Generated) -> list[Generated]:
+    return [
+        Generated(Padded(row[None], torch.tensor([len(row)])), log_p[None])
+        for row, log_p in zip(generated.tokens.rows(), generated.log_probability, strict=True)
+    ]
+
+
+def _written(tokenizer: Tokenizer, text: str, generated: Generated | None) -> Prediction:
+    if generated is None:
+        return Prediction(text, "", {"log_probability": 0.0})
+    ids = generated.tokens.values[0].tolist()
+    details = {"log_probability": float(generated.log_probability[0]), "tokens": tokenizer.pieces(ids)}
+    return Prediction(text, tokenizer.decode(ids), details)
+
+
+def _neutral(tokenizer: Tokenizer) -> int:
+    """What stands before a text that has no beginning: the end of a line, else a space, else any token."""
+    for piece in ("\n", " "):
+        ids = tokenizer.encode(piece)
+        if ids and ids[0] != UNK:
+            return ids[0]
+    return len(NEVER) + 1

@@ -1,0 +1,248 @@
+"""The schema of a recipe: frozen, validated, TOML in and out. Each default is written here and nowhere else.
+
+    recipe = load_recipe("char-lstm")                      # by name, or a path to a .toml file
+    recipe = override(recipe, ["train.steps=500"])         # what `--set` does
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from seqlab.errors import RecipeError, nearest
+
+Task = Literal["lm", "classify", "tag", "translate"]
+Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
+Connection = Literal["plain", "residual", "highway", "dense"]
+
+DEFAULTS: dict[Task, str] = {
+    "lm": "char-lstm",
+    "classify": "bilstm-classifier",
+    "tag": "bilstm-tagger",
+    "translate": "seq2seq",
+}
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Data(Section):
+    """Which columns of the user's file are read, how it is split, and what is too long."""
+
+    unit: Literal["stream", "line"] = "stream"  # lm only: one endless text, or each line a sequence of its own
+    source: str | None = None  # a column, by name or by number counted from 1
+    target: str | None = None
+    validation: float = Field(0.05, gt=0, lt=1)
+    max_validation: int = Field(2000, ge=1)  # examples
+    max_source: int = Field(1000, ge=1)  # tokens
+    max_target: int = Field(1000, ge=1)
+    too_long: Literal["cut", "skip", "refuse"] = "cut"
+
+
+class Text(Section):
+    """How strings become ids."""
+
+    kind: Literal["characters", "words", "bytes", "bpe"] = "characters"
+    size: int = Field(8000, ge=1)
+    min_count: int = Field(1, ge=1)
+    form: Literal["NFC", "NFKC", "none"] = "NFC"
+    lower: bool = False
+    letters_only: bool = False
+
+
+class Stack(Section):
+    """Recurrent layers on top of each other."""
+
+    kind: Cell = "lstm"
+    size: int = Field(256, ge=1)
+    layers: int = Field(1, ge=1)
+    bidirectional: bool = False
+    connection: Connection = "plain"
+
+
+class Model(Section):
+    embedding: int = Field(128, ge=1)
+    encoder: Stack | None = None
+    decoder: Stack | None = None
+    pooling: Literal["final", "mean", "max", "attention"] = "final"  # classify only
+    context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
+    tie: bool = False  # output weights are the embedding's, transposed
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+
+class Train(Section):
+    seed: int = Field(1, ge=0)
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(None, gt=0)
+    batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
+    batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
+    bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    learning_rate: float = Field(2e-3, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)  # sgd only
+    weight_decay: float = Field(0.01, ge=0)
+    schedule: Literal["cosine", "inverse-sqrt", "constant"] = "cosine"
+    warmup: int = Field(100, ge=0)  # steps
+    clip: float = Field(1.0, gt=0)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    average: Literal["none", "ema", "last"] = "none"
+    ema_decay: float = Field(0.999, gt=0, lt=1)
+    average_last: int = Field(5, ge=1)  # checkpoints
+    validate_every: int | None = Field(None, ge=1)  # steps; without it, twenty times in the run
+    patience: int | None = Field(None, ge=1)  # validations without a better loss until it stops
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Train":
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either 'steps' or 'epochs', not both and not neither")
+        return self
+
+
+class Decode(Section):
+    method: Literal["greedy", "sample"] = "greedy"
+    temperature: float = Field(1.0, gt=0)
+    top_k: int | None = Field(None, ge=1)
+    top_p: float | None = Field(None, gt=0, le=1)
+    max_length: int = Field(200, ge=1)
+
+
+class Recipe(Section):
+    """Everything that makes a model what it is, except the data and the seed of the universe."""
+
+    name: str
+    task: Task
+    about: str = ""
+    shared: bool = False  # one vocabulary for source and target
+    data: Data = Data()
+    source: Text = Text()
+    target: Text = Text()
+    model: Model = Model()
+    train: Train
+    decode: Decode = Decode()
+
+    @model_validator(mode="after")
+    def _parts_fit_the_task(self) -> "Recipe":
+        needs = {"lm": ("decoder",), "classify": ("encoder",), "tag": ("encoder",), "translate": ("encoder", "decoder")}
+        for part in ("encoder", "decoder"):
+            has, must = getattr(self.model, part) is not None, part in needs[self.task]
+            if has != must:
+                raise ValueError(f"a '{self.task}' model {'needs' if must else 'has no'} [model.{part}]")
+        if self.model.decoder and self.model.decoder.bidirectional:
+            raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
+        if self.task == "tag" and self.source.kind != "words":
+            raise ValueError("a tagger labels words: set source.kind to 'words'")
+        return self
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _shelf().iterdir() if entry.name.endswith(".toml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe by name, or from a .toml file of the user's."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise RecipeError(f"{name}: there is no such recipe file", hint="give a path that exists, or a recipe's name.")
+        return parse_recipe(path.read_text("utf-8"), where=name)
+    if name not in recipe_names():
+        raise RecipeError(f"there is no recipe '{name}'", hint=nearest(name, recipe_names()))
+    return parse_recipe((_shelf() / f"{name}.toml").read_text("utf-8"), where=f"recipe '{name}'")
+
+
+def parse_recipe(text: str, *, where: str) -> Recipe:
+    """A recipe from TOML; `where` names it in messages."""
+    try:
+        return build_recipe(tomllib.loads(text), where=where)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{where}: not valid TOML: {error}", hint="a value is a number, true, false or a \"string\".") from None
+
+
+def build_recipe(table: Mapping[str, Any], *, where: str) -> Recipe:
+    """A recipe from nested tables, with errors that name the key."""
+    try:
+        return Recipe.model_validate(dict(table))
+    except ValidationError as error:
+        raise _explain(error, where) from None
+
+
+def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
+    """The recipe with `section.key=value` settings applied; values are read as TOML, else as plain strings."""
+    table = recipe.model_dump()
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        keys = path.strip().split(".")
+        if not equals or not all(keys):
+            raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
+        place = table
+        for key in keys[:-1]:
+            if place.get(key) is None and key in ("encoder", "decoder"):
+                place[key] = {}
+            if not isinstance(place.get(key), dict):
+                raise RecipeError(f"--set {setting}: there is no section '{key}'", hint=nearest(key, place))
+            place = place[key]
+        place[keys[-1]] = _value(value.strip())
+        if keys[0] == "train" and keys[-1] in ("steps", "epochs"):
+            place["epochs" if keys[-1] == "steps" else "steps"] = None
+    return build_recipe(table, where=f"recipe '{recipe.name}' with --set")
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe as TOML that `parse_recipe` reads back to an equal recipe."""
+    return "\n".join(_toml_lines(recipe.model_dump(), "")) + "\n"
+
+
+def _shelf() -> Any:
+    return files("seqlab") / "recipes"
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return None if text == "none" else text
+
+
+def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterable[str]:
+    for key, value in table.items():
+        if value is not None and not isinstance(value, dict):
+            yield f"{key} = {_toml_value(value)}"
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield f"\n[{prefix}{key}]"
+            yield from _toml_lines(value, f"{prefix}{key}.")
+
+
+def _toml_value(value: bool | int | float | str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    return repr(value)
+
+
+def _explain(error: ValidationError, where: str) -> RecipeError:
+    """The first thing that is wrong, as a sentence; for an unknown key, the nearest name there is."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    if first["type"] == "extra_forbidden":
+        section: Any = Recipe
+        for key in path[:-1]:
+            section = _section_type(section, key)
+        return RecipeError(f"{where}: there is no '{'.'.join(path)}'", hint=nearest(path[-1], section.model_fields))
+    said = first["msg"].removeprefix("Value error, ")
+    at = f"'{'.'.join(path)}': " if path else ""
+    seen = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
+    return RecipeError(f"{where}: {at}{said}{seen}", hint="`seqlab recipes NAME` shows a recipe that works.")
+
+
+def _section_type(section: Any, key: str) -> Any:
+    annotation = section.model_fields[key].annotation
+    choices = getattr(annotation, "__args__", (annotation,))
+    return next(choice for choice in choices if isinstance(choice, type) and issubclass(choice, Section))

@@ -1,0 +1,57 @@
+"""Text as a sequence of characters."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+from seqlab.errors import shorten
+from seqlab.text import vocabulary as vocabularies
+from seqlab.text.normalise import Normaliser
+from seqlab.text.special import SILENT, SPECIALS, UNK
+from seqlab.text.stored import odd, parts
+
+
+@final
+class CharacterTokenizer:
+    """One id per character that was seen often enough; the others are UNK."""
+
+    kind: str = "characters"
+
+    def __init__(self, vocabulary: list[str], normaliser: Normaliser) -> None:
+        self.vocabulary = vocabulary
+        self.normaliser = normaliser
+        self._ids = vocabularies.ids(vocabulary)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "CharacterTokenizer":
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(normaliser(text))
+        return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids.get(character, UNK) for character in self.normaliser(text)]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(self.vocabulary[index] for index in ids if index not in SILENT)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "normaliser": self.normaliser.to_json(), "vocabulary": list(self.vocabulary)}
+
+    @classmethod
+    def from_json(cls, data: object) -> "CharacterTokenizer":
+        stored = parts(data, "the characters tokenizer", {"kind": str, "normaliser": dict, "vocabulary": list})
+        vocabulary = vocabularies.from_stored(stored["vocabulary"])
+        for piece in vocabulary[len(SPECIALS) :]:
+            if len(piece) != 1:
+                raise odd(f"the vocabulary of characters has a piece that is not one character: {shorten(piece)}")
+        return cls(vocabulary, Normaliser.from_json(stored["normaliser"]))

@@ -1,0 +1,138 @@
+"""Averages of the weights along the way: often better than the weights themselves, and free at inference."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.recipe import Train
+
+Weights = dict[str, Tensor]
+
+
+@runtime_checkable
+class Average(Protocol):
+    """Watches the weights during training and offers others in their place."""
+
+    def after_step(self, model: nn.Module, step: int) -> None: ...
+
+    def after_validation(self, model: nn.Module) -> None: ...
+
+    def weights(self, model: nn.Module) -> Weights:
+        """The weights to validate and keep."""
+
+    def tensors(self) -> Weights:
+        """What a checkpoint must hold, so that a resumed run averages the same."""
+
+    def restore(self, tensors: Weights) -> None: ...
+
+
+class NoAverage:
+    """The weights as they are."""
+
+    def after_step(self, model: nn.Module, step: int) -> None:
+        pass
+
+    def after_validation(self, model: nn.Module) -> None:
+        pass
+
+    def weights(self, model: nn.Module) -> Weights:
+        return parameters_of(model)
+
+    def tensors(self) -> Weights:
+        return {}
+
+    def restore(self, tensors: Weights) -> None:
+        pass
+
+
+class ExponentialAverage:
+    """a <- d a + (1 - d) w after each step, with d growing from 0 so that the random start is forgotten at once."""
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self.average: Weights = {}
+
+    def after_step(self, model: nn.Module, step: int) -> None:
+        weights = parameters_of(model)
+        if not self.average:
+            self.average = {name: weight.clone() for name, weight in weights.items()}
+            return
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.average.values()), [weights[name] for name in self.average], 1 - decay)
+
+    def after_validation(self, model: nn.Module) -> None:
+        pass
+
+    def weights(self, model: nn.Module) -> Weights:
+        return self.average or parameters_of(model)
+
+    def tensors(self) -> Weights:
+        return self.average
+
+    def restore(self, tensors: Weights) -> None:
+        self.average = dict(tensors)
+
+
+class LastAverage:
+    """The mean of the weights at the last few validations."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.snapshots: list[Weights] = []
+
+    def after_step(self, model: nn.Module, step: int) -> None:
+        pass
+
+    def after_validation(self, model: nn.Module) -> None:
+        self.snapshots.append({name: weight.clone() for name, weight in parameters_of(model).items()})
+        del self.snapshots[: -self.count]
+
+    def weights(self, model: nn.Module) -> Weights:
+        recent = [*self.snapshots[-self.count + 1 :], parameters_of(model)] if self.count > 1 else [parameters_of(model)]
+        return {name: torch.stack([weights[name] for weights in recent]).mean(0) for name in recent[-1]}
+
+    def tensors(self) -> Weights:
+        return {f"{i}.{name}": w for i, weights in enumerate(self.snapshots) for name, w in weights.items()}
+
+    def restore(self, tensors: Weights) -> None:
+        self.snapshots = []
+        for key, weight in tensors.items():
+            index, name = key.split(".", 1)
+            self.snapshots += [{} for _ in range(int(index) + 1 - len(self.snapshots))]
+            self.snapshots[int(index)][name] = weight
+
+
+def average(settings: Train) -> Average:
+    """The average that a recipe asks for."""
+    if settings.average == "ema":
+        return ExponentialAverage(settings.ema_decay)
+    return LastAverage(settings.average_last) if settings.average == "last" else NoAverage()
+
+
+def parameters_of(model: nn.Module) -> Weights:
+    """The weights by name, detached; a tied weight appears once."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+@contextmanager
+def wearing(model: nn.Module, weights: Weights) -> Iterator[None]:
+    """Within this block the model has other weights."""
+    own = parameters_of(model)
+    if all(weights[name] is own[name] or weights[name].data_ptr() == own[name].data_ptr() for name in own):
+        yield
+        return
+    saved = {name: weight.clone() for name, weight in own.items()}
+    load_weights(model, weights)
+    try:
+        yield
+    finally:
+        load_weights(model, saved)
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, weights: Weights) -> None:
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])

@@ -1,0 +1,223 @@
+"""The loop: batches in, a fitted model out, checkpoints on the way.
+
+Nothing random happens here: the order of the data is a function of (seed, epoch), dropout of (seed, step, row).
+A run is therefore determined by its step, and resuming equals never having stopped.
+"""
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from torch import nn
+
+from seqlab.errors import RunError
+from seqlab.layers.dropout import noise
+from seqlab.padded import Batch
+from seqlab.recipe import Train
+from seqlab.train.average import Weights, average, load_weights, parameters_of, wearing
+from seqlab.train.checkpoint import Progress, read_checkpoint, write_checkpoint
+from seqlab.train.log import Estimate, MetricsFile, Reporter, Step
+from seqlab.train.objective import batch_loss
+from seqlab.train.optimise import clip_, learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from seqlab.types import State
+
+LOG_EVERY = 20  # steps
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """Training data as the loop sees it: numbered batches in numbered epochs, the same each time they are asked for."""
+
+    carries: bool  # whether a batch goes on where the previous one of its epoch ended (E35)
+
+    def num_batches(self, epoch: int) -> int: ...
+
+    def batch(self, epoch: int, index: int) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. The model then has the best weights that validation saw."""
+
+    progress: Progress
+    stopped: bool  # asked to stop before its last step
+
+
+def num_steps(batches: Batches, settings: Train) -> int:
+    """How many steps a recipe asks for."""
+    if settings.steps is not None:
+        return settings.steps
+    return max(1, math.ceil((settings.epochs or 1) * batches.num_batches(0)))
+
+
+class GradientTraining:
+    """A run in a folder: `fit` begins it, or goes on where `last.safetensors` says it stood."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Batches,
+        settings: Train,
+        *,
+        validate: Callable[[], dict[str, float]],
+        folder: Path,
+        report: Reporter,
+    ) -> None:
+        self.model, self.batches, self.settings = model, batches, settings
+        self.validate, self.folder, self.report = validate, folder, report
+        self.num_steps = num_steps(batches, settings)
+        self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
+        self.optimizer = optimizer(model, settings)
+        self.average = average(settings)
+        self.metrics = MetricsFile(folder / "metrics.jsonl")
+        self.progress, self.carried = Progress(), ()
+        self._recent: list[tuple[float, int, float, float]] = []
+
+    def resume(self) -> None:
+        """Go back to where the last checkpoint stood."""
+        self.progress, parts = read_checkpoint(self.folder / "last.safetensors")
+        load_weights(self.model, parts["model"])
+        restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        self.average.restore(parts.get("average", {}))
+        carried = parts.get("carried", {})
+        self.carried = tuple(carried[str(i)] for i in range(len(carried)))
+        self.metrics.cut_back(self.progress.step)
+
+    def fit(self, *, stop: Callable[[], bool] = lambda: False) -> Outcome:
+        """Train to the last step, until validation stops improving, or until `stop` says so."""
+        self.report.begin(self.estimate(), self.progress.step)
+        began, before = time.perf_counter(), self.progress.seconds
+        stopped = False
+        try:
+            for batch in self._remaining():
+                self._step(batch)
+                self.progress.seconds = before + time.perf_counter() - began
+                if self.progress.step % self.validate_every == 0 or self.progress.step == self.num_steps:
+                    self._validate()
+                    if self.progress.finished:
+                        break
+                elif stop():
+                    stopped = True
+                    self._save()
+                    break
+        finally:
+            self.report.end()
+        if not stopped:
+            self.progress.finished = True
+            self._save()
+        load_weights(self.model, self._best())
+        return Outcome(self.progress, stopped)
+
+    def estimate(self) -> Estimate:
+        """Time and memory of the run, from a few batches whose gradients are thrown away."""
+        batches = [self.batches.batch(0, i) for i in range(min(3, self.batches.num_batches(0)))]
+        times = []
+        for batch in (*batches[:1], *batches):  # the first one warms up
+            began = time.perf_counter()
+            with noise(self.settings.seed, 0, batch.rows):
+                batch_loss(self.model, batch).total.backward()
+            times.append(time.perf_counter() - began)
+        self.optimizer.zero_grad()
+        num_parameters = sum(p.numel() for p in self.model.parameters())
+        extra = sum(p.numel() * p.element_size() for p in self.model.parameters()) * 4  # Adam's two, average, snapshot
+        left = self.num_steps - self.progress.step
+        per_step = sum(times[1:]) / max(1, len(times) - 1)
+        return Estimate(per_step * left * 1.1, peak_memory() + extra, self.num_steps, num_parameters)
+
+    def _remaining(self) -> Iterator[Batch]:
+        """The batches from here to the last step; the place is counted before a batch is handed out."""
+        place = self.progress
+        while place.step < self.num_steps and not place.finished:
+            if place.index >= self.batches.num_batches(place.epoch):
+                place.epoch, place.index, self.carried = place.epoch + 1, 0, ()
+            place.index += 1
+            yield self.batches.batch(place.epoch, place.index - 1)
+
+    def _step(self, batch: Batch) -> None:
+        began, place, settings = time.perf_counter(), self.progress, self.settings
+        rate = learning_rate(place.step, self.num_steps, settings)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        carried: State = self.carried if self.batches.carries else ()
+        with noise(settings.seed, place.step, batch.rows):
+            loss = batch_loss(self.model, batch, carried, label_smoothing=settings.label_smoothing)
+            (loss.total / max(1, loss.num_scored)).backward()
+        norm = clip_(self.model.parameters(), settings.clip)
+        if not math.isfinite(norm):
+            raise RunError(
+                f"step {place.step + 1}: the gradient is not finite (rows {batch.rows.tolist()[:8]} of the data)",
+                hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.",
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.carried = loss.carried
+        place.step += 1
+        self.average.after_step(self.model, place.step)
+        self._log(float(loss.total), loss.num_scored, norm, rate, time.perf_counter() - began)
+
+    def _log(self, total: float, num_scored: int, norm: float, rate: float, seconds: float) -> None:
+        self._recent = [*self._recent[-LOG_EVERY + 1 :], (total, num_scored, norm, seconds)]
+        totals, scored, norms, times = zip(*self._recent, strict=True)
+        place = self.progress
+        seen = Step(
+            step=place.step,
+            num_steps=self.num_steps,
+            loss=sum(totals) / max(1, sum(scored)),
+            tokens_per_second=sum(scored) / sum(times),
+            gradient_norm=sum(norms) / len(norms),
+            learning_rate=rate,
+            seconds_left=(self.num_steps - place.step) * sum(times) / len(times),
+        )
+        self.report.step(seen)
+        if place.step % LOG_EVERY == 0 or place.step == self.num_steps:
+            self.metrics.append(
+                place.step,
+                loss=seen.loss,
+                gradient_norm=seen.gradient_norm,
+                learning_rate=rate,
+                tokens_per_second=round(seen.tokens_per_second),
+                seconds=round(place.seconds, 2),
+            )
+
+    def _validate(self) -> None:
+        """Validate the weights that would be kept, remember them if they are the best, and save where we stand."""
+        place, weights = self.progress, self.average.weights(self.model)
+        with wearing(self.model, weights):
+            metrics = self.validate()
+        self.average.after_validation(self.model)
+        best = place.best_loss is None or metrics["loss"] < place.best_loss
+        place.worse = 0 if best else place.worse + 1
+        if best:
+            place.best_loss, place.best_step = metrics["loss"], place.step
+            write_checkpoint(self.folder / "best.safetensors", place, {"model": weights})
+        self.metrics.append(place.step, validation=metrics, best=best, seconds=round(place.seconds, 2))
+        self.report.validated(place.step, metrics, best=best)
+        place.finished = self.settings.patience is not None and place.worse >= self.settings.patience
+        self._save()
+
+    def _best(self) -> Weights:
+        """The best weights that were seen; a run stopped before its first validation has only those of the moment."""
+        if self.progress.best_loss is None:
+            return self.average.weights(self.model)
+        return read_checkpoint(self.folder / "best.safetensors")[1]["model"]
+
+    def _save(self) -> None:
+        parts = {
+            "model": parameters_of(self.model),
+            "optimizer": optimizer_tensors(self.optimizer),
+            "average": self.average.tensors(),
+            "carried": {str(i): part for i, part in enumerate(self.carried)},
+        }
+        write_checkpoint(self.folder / "last.safetensors", self.progress, parts)
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+

@@ -1,0 +1,86 @@
+"""What a run tells about itself: `metrics.jsonl` for machines, a `Reporter` for whoever watches."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+Metrics = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take, measured on a few batches before it begins."""
+
+    seconds: float
+    bytes: int
+    num_steps: int
+    num_parameters: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, as it is seen from outside."""
+
+    step: int
+    num_steps: int
+    loss: float
+    tokens_per_second: float
+    gradient_norm: float
+    learning_rate: float
+    seconds_left: float
+
+
+@runtime_checkable
+class Reporter(Protocol):
+    """Somebody who watches a run."""
+
+    def begin(self, estimate: Estimate, first_step: int) -> None: ...
+
+    def step(self, step: Step) -> None: ...
+
+    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Silence:
+    """Nobody watches."""
+
+    def begin(self, estimate: Estimate, first_step: int) -> None:
+        pass
+
+    def step(self, step: Step) -> None:
+        pass
+
+    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+class MetricsFile:
+    """One JSON object a line: training steps and validations, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, step: int, **values: object) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, **values}) + "\n")
+
+    def cut_back(self, step: int) -> None:
+        """Forget what was logged after a checkpoint: those steps will be done again."""
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text("utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] > step:
+                    break
+            except (ValueError, KeyError, TypeError):  # a line cut off by a kill
+                break
+            kept.append(line + "\n")
+        self.path.write_text("".join(kept), "utf-8")

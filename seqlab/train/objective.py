@@ -1,0 +1,48 @@
+"""What training makes small, and what validation reports."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seqlab.equations.similarity import cross_entropy, perplexity
+from seqlab.models.interface import Model
+from seqlab.padded import Batch
+from seqlab.types import State
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum over the scored positions of a batch, how many there are, and the state that the next chunk begins in."""
+
+    total: Float[Tensor, ""]
+    num_scored: int
+    carried: State
+
+
+def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0) -> Loss:
+    """Cross-entropy (E4) summed over the positions that carry a known label.
+
+    The head runs at those positions only: a pad costs no logits. A label of -1 was never seen in training: no
+    prediction can hit it, so it has no likelihood.
+    """
+    reading = model.read_batch(batch, carried)
+    scored = reading.gold.scored & (reading.gold.values >= 0)
+    logits = model.head(reading.features[scored])
+    losses = cross_entropy(logits, reading.gold.values[scored], label_smoothing=label_smoothing)
+    return Loss(losses.sum(), len(losses), tuple(part.detach() for part in reading.carried))
+
+
+@torch.inference_mode()
+def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool) -> dict[str, float]:
+    """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended."""
+    total, num_scored, carried = 0.0, 0, cast(State, ())
+    for batch in batches:
+        loss = batch_loss(model, batch, carried if carries else ())
+        total, num_scored, carried = total + float(loss.total), num_scored + loss.num_scored, loss.carried
+    mean = total / num_scored if num_scored else math.nan
+    return {"loss": mean, "perplexity": perplexity(mean)}

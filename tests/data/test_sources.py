@@ -1,0 +1,274 @@
+import gzip
+
+import pytest
+
+from seqlab.data.sources import Example, read_labelled, read_pairs, read_tagged
+from seqlab.errors import DataError, SeqlabError, UsageError
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """A function that writes a file and gives its name, so that messages name it as a user would."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, text):
+        (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+        return name
+
+    return write
+
+
+def found(examples):
+    return [(example.source, example.target) for example in examples]
+
+
+def refusal(examples):
+    with pytest.raises(SeqlabError) as caught:
+        list(examples)
+    return str(caught.value), caught.value.hint
+
+
+class TestPairs:
+    def test_tab_separated_and_knowing_where_they_stand(self, write):
+        path = write("pairs.tsv", "Go.\tVa !\tnote\n\nRun!\tCours\u202f!\n")
+        assert list(read_pairs([path])) == [
+            Example("Go.", "Va !", "pairs.tsv:1"),
+            Example("Run!", "Cours\u202f!", "pairs.tsv:3"),
+        ]
+
+    def test_any_other_name_is_tab_separated_too(self, write):
+        assert found(read_pairs([write("fra.txt", 'a "quoted\tb\n')])) == [('a "quoted', "b")]
+
+    def test_compressed(self, tmp_path):
+        path = tmp_path / "p.jsonl.gz"
+        path.write_bytes(gzip.compress(b'{"target": "b", "source": "a"}\n'))
+        assert found(read_pairs([str(path)])) == [("a", "b")]
+
+    def test_columns_by_number(self, write):
+        path = write("p.tsv", "1\ta\tb\n2\tc\td\n")
+        assert found(read_pairs([path], source="2", target="3")) == [("a", "b"), ("c", "d")]
+        assert found(read_pairs([path], source="2")) == [("a", "1"), ("c", "2")]
+        assert found(read_pairs([path], target="3")) == [("1", "b"), ("2", "d")]
+
+    def test_columns_by_name(self, write):
+        path = write("p.tsv", "id\ten\tfr\n1\ta\tb\n")
+        assert found(read_pairs([path], source="fr", target="en")) == [("b", "a")]
+        assert found(read_pairs([path], source="fr", target="2")) == [("b", "a")]
+
+    def test_csv_takes_the_usual_names_else_the_first_two(self, write):
+        assert found(read_pairs([write("a.csv", "id,Target,Source\n1,t,s\n")])) == [("s", "t")]
+        assert found(read_pairs([write("b.csv", "en,fr,id\ns,t,1\n")])) == [("s", "t")]
+        assert found(read_pairs([write("c.csv", "en,fr\ns,t\n")], source="fr")) == [("t", "s")]
+        assert found(read_pairs([write("c.csv", "en,fr\ns,t\n")], target="en")) == [("t", "s")]
+
+    def test_a_tsv_header_with_the_usual_names_is_a_header(self, write):
+        assert found(read_pairs([write("a.tsv", "target\tsource\nt\ts\n")])) == [("s", "t")]
+
+    def test_csv_cells_may_hold_newlines_and_lines_are_still_counted(self, write):
+        path = write("a.csv", 'source,target\r\n"one\r\ntwo, three",x\r\n\r\n"a ""b""",y\r\n')
+        assert list(read_pairs([path])) == [
+            Example("one\ntwo, three", "x", "a.csv:2"),
+            Example('a "b"', "y", "a.csv:5"),
+        ]
+
+    def test_jsonl_by_key(self, write):
+        path = write("a.jsonl", '{"en": "a", "fr": "b", "n": [1]}\n\n{"fr": "d", "en": "c"}\n')
+        assert found(read_pairs([path], source="en", target="fr")) == [("a", "b"), ("c", "d")]
+
+    def test_two_parallel_files(self, write):
+        paths = [write("a.en", "one\n\ntwo\n"), write("a.fr", "un\n\n\n\n\n")]
+        assert list(read_pairs(paths)) == [Example("one", "un", "a.en:1"), Example("two", "", "a.en:3")]
+
+    def test_a_line_with_one_column(self, write):
+        path = write("pairs.tsv", "a\tb\nBonjour tout le monde\n")
+        assert refusal(read_pairs([path])) == (
+            "pairs.tsv:2: 1 column where 2 are needed: 'Bonjour tout le monde'",
+            "columns are separated by a tab; this line has none.",
+        )
+
+    def test_a_line_with_too_few_columns(self, write):
+        message, hint = refusal(read_pairs([write("p.tsv", "a\tb\n")], source="1", target="3"))
+        assert message == "p.tsv:1: 2 columns where 3 are needed: 'a\\tb'"
+        assert hint == "columns are separated by a tab; this line has 1."
+        message, hint = refusal(read_pairs([write("p.csv", "en,fr\na\n")]))
+        assert message == "p.csv:2: 1 column where 2 are needed: 'a'"
+        assert hint == "columns are separated by a comma; this line has none."
+
+    def test_a_column_that_is_not_there(self, write):
+        path = write("p.csv", "english,french\na,b\n")
+        assert refusal(read_pairs([path], source="englsh")) == (
+            "p.csv:2: there is no column 'englsh'",
+            "did you mean 'english'?",
+        )
+        assert refusal(read_pairs([path], source="3"))[0] == "p.csv:2: there is no column '3'"
+
+    def test_a_column_that_must_be_named(self, write):
+        message, hint = refusal(read_pairs([write("p.csv", "id,en,fr\n1,a,b\n")], source="en"))
+        assert message == "p.csv:2: there is no column 'target'"
+        assert hint == "say which column is the target, by name or by number; there are: id, en, fr."
+
+    def test_columns_are_numbered_from_one(self, write):
+        assert refusal(read_pairs([write("p.tsv", "a\tb\n")], source="0"))[0] == "there is no column 0"
+
+    @pytest.mark.parametrize("text", ['source,target\na,"b\nc,d\n', 'source,target\na,"b"x\n'])
+    def test_broken_csv(self, write, text):
+        message, hint = refusal(read_pairs([write("p.csv", text)]))
+        assert message.startswith("p.csv:2: this is not CSV: ")
+        assert "never closed" in hint
+
+    def test_broken_json(self, write):
+        good = '{"source": "a", "target": "b"}\n'
+        assert refusal(read_pairs([write("p.jsonl", good + "{'source'}\n")]))[0] == (
+            "p.jsonl:2: this line is not JSON: \"{'source'}\""
+        )
+        message, hint = refusal(read_pairs([write("p.json", "[1]\n")]))
+        assert message == "p.json:1: a JSON list where an object is needed: '[1]'"
+        assert "jq -c" in hint
+        assert refusal(read_pairs([write("q.jsonl", '{"source": "a", "target": null}\n')]))[0] == (
+            "q.jsonl:1: 'target' holds no text"
+        )
+        assert refusal(read_pairs([write("r.jsonl", good + '{"source": "a"}\n')]))[0] == (
+            "r.jsonl:2: there is no column 'target'"
+        )
+
+    def test_parallel_files_of_unequal_length(self, write):
+        paths = [write("a.en", "one\ntwo\nthree\n"), write("a.fr", "un\ndeux\n")]
+        message, hint = refusal(read_pairs(paths))
+        assert message == "a.en has 3 lines and a.fr has 2"
+        assert "same number of lines" in hint
+        assert refusal(read_pairs(paths[::-1]))[0] == "a.fr has 2 lines and a.en has 3"
+
+    def test_two_tables_are_not_parallel_files(self, write):
+        paths = [write("a.tsv", "a\tb\n"), write("b.tsv", "c\td\n")]
+        with pytest.raises(UsageError, match=r"a\.tsv: a table where a parallel file"):
+            list(read_pairs(paths))
+
+    def test_parallel_files_have_no_columns(self, write):
+        paths = [write("a.en", "a\n"), write("a.fr", "b\n")]
+        with pytest.raises(UsageError, match="the column 'en' was asked for"):
+            list(read_pairs(paths, source="en"))
+
+    def test_three_files_are_too_many(self):
+        with pytest.raises(UsageError, match="3 files where one"):
+            list(read_pairs(["a", "b", "c"]))
+
+    def test_a_header_and_nothing_else(self, write):
+        assert refusal(read_pairs([write("p.csv", "source,target\n")]))[0] == "p.csv: no example was found"
+        assert refusal(read_pairs([write("p.tsv", "source\ttarget\n")]))[0] == "p.tsv: no example was found"
+
+
+class TestLabelled:
+    def test_tsv_is_label_then_text(self, write):
+        assert found(read_labelled([write("a.tsv", "pos\tfine film\nneg \tdull\n")])) == [
+            ("fine film", "pos"),
+            ("dull", "neg"),
+        ]
+
+    @pytest.mark.parametrize("header", ["Text\tLABEL", "text\tlabel"])
+    def test_tsv_with_the_usual_header(self, write, header):
+        assert found(read_labelled([write("a.tsv", f"{header}\nfine film\tpos\n")])) == [("fine film", "pos")]
+
+    def test_columns_by_number_and_by_name(self, write):
+        path = write("a.tsv", "pos\t9\tid\tfine film\n")
+        assert found(read_labelled([path], text="4")) == [("fine film", "pos")]
+        path = write("b.tsv", "sentence\tlabel\nfine film\t1\n")
+        assert found(read_labelled([path], text="sentence")) == [("fine film", "1")]
+
+    def test_csv_and_jsonl(self, write):
+        assert found(read_labelled([write("a.csv", "id,label,text\n7,pos,fine\n")])) == [("fine", "pos")]
+        path = write("a.jsonl", '{"text": "fine", "label": 1}\n{"text": "dull", "label": false}\n')
+        assert found(read_labelled([path])) == [("fine", "1"), ("dull", "false")]
+
+    def test_texts_beside_labels(self, write):
+        paths = [write("texts", "fine film\ndull\n"), write("labels", "pos\nneg\n")]
+        assert found(read_labelled(paths)) == [("fine film", "pos"), ("dull", "neg")]
+
+    def test_csv_without_the_usual_names_is_not_guessed_at(self, write):
+        message, hint = refusal(read_labelled([write("a.csv", "review,stars\nfine,5\n")]))
+        assert message == "a.csv:2: there is no column 'text'"
+        assert "there are: review, stars" in hint
+
+    def test_an_empty_label(self, write):
+        assert refusal(read_labelled([write("a.tsv", "pos\tx\n \tfine film\n")]))[0] == (
+            "a.tsv:2: the label is empty, beside 'fine film'"
+        )
+
+
+CONLLU = """# text = I don't
+1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\tVBP\t_\t0\troot\t_\t_
+3\tn't\tnot\tPART\tRB\t_\t2\tadvmod\t_\t_
+3.1\tgo\tgo\tVERB\tVB\t_\t_\t_\t_\t_
+
+1\tNo\tno\tINTJ\tUH\t_\t0\troot\t_\t_
+"""
+
+
+class TestTagged:
+    def test_conllu_without_multiword_tokens_and_empty_nodes(self, write):
+        assert list(read_tagged([write("a.conllu", CONLLU)])) == [
+            Example(("I", "do", "n't"), ("PRON", "AUX", "PART"), "a.conllu:2"),
+            Example(("No",), ("INTJ",), "a.conllu:8"),
+        ]
+
+    @pytest.mark.parametrize(("tag", "first"), [("xpos", "PRP"), ("LEMMA", "I"), ("deprel", "nsubj"), ("5", "PRP")])
+    def test_conllu_has_many_tags(self, write, tag, first):
+        assert next(read_tagged([write("a.conllu", CONLLU)], tag=tag)).target[0] == first
+
+    def test_conll_takes_the_last_column_or_another(self, write):
+        path = write("a.conll", "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\n\nPeter NNP B-PER\n")
+        assert found(read_tagged([path])) == [(("EU", "rejects"), ("B-ORG", "O")), (("Peter",), ("B-PER",))]
+        assert found(read_tagged([path], tag="2")) == [(("EU", "rejects"), ("NNP", "VBZ")), (("Peter",), ("NNP",))]
+
+    def test_conll_words_may_hold_spaces_between_tabs(self, write):
+        assert found(read_tagged([write("a.conll", "New York\tB-LOC\n# \tO\n")])) == [
+            (("New York", "#"), ("B-LOC", "O"))
+        ]
+
+    def test_two_parallel_files(self, write):
+        paths = [write("a.words", "the cat\nsleeps\n"), write("a.tags", "DET NOUN\nVERB\n")]
+        assert list(read_tagged(paths)) == [
+            Example(("the", "cat"), ("DET", "NOUN"), "a.words:1"),
+            Example(("sleeps",), ("VERB",), "a.words:2"),
+        ]
+
+    def test_words_and_tags_must_match_in_number(self, write):
+        paths = [write("a.words", "ok\nthe cat\n"), write("a.tags", "X\nDET\n")]
+        message, hint = refusal(read_tagged(paths))
+        assert message == "a.words:2: 2 words but 1 tags: 'the cat'"
+        assert "line 2 of a.tags has 'DET'" in hint
+
+    def test_a_word_without_a_tag(self, write):
+        message, hint = refusal(read_tagged([write("a.conll", "EU NNP\nrejects\n")]))
+        assert message == "a.conll:2: 1 column where 2 are needed: 'rejects'"
+        assert hint.endswith("here: 1 'rejects'.")
+        message, hint = refusal(read_tagged([write("a.conll", "EU NNP\n")], tag="3"))
+        assert message == "a.conll:1: 2 columns where 3 are needed: 'EU NNP'"
+        assert hint.endswith("here: 1 'EU', 2 'NNP'.")
+        assert refusal(read_tagged([write("b.conll", "EU\t\n")]))[0] == "b.conll:1: an empty tag: 'EU '"
+
+    def test_conllu_has_ten_columns(self, write):
+        assert refusal(read_tagged([write("a.conllu", "1\tI\tPRON\n")]))[0] == (
+            "a.conllu:1: 3 columns where 10 are needed: '1 I PRON'"
+        )
+
+    def test_a_tag_that_is_not_there(self, write):
+        with pytest.raises(UsageError, match="there is no column 'upso' in a CoNLL-U file") as caught:
+            read_tagged([write("a.conllu", CONLLU)], tag="upso")
+        assert caught.value.hint == "did you mean 'upos'?"
+        with pytest.raises(UsageError, match="'ner' is not a column of tags in a CoNLL file"):
+            read_tagged([write("a.conll", "a B\n")], tag="ner")
+
+    def test_comments_and_nothing_else(self, write):
+        with pytest.raises(DataError, match=r"a\.conllu: no example was found"):
+            list(read_tagged([write("a.conllu", "# only this\n")]))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "words"),
+    [("ud-en-ewt/en_ewt-ud-dev.conllu.gz", 2001, 25147), ("wnut17/emerging.dev.conll.gz", 1009, 15733)],
+)
+def test_real_treebanks_have_the_size_that_is_known(shared_data, name, sentences, words):
+    examples = list(read_tagged([str(shared_data(name))]))
+    assert (len(examples), sum(len(example.source) for example in examples)) == (sentences, words)
