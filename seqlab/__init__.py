@@ -1,1 +1,32 @@
-"""Seqlab: a laboratory for sequence models."""
+"""Seqlab: a laboratory for sequence models, from the hidden Markov model to the Transformer.
+
+import seqlab
+run = seqlab.train("translate", "pairs.tsv", out="runs/pairs")
+model = seqlab.load("runs/pairs")
+model.predict("samedi 3 mai 1997").output
+model.evaluate("test.tsv").scores
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqlab.lab import Model, Trained, load, train
+    from seqlab.recipe import Recipe, load_recipe, recipe_names
+
+__version__ = "0.1.0"
+__all__ = ["Model", "Recipe", "SeqlabError", "Trained", "load", "load_recipe", "recipe_names", "train"]
+
+from seqlab.errors import SeqlabError
+
+_HOMES = {
+    **dict.fromkeys(("Model", "Trained", "load", "train"), "seqlab.lab"),
+    **dict.fromkeys(("Recipe", "load_recipe", "recipe_names"), "seqlab.recipe"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are fetched when they are first used, so that `import seqlab` does not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'seqlab' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,12 +1,12 @@
 """A trained thing on disk: text, JSON and safetensors, each file's sha256 in the manifest. Never pickle.
 
-    recipe.toml         what it is and how it was trained
-    model.safetensors   its weights
-    tokenizer.json      its vocabularies, for machines
-    vocabulary.txt      the same, for people
-    metrics.json        how good it was when it was made, beside its floors
-    CARD.md             all of this in a page
-    manifest.json       format number, and the sha256 of each file above
+recipe.toml         what it is and how it was trained
+model.safetensors   its weights
+tokenizer.json      its vocabularies, for machines
+vocabulary.txt      the same, for people
+metrics.json        how good it was when it was made, beside its floors
+CARD.md             all of this in a page
+manifest.json       format number, and the sha256 of each file above
 """
 
 import hashlib

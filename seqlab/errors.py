@@ -1,14 +1,14 @@
 """Errors that a person can act on: what was wrong, where, what was seen, what stayed untouched, what to do.
 
-    SeqlabError
-    ├── UsageError     an option that makes no sense (exit code 2; the others 1)
-    ├── DataError      a file, a line, a value of the user's
-    ├── RecipeError    a key or a value in a recipe
-    ├── BundleError    a trained model on disk
-    └── RunError       a training run: its directory, its checkpoints
+SeqlabError
+├── UsageError     an option that makes no sense (exit code 2; the others 1)
+├── DataError      a file, a line, a value of the user's
+├── RecipeError    a key or a value in a recipe
+├── BundleError    a trained model on disk
+└── RunError       a training run: its directory, its checkpoints
 
-    pairs.tsv:1042: 1 column where 2 are needed: 'Bonjour tout le monde'
-    hint: columns are separated by a tab; this line has none. Nothing was written.
+pairs.tsv:1042: 1 column where 2 are needed: 'Bonjour tout le monde'
+hint: columns are separated by a tab; this line has none. Nothing was written.
 """
 
 from collections.abc import Iterable

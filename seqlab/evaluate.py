@@ -145,7 +145,9 @@ def _translate(bundle: Bundle, examples: list[Example], stores: Path | None) -> 
     copied = corpus_scores(sources, gold)
     floor = {"exact": exact_match(sources, gold), "bleu": float(copied["bleu"]), "chrf": float(copied["chrf"])}
     report = scores | _loss(bundle, examples)
-    return Report("translate", len(examples), report, {"copy of the source": floor}, _mistakes(examples, predicted, gold))
+    return Report(
+        "translate", len(examples), report, {"copy of the source": floor}, _mistakes(examples, predicted, gold)
+    )
 
 
 def _loss(bundle: Bundle, examples: list[Example]) -> dict[str, float]:
@@ -171,9 +173,7 @@ def _warn_unseen(bundle: Bundle, examples: list[Example]) -> None:
     if unseen:
         first = next(e.where for e in examples if set(labels_of(e)) & set(unseen))
         names = ", ".join(f"'{name}' ({count})" for name, count in unseen.most_common(5))
-        warnings.warn(
-            f"{first}: labels never seen in training count as wrong: {names}", SeqlabWarning, stacklevel=2
-        )
+        warnings.warn(f"{first}: labels never seen in training count as wrong: {names}", SeqlabWarning, stacklevel=2)
 
 
 def _mistakes(

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,12 +14,13 @@ import numpy as np
 
 from seqlab.assemble.corpus import HELD_OUT, Corpus, open_corpus, prepare, read_examples
 from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.assemble.vocabularies import Vocabularies, labels_of
 from seqlab.bundle import Bundle, is_bundle, load_bundle, save_bundle
 from seqlab.data.lines import STDIN, read_text, spool
 from seqlab.data.sources import Example
+from seqlab.data.split import source_key
 from seqlab.data.store import TokenStore
-from seqlab.errors import RecipeError, RunError, UsageError
+from seqlab.errors import DataError, RecipeError, RunError, UsageError, shorten
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
 from seqlab.models.interface import Model as Trainable
 from seqlab.predict import Prediction, predict
@@ -135,6 +137,30 @@ def train(
     return _fit(folder, chosen, corpus, resume=resume, report=report or Silence(), stop=stop)
 
 
+def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """What is in a file, read as training would read it: sizes, labels, repetitions, and the first example."""
+    recipe = _chosen_recipe(task, None, settings)
+    examples, sources, labels = 0, Counter[int](), Counter[str]()
+    longest = {"source": (0, ""), "target": (0, "")}
+    first = None
+    for example in read_examples(recipe, _paths(data)):
+        first = first or example
+        examples += 1
+        sources[source_key(example.source or example.target, seed=0)] += 1
+        for side in longest:
+            length = len(getattr(example, side))
+            longest[side] = max(longest[side], (length, example.where))
+        if task in ("classify", "tag"):
+            labels.update(labels_of(example))
+    if first is None:
+        raise DataError(f"{', '.join(_paths(data))}: there is no example in it", hint="give a file that has some.")
+    sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
+    facts: dict[str, Any] = {"examples": examples, "repeated_sources": examples - len(sources), **sizes}
+    if labels:
+        facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
+    return facts | {"first": f"{first.where}: {shorten(str(first.source), 200)} -> {shorten(str(first.target), 200)}"}
+
+
 def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
     """Where a run goes when nobody says: runs/RECIPE-FILE."""
     name = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
@@ -152,7 +178,9 @@ def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
     except ValueError as error:
         first = error.errors()[0]  # type: ignore[attr-defined]
         name = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{name}: {first['msg']} (it is {first['input']!r})", hint="see `seqlab predict --help`.") from None
+        raise UsageError(
+            f"{name}: {first['msg']} (it is {first['input']!r})", hint="see `seqlab predict --help`."
+        ) from None
 
 
 def _chosen_recipe(task: Task | None, recipe: str | Recipe | None, settings: Sequence[str]) -> Recipe:
@@ -225,7 +253,9 @@ def _reopen(
     vocabularies = Vocabularies.from_json(json.loads((folder / RUN / "tokenizer.json").read_text("utf-8")))
     chosen = override(stored, settings)
     if chosen.model != stored.model or chosen.data != stored.data:
-        raise RunError(f"{folder}: a run cannot change its model or data halfway", hint="only --set train.* can change.")
+        raise RunError(
+            f"{folder}: a run cannot change its model or data halfway", hint="only --set train.* can change."
+        )
     return chosen, open_corpus(chosen, vocabularies, folder / RUN / STORES)
 
 
@@ -282,8 +312,8 @@ def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:
 def _held_out(stores: Path) -> Iterator[Example]:
     with (stores / HELD_OUT).open(encoding="utf-8") as file:
         for line in file:
-            stored = json.loads(line)
-            yield Example(*(tuple(v) if isinstance(v, list) else v for v in stored))
+            source, target, where = json.loads(line)
+            yield Example(*(tuple(side) if isinstance(side, list) else side for side in (source, target)), where=where)
 
 
 def _is_stream(recipe: Recipe) -> bool:

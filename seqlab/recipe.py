@@ -1,7 +1,7 @@
 """The schema of a recipe: frozen, validated, TOML in and out. Each default is written here and nowhere else.
 
-    recipe = load_recipe("char-lstm")                      # by name, or a path to a .toml file
-    recipe = override(recipe, ["train.steps=500"])         # what `--set` does
+recipe = load_recipe("char-lstm")                      # by name, or a path to a .toml file
+recipe = override(recipe, ["train.steps=500"])         # what `--set` does
 """
 
 import tomllib
@@ -148,7 +148,9 @@ def load_recipe(name: str) -> Recipe:
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
-            raise RecipeError(f"{name}: there is no such recipe file", hint="give a path that exists, or a recipe's name.")
+            raise RecipeError(
+                f"{name}: there is no such recipe file", hint="give a path that exists, or a recipe's name."
+            )
         return parse_recipe(path.read_text("utf-8"), where=name)
     if name not in recipe_names():
         raise RecipeError(f"there is no recipe '{name}'", hint=nearest(name, recipe_names()))
@@ -160,7 +162,9 @@ def parse_recipe(text: str, *, where: str) -> Recipe:
     try:
         return build_recipe(tomllib.loads(text), where=where)
     except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{where}: not valid TOML: {error}", hint="a value is a number, true, false or a \"string\".") from None
+        raise RecipeError(
+            f"{where}: not valid TOML: {error}", hint='a value is a number, true, false or a "string".'
+        ) from None
 
 
 def build_recipe(table: Mapping[str, Any], *, where: str) -> Recipe:

@@ -229,7 +229,9 @@ def _prepare_stream(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], 
     tokenizer = learn_text(recipe.target, train.blocks())
     held_out = _Text(valid, 0, None) if valid else _Text(paths, max(cut, 0), None)
     for part, piece in (("train", train), ("validation", held_out)):
-        write_stores([Column(folder / f"{part}_stream", len(tokenizer))], ((ids,) for ids in _encoded(tokenizer, piece)))
+        write_stores(
+            [Column(folder / f"{part}_stream", len(tokenizer))], ((ids,) for ids in _encoded(tokenizer, piece))
+        )
     return Vocabularies(target=tokenizer)
 
 

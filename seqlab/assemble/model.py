@@ -29,9 +29,7 @@ def _language_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
 
 def _classifier(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder = _encoder(recipe, vocabularies)
-    pooling = Pooling(
-        recipe.model.pooling, encoder.output_size, summary_size=encoder.summary_size, name="pooling"
-    )
+    pooling = Pooling(recipe.model.pooling, encoder.output_size, summary_size=encoder.summary_size, name="pooling")
     return Classifier(encoder, pooling, Head(pooling.output_size, len(vocabularies.classes)))
 
 
@@ -65,7 +63,7 @@ def _decoder(recipe: Recipe, vocabularies: Vocabularies, *, summary_size: int | 
     stack = CausalStack(input_size, settings.decoder, dropout=settings.dropout, name="decoder")
     bridge = None
     if summary_size is not None:
-        bridge = Bridge(summary_size, [part.shape[1] for part in stack.start(1)])
+        bridge = Bridge(summary_size, stack.state_sizes)
     return RecurrentDecoder(
         embedding,
         stack,

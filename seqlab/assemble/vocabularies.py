@@ -58,7 +58,9 @@ class Vocabularies:
     def to_json(self) -> dict[str, Any]:
         parts = {"source": self.source, "target": self.target, "labels": self.labels}
         shared = self.source is not None and self.source is self.target
-        return {name: "source" if shared and name == "target" else part.to_json() for name, part in parts.items() if part}
+        return {
+            name: "source" if shared and name == "target" else part.to_json() for name, part in parts.items() if part
+        }
 
     @classmethod
     def from_json(cls, data: object) -> "Vocabularies":

@@ -21,17 +21,22 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
 
     Only "\\n" (or "\\r\\n") ends a line: U+2028 and its kin are text, so that a line here is a line for `wc` too.
     """
-    name = display_name(path)
     blank = True
+    for number, text in numbered_lines(path):
+        blank = blank and not text.strip()
+        yield number, text
+    if blank:
+        raise DataError(f"{display_name(path)}: the file is empty", hint="it needs at least one line of text.")
+
+
+def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
+    """The same from a file that may be empty: what is to be answered, rather than learnt from."""
+    name = display_name(path)
     with _opened(path) as stream:
         for number, raw in enumerate(_raw_lines(stream, name), start=1):
             if number == 1:
                 raw = raw.removeprefix(_BOM)
-            text = _decoded(raw, name, number)
-            blank = blank and not text.strip()
-            yield number, text
-    if blank:
-        raise DataError(f"{name}: the file is empty", hint="it needs at least one line of text.")
+            yield number, _decoded(raw, name, number)
 
 
 def read_text(paths: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from seqlab.data.split import source_key
-from seqlab.errors import DataError, nearest
+from seqlab.errors import DataError, UsageError, nearest
 
 LANGUAGES = (
     *("en", "de", "nl", "sv", "da", "nb", "is"),  # Germanic
@@ -49,6 +49,16 @@ def split_dates(
         if len(part) < size:
             part.append(dated)
     return train, test
+
+
+def make(kind: str, num: int, *, seed: int) -> Iterator[tuple[str, str]]:
+    """Pairs of a synthetic task by its name."""
+    if kind == "dates":
+        return ((text, iso) for text, iso, _ in dates(num, seed=seed))
+    tasks = {"copies": copies, "reversals": reversals, "parity": parity}
+    if kind not in tasks:
+        raise UsageError(f"there is no synthetic task '{kind}'", hint=nearest(kind, (*tasks, "dates")))
+    return tasks[kind](num, seed=seed)
 
 
 def copies(

@@ -52,7 +52,7 @@ class _Live:
 def generate(
     decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
 ) -> Generated:
-    """Continue each row's prefix (at least one token, SOS say) until it ends; a row that never ends is cut, not lost."""
+    """Continue each row's prefix (at least one token, such as SOS); a row that never ends is cut, not lost."""
     new: list[list[int]] = [[] for _ in rows]
     log_probability = torch.zeros(len(rows), dtype=torch.float64)
     for places, tokens, log_p in _steps(decoder, memory, prefix, rule, limits, rows=rows):

@@ -35,6 +35,7 @@ class Recurrence(nn.Module):
                 self.b[size : 2 * size] = 1.0  # an open forget gate at the start (Jozefowicz et al. 2015)
         # torch's kernels add a second bias; only its GRU, which resets after the product, has a use for it
         self.b_n = nn.Parameter(torch.zeros(size)) if kind == "gru-torch" else None
+        self.no_bias: Tensor
         self.register_buffer("no_bias", torch.zeros(gates * size), persistent=False)
 
     def start(self, rows: int) -> State:

@@ -13,43 +13,67 @@ from seqlab.recipe import Stack
 from seqlab.types import State
 
 
+class CausalLayer(nn.Module):
+    """A recurrence, how its output is joined with its input, and dropout."""
+
+    def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
+        super().__init__()
+        self.recurrence = Recurrence(stack.kind, input_size, stack.size, name=name)
+        self.connection = Connection(stack.connection, input_size, stack.size, name=name)
+        self.dropout = Dropout(dropout, name=name)
+
+    def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T R"], State]:
+        h, state = self.recurrence(x, state)
+        return self.dropout(self.connection(x, h)), state
+
+
 class CausalStack(nn.Module):
     """Layers that read from left to right and can stop and go on: their state goes in and comes out."""
 
     def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
         super().__init__()
-        self.layers, self.connections, self.dropouts = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        layers = []
         for depth in range(stack.layers):
-            here = f"{name}.{depth}"
-            self.layers.append(Recurrence(stack.kind, input_size, stack.size, name=here))
-            connection = Connection(stack.connection, input_size, stack.size, name=here)
-            self.connections.append(connection)
-            self.dropouts.append(Dropout(dropout, name=here))
-            input_size = connection.output_size
-        self.output_size = input_size
+            layers.append(CausalLayer(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
+            input_size = layers[-1].connection.output_size
+        self.layers = nn.ModuleList(layers)
+        self.state_sizes = [stack.size] * sum(layer.recurrence.num_states for layer in layers)
+        self.output_size = self.summary_size = input_size
 
     def start(self, rows: int) -> State:
         """The state before the first step, layer by layer."""
-        return tuple(part for layer in self.layers for part in layer.start(rows))
+        like = next(self.parameters())
+        return tuple(like.new_zeros(rows, size) for size in self.state_sizes)
 
     def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T R"], State]:
-        after: list[Tensor] = []
-        for layer, connection, dropout in zip(self.layers, self.connections, self.dropouts, strict=True):
-            before = state[len(after) : len(after) + layer.num_states]
-            h, now = layer(x, before)
-            x = dropout(connection(x, h))
+        each, after = len(state) // len(self.layers), list[Tensor]()
+        for depth, layer in enumerate(self.layers):
+            x, now = layer(x, state[depth * each : (depth + 1) * each])
             after.extend(now)
         return x, tuple(after)
 
     def encode(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
         """The states of whole sequences, and their last ones: what is left of each when it has been read."""
         states, _ = self(x.values, self.start(len(x)))
-        states = x.with_values(states).masked()
-        return states, states.last()
+        masked = x.with_values(states).masked()
+        return masked, masked.last()
 
-    @property
-    def summary_size(self) -> int:
-        return self.output_size
+
+class BidirectionalLayer(nn.Module):
+    """The same from both ends; gives also the last state of each direction."""
+
+    def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
+        super().__init__()
+        self.ahead = Recurrence(stack.kind, input_size, stack.size, name=f"{name}.forward")
+        self.back = Recurrence(stack.kind, input_size, stack.size, name=f"{name}.backward")
+        self.connection = Connection(stack.connection, input_size, 2 * stack.size, name=name)
+        self.dropout = Dropout(dropout, name=name)
+
+    def forward(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+        ahead, back = _read(self.ahead, x), _read(self.back, x.reversed())
+        both = bidirectional(ahead.values, back.reversed().values)
+        joined = self.dropout(self.connection(x.values, both))
+        return x.with_values(joined).masked(), torch.cat([ahead.last(), back.last()], dim=-1)
 
 
 class BidirectionalStack(nn.Module):
@@ -57,27 +81,18 @@ class BidirectionalStack(nn.Module):
 
     def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
         super().__init__()
-        self.forwards, self.backwards = nn.ModuleList(), nn.ModuleList()
-        self.connections, self.dropouts = nn.ModuleList(), nn.ModuleList()
+        layers = []
         for depth in range(stack.layers):
-            here = f"{name}.{depth}"
-            self.forwards.append(Recurrence(stack.kind, input_size, stack.size, name=f"{here}.forward"))
-            self.backwards.append(Recurrence(stack.kind, input_size, stack.size, name=f"{here}.backward"))
-            connection = Connection(stack.connection, input_size, 2 * stack.size, name=here)
-            self.connections.append(connection)
-            self.dropouts.append(Dropout(dropout, name=here))
-            input_size = connection.output_size
-        self.output_size = input_size
-        self.summary_size = 2 * stack.size
+            layers.append(BidirectionalLayer(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
+            input_size = layers[-1].connection.output_size
+        self.layers = nn.ModuleList(layers)
+        self.output_size, self.summary_size = input_size, 2 * stack.size
 
     def encode(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
         """The states of whole sequences, and the last of each direction in the last layer."""
-        parts = zip(self.forwards, self.backwards, self.connections, self.dropouts, strict=True)
-        for forward, backward, connection, dropout in parts:
-            ahead, back = _read(forward, x), _read(backward, x.reversed())
-            both = bidirectional(ahead.values, back.reversed().values)
-            summary = torch.cat([ahead.last(), back.last()], dim=-1)
-            x = x.with_values(dropout(connection(x.values, both))).masked()
+        summary = x.values.new_zeros(len(x), 0)
+        for layer in self.layers:
+            x, summary = layer(x)
         return x, summary
 
 

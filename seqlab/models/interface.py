@@ -69,5 +69,3 @@ class Decoder(Protocol):
 def reorder(state: State, rows: Int[Tensor, " K"]) -> State:
     """The state of the rows that survived, in their new places."""
     return tuple(part.index_select(0, rows) for part in state)
-
-

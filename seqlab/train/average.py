@@ -91,7 +91,9 @@ class LastAverage:
         del self.snapshots[: -self.count]
 
     def weights(self, model: nn.Module) -> Weights:
-        recent = [*self.snapshots[-self.count + 1 :], parameters_of(model)] if self.count > 1 else [parameters_of(model)]
+        recent = (
+            [*self.snapshots[-self.count + 1 :], parameters_of(model)] if self.count > 1 else [parameters_of(model)]
+        )
         return {name: torch.stack([weights[name] for weights in recent]).mean(0) for name in recent[-1]}
 
     def tensors(self) -> Weights:

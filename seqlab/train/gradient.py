@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from torch import nn
 
 from seqlab.errors import RunError
 from seqlab.layers.dropout import noise
+from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.train.average import Weights, average, load_weights, parameters_of, wearing
@@ -75,7 +76,8 @@ class GradientTraining:
         self.optimizer = optimizer(model, settings)
         self.average = average(settings)
         self.metrics = MetricsFile(folder / "metrics.jsonl")
-        self.progress, self.carried = Progress(), ()
+        self.progress = Progress()
+        self.carried: State = ()
         self._recent: list[tuple[float, int, float, float]] = []
 
     def resume(self) -> None:
@@ -120,7 +122,7 @@ class GradientTraining:
         for batch in (*batches[:1], *batches):  # the first one warms up
             began = time.perf_counter()
             with noise(self.settings.seed, 0, batch.rows):
-                batch_loss(self.model, batch).total.backward()
+                batch_loss(cast(Model, self.model), batch).total.backward()
             times.append(time.perf_counter() - began)
         self.optimizer.zero_grad()
         num_parameters = sum(p.numel() for p in self.model.parameters())
@@ -145,7 +147,7 @@ class GradientTraining:
             group["lr"] = rate
         carried: State = self.carried if self.batches.carries else ()
         with noise(settings.seed, place.step, batch.rows):
-            loss = batch_loss(self.model, batch, carried, label_smoothing=settings.label_smoothing)
+            loss = batch_loss(cast(Model, self.model), batch, carried, label_smoothing=settings.label_smoothing)
             (loss.total / max(1, loss.num_scored)).backward()
         norm = clip_(self.model.parameters(), settings.clip)
         if not math.isfinite(norm):
@@ -158,7 +160,7 @@ class GradientTraining:
         self.carried = loss.carried
         place.step += 1
         self.average.after_step(self.model, place.step)
-        self._log(float(loss.total), loss.num_scored, norm, rate, time.perf_counter() - began)
+        self._log(loss.total.item(), loss.num_scored, norm, rate, time.perf_counter() - began)
 
     def _log(self, total: float, num_scored: int, norm: float, rate: float, seconds: float) -> None:
         self._recent = [*self._recent[-LOG_EVERY + 1 :], (total, num_scored, norm, seconds)]
@@ -220,4 +222,3 @@ def peak_memory() -> int:
     """The most memory that this process has held, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-

@@ -1,0 +1,39 @@
+# Each target sets up what it needs: a virtual environment in .venv, and nothing outside of this directory.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup demo test slow check wheel clean
+
+setup: $(STAMPS)-demo  ## install Seqlab into .venv
+	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
+
+demo: $(STAMPS)-demo  ## train a model on dates in 48 languages and try it
+	$(BIN)/seqlab demo
+
+test: $(STAMPS)-test  ## the fast tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+slow: $(STAMPS)-test  ## the tests that train for minutes
+	$(BIN)/python -m pytest -m slow --timeout=3600
+
+check: $(STAMPS)-check  ## style, types, import direction
+	$(BIN)/ruff check seqlab tests
+	$(BIN)/ruff format --check seqlab tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: $(STAMPS)-demo  ## a wheel in dist/
+	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# One stamp for each extra: installed again only when the requirements change.
+$(STAMPS)-%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@

@@ -1,0 +1,5 @@
+"""`python -m seqlab` is `seqlab`."""
+
+from seqlab.cli import main
+
+main()

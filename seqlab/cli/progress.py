@@ -1,0 +1,139 @@
+"""A run, as somebody watches it: a bar on a terminal, plain lines elsewhere. Both on stderr."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from seqlab.train.log import Estimate, Metrics, Reporter, Step
+
+PLAIN_EVERY = 10.0  # seconds
+
+
+def reporter(*, quiet: bool) -> Reporter:
+    """Whoever suits where stderr goes."""
+    if quiet:
+        from seqlab.train.log import Silence
+
+        return Silence()
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal else Lines()
+
+
+class Bar:
+    """One line that moves, and a line for each validation above it."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[seen]}"),
+            console=console,
+        )
+        self.task: TaskID | None = None
+
+    def begin(self, estimate: Estimate, first_step: int) -> None:
+        self.progress.console.print(expected(estimate), highlight=False)
+        self.progress.start()
+        self.task = self.progress.add_task("train", total=estimate.num_steps, completed=first_step, seen="")
+
+    def step(self, step: Step) -> None:
+        if self.task is not None:
+            seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s |g| {step.gradient_norm:.2f}"
+            self.progress.update(self.task, completed=step.step, seen=f"{seen} {duration(step.seconds_left)}")
+
+    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
+        self.progress.console.print(validation_line(step, metrics, best=best), highlight=False)
+
+    def end(self) -> None:
+        self.progress.stop()
+
+
+class Lines:
+    """A line now and then, for a log file."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def begin(self, estimate: Estimate, first_step: int) -> None:
+        _say(expected(estimate))
+        if first_step:
+            _say(f"resumed at step {first_step:,}")
+
+    def step(self, step: Step) -> None:
+        if time.monotonic() - self.last >= PLAIN_EVERY:
+            self.last = time.monotonic()
+            _say(
+                f"step {step.step}/{step.num_steps} loss {step.loss:.3f} {step.tokens_per_second:,.0f} tokens/s "
+                f"gradient {step.gradient_norm:.2f} left {duration(step.seconds_left)}"
+            )
+
+    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
+        _say(validation_line(step, metrics, best=best))
+
+    def end(self) -> None:
+        pass
+
+
+def expected(estimate: Estimate) -> str:
+    return (
+        f"{count(estimate.num_parameters)} parameters, {estimate.num_steps:,} steps: "
+        f"about {duration(estimate.seconds)} and {estimate.bytes / 1e9:.1f} GB of memory"
+    )
+
+
+def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
+    figures = " ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    return f"step {step:>6,}  held out: {figures}{'  best so far' if best else ''}"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def count(number: int) -> str:
+    """A large number with three figures."""
+    for limit, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return str(number)
+
+
+class Interrupt:
+    """The first Ctrl-C asks the run to save and stop; the second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        before = {name: signal.signal(name, self._ask) for name in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        _say("\nstopping after this step and saving (once more stops at once)")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

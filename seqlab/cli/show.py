@@ -1,0 +1,55 @@
+"""Results as tables on stdout."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+SHARES = {"exact", "accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
+
+
+def as_json(value: object) -> None:
+    """One JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def scores(report: dict[str, Any], *, title: str) -> None:
+    """Scores, each with its floors beside it."""
+    floors: dict[str, dict[str, float]] = report.get("floors", {})
+    names = [name for name, value in report.items() if isinstance(value, float) and name != "examples"]
+    rows = [
+        [name.replace("_", " "), figure(name, report[name])]
+        + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
+        for name in names
+    ]
+    table(["score", "this model", *floors], rows, title=title)
+    for name, value in report.items():
+        if name.endswith("_signature"):
+            say(f"{name.replace('_', ' ')}: {value}")
+    if report.get("floor_note"):
+        say(f"note: {report['floor_note']}")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    drawn = Table(title=escape(title) or None, title_justify="left", title_style="bold", header_style="bold")
+    for place, name in enumerate(header):
+        drawn.add_column(escape(name), overflow="fold", justify="right" if place and _figures(rows, place) else "left")
+    for row in rows:
+        drawn.add_row(*(escape(cell) for cell in row))
+    Console(highlight=False).print(drawn)
+
+
+def say(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(escape(text))
+
+
+def figure(name: str, value: float) -> str:
+    return f"{100 * value:.1f} %" if name in SHARES else f"{value:.4g}"
+
+
+def _figures(rows: Iterable[Sequence[str]], place: int) -> bool:
+    cells = [row[place] for row in rows if row[place]] if isinstance(rows, list) else []
+    return bool(cells) and all(cell[0].isdigit() or cell[0] == "-" for cell in cells)

@@ -1,0 +1,123 @@
+"""The laws that every model and decoder obeys, as functions that return by how much they are broken.
+
+Each takes a model and a batch and gives the largest difference found; zero, up to rounding, is lawful. Tests call them
+for every model there is, and so can anybody for a model of his own.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from seqlab.decode.generate import Generated, Limits, generate
+from seqlab.decode.rules import Greedy, Rule, Sample
+from seqlab.decode.score import score
+from seqlab.layers.tap import listening
+from seqlab.models.interface import Decoder, Memory, Model, Reading
+from seqlab.padded import Batch, Padded
+
+Encode = Callable[[Padded], Memory]
+
+
+def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
+    """More pads on the right, with junk in them, change no prediction."""
+    wide = replace(batch, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()})
+    return _apart(_logits(model, batch), _logits(model, wide))
+
+
+def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
+    """Each row gets the same prediction alone as in company."""
+    together = _logits(model, batch)
+    alone = [_logits(model, _row(batch, row))[0] for row in range(len(batch))]
+    return max(_apart([one], [other]) for one, other in zip(together, alone, strict=True))
+
+
+def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
+    """Other tokens from a position on leave all logits before it as they were."""
+    context, state = decoder.start(memory)
+    logits, _ = decoder.read(tokens, context, state)
+    worst = 0.0
+    for position in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, position:] = changed[:, position:].flip(0).roll(1, dims=1)
+        other, _ = decoder.read(changed, context, state)
+        worst = max(worst, float((logits - other)[:, :position].abs().max()))
+    return worst
+
+
+def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
+    """Many tokens at once, one by one, and half and half give the same logits and leave the same state."""
+    context, start = decoder.start(memory)
+    logits, after = decoder.read(tokens, context, start)
+    state, steps = start, []
+    for token in tokens.unbind(1):
+        now, state = decoder.step(token, context, state)
+        steps.append(now)
+    half = tokens.shape[1] // 2
+    first, middle = decoder.read(tokens[:, :half], context, start)
+    second, end = decoder.read(tokens[:, half:], context, middle)
+    whole = [logits, *after]
+    return max(_apart(whole, [torch.stack(steps, 1), *state]), _apart(whole, [torch.cat([first, second], 1), *end]))
+
+
+def reported_scores_equal_rescoring(
+    decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int
+) -> float:
+    """The log-probability that decoding reports is the one that forced scoring gives the same output."""
+    out = _generate(decoder, encode(), prefix, Greedy(), end=end)
+    rows = [torch.cat([p, t]) for p, t in zip(prefix.rows(), out.tokens.rows(), strict=True)]
+    complete = out.tokens.lengths < _LIMIT
+    ended = [torch.cat([row, torch.tensor([end])]) if done else row for row, done in zip(rows, complete, strict=True)]
+    whole = score(decoder, encode(), Padded.from_rows(ended))
+    before = score(decoder, encode(), prefix)
+    return float((whole - before - out.log_probability).abs().max())
+
+
+def top_one_equals_greedy(decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int) -> float:
+    """Sampling among one token is no sampling: the number of rows that differ from greedy search."""
+    greedy = _generate(decoder, encode(), prefix, Greedy(), end=end)
+    sampled = _generate(decoder, encode(), prefix, Sample(top_k=1), end=end)
+    pairs = zip(greedy.tokens.rows(), sampled.tokens.rows(), strict=True)
+    return float(sum(one.tolist() != other.tolist() for one, other in pairs))
+
+
+def looking_changes_nothing(model: Model, batch: Batch) -> float:
+    """A listener that only looks leaves every prediction as it is: equations and fused kernels are one function."""
+    quiet = _logits(model, batch)
+    with listening(lambda name, value: value):
+        observed = _logits(model, batch)
+    return _apart(quiet, observed)
+
+
+_LIMIT = 12  # tokens: long enough for every kind of end, short enough for a test
+
+
+def _generate(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, *, end: int) -> Generated:
+    return generate(decoder, memory, prefix, rule, Limits(end=end, most=_LIMIT), rows=torch.arange(len(prefix)))
+
+
+@torch.inference_mode()
+def _logits(model: Model, batch: Batch) -> list[Tensor]:
+    """The logits of each row at its scored positions."""
+    reading: Reading = model.read_batch(batch, ())
+    return [model.head(row[real]) for row, real in zip(reading.features, reading.gold.scored, strict=True)]
+
+
+def _widened(part: Padded, extra: int, junk: int) -> Padded:
+    values = torch.nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
+    return Padded(torch.where(Padded(values, part.lengths).real, values, junk), part.lengths)
+
+
+def _row(batch: Batch, row: int) -> Batch:
+    parts = {
+        name: Padded(part.values[row : row + 1, : int(part.lengths[row])], part.lengths[row : row + 1])
+        for name, part in batch.parts().items()
+    }
+    return replace(batch, rows=batch.rows[row : row + 1], **parts)
+
+
+def _apart(ones: list[Tensor], others: list[Tensor]) -> float:
+    differences = [float((a - b).abs().max()) for a, b in zip(ones, others, strict=True) if a.numel()]
+    return max(differences, default=0.0)
