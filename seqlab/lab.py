@@ -313,7 +313,11 @@ def _held_out(stores: Path) -> Iterator[Example]:
     with (stores / HELD_OUT).open(encoding="utf-8") as file:
         for line in file:
             source, target, where = json.loads(line)
-            yield Example(*(tuple(side) if isinstance(side, list) else side for side in (source, target)), where=where)
+            yield Example(_side(source), _side(target), where)
+
+
+def _side(stored: str | list[str]) -> str | tuple[str, ...]:
+    return stored if isinstance(stored, str) else tuple(stored)
 
 
 def _is_stream(recipe: Recipe) -> bool:

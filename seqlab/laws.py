@@ -5,7 +5,6 @@ for every model there is, and so can anybody for a model of his own.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from jaxtyping import Int
@@ -18,12 +17,10 @@ from seqlab.layers.tap import listening
 from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 
-Encode = Callable[[Padded], Memory]
-
 
 def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
     """More pads on the right, with junk in them, change no prediction."""
-    wide = replace(batch, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()})
+    wide = Batch(batch.rows, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()})
     return _apart(_logits(model, batch), _logits(model, wide))
 
 
@@ -115,7 +112,7 @@ def _row(batch: Batch, row: int) -> Batch:
         name: Padded(part.values[row : row + 1, : int(part.lengths[row])], part.lengths[row : row + 1])
         for name, part in batch.parts().items()
     }
-    return replace(batch, rows=batch.rows[row : row + 1], **parts)
+    return Batch(batch.rows[row : row + 1], **parts)
 
 
 def _apart(ones: list[Tensor], others: list[Tensor]) -> float:
