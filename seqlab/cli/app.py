@@ -209,12 +209,12 @@ def data_list(json: Json = False) -> None:
     from dataclasses import asdict
 
     from seqlab.cli import show
-    from seqlab.data.catalogue import DATASETS
+    from seqlab.data.catalogue import datasets
 
     if json:
-        show.as_json([asdict(each) for each in DATASETS])
+        show.as_json([asdict(each) for each in datasets()])
     else:
-        rows = [[each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in DATASETS]
+        rows = [[each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in datasets()]
         show.table(["name", "size", "licence", "what it is"], rows)
 
 

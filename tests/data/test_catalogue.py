@@ -7,7 +7,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from seqlab.data.catalogue import DATASETS, Dataset, fetch, find
+from seqlab.data.catalogue import Dataset, datasets, fetch, find
 from seqlab.errors import DataError, UsageError
 
 CONTENT = b"It was the best of times\n" * 5000
@@ -96,9 +96,9 @@ def test_only_the_network_is_asked(dataset, tmp_path, address):
 
 
 def test_the_catalogue_is_in_order():
-    names = [dataset.name for dataset in DATASETS]
+    names = [dataset.name for dataset in datasets()]
     assert len(set(names)) == len(names)
-    for dataset in DATASETS:
+    for dataset in datasets():
         assert find(dataset.name) is dataset
         assert dataset.address.startswith("http")
         assert len(bytes.fromhex(dataset.sha256)) == 32
