@@ -22,10 +22,10 @@ from torch import nn
 
 from seqlab.assemble.model import build_model
 from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.errors import BundleError
+from seqlab.errors import BundleError, RecipeError
 from seqlab.recipe import Recipe, parse_recipe, to_toml
 from seqlab.text import vocabulary_text
-from seqlab.train.checkpoint import write_whole
+from seqlab.training.checkpoint import write_whole
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -70,11 +70,26 @@ def load_bundle(folder: str | Path) -> Bundle:
     """Read a bundle, after checking that each of its files is there and is the one that was written."""
     folder = Path(folder)
     files = _checked_files(folder)
-    recipe = parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml"))
-    vocabularies = Vocabularies.from_json(_json(files["tokenizer.json"], folder / "tokenizer.json"))
+    try:
+        recipe = parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml"))
+    except RecipeError as error:
+        raise BundleError(str(error), hint=_RESTORE) from None
+    vocabularies = read_vocabularies(files["tokenizer.json"], folder / "tokenizer.json")
+    metrics = _json(files["metrics.json"], folder / "metrics.json")
+    if not isinstance(metrics, dict):
+        raise BundleError(f"{folder / 'metrics.json'}: not a table of scores", hint=_RESTORE)
     model = build_model(recipe, vocabularies)
     _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
-    return Bundle(recipe, vocabularies, model, _json(files["metrics.json"], folder / "metrics.json"))
+    return Bundle(recipe, vocabularies, model, metrics)
+
+
+def read_vocabularies(content: bytes, path: Path) -> Vocabularies:
+    """The vocabularies in a tokenizer file; a refusal names the file."""
+    try:
+        return Vocabularies.from_json(_json(content, path))
+    except BundleError as error:
+        said = str(error)
+        raise BundleError(said if said.startswith(str(path)) else f"{path}: {said}", hint=error.hint) from None
 
 
 def is_bundle(folder: Path) -> bool:

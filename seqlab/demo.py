@@ -8,7 +8,7 @@ from typing import Any
 
 from seqlab import lab
 from seqlab.data.synthetic import LANGUAGES, Dated, split_dates
-from seqlab.train.log import Reporter
+from seqlab.training.log import Reporter
 
 NUM_TRAIN, NUM_TEST = 80_000, 2_000
 LINES = f"""{NUM_TRAIN:,} dates in {len(LANGUAGES)} languages become ISO dates: "samedi 3 mai 1997" -> 1997-05-03.

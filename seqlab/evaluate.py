@@ -1,10 +1,11 @@
 """A bundle and data to scores, each beside its floor: what a model without any learning of sequences would get."""
 
+import itertools
 import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -12,12 +13,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from seqlab.assemble.corpus import carries_state, stream_in_order
 from seqlab.assemble.vocabularies import labels_of
 from seqlab.bundle import Bundle
 from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
-from seqlab.data.streams import in_order
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
 from seqlab.metrics.labels import accuracy, macro_f1
@@ -26,13 +27,14 @@ from seqlab.metrics.strings import corpus_scores, exact_match
 from seqlab.models.interface import Model
 from seqlab.padded import Batch, Padded
 from seqlab.predict import predict, tag_words
+from seqlab.recipe import Decode
 from seqlab.text import UNK
-from seqlab.train.objective import mean_loss
+from seqlab.training.objective import mean_loss
 
 NGRAM = 5
 NGRAM_TOKENS = 5_000_000  # a floor learns from no more than this, so that it stays quick on a large corpus
-STEPS = 1000  # tokens of a stream that are read at once
 BUDGET = 8192
+BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,41 @@ class Report:
     floors: dict[str, dict[str, float]]
     examples: tuple[dict[str, str], ...] = ()
     floor_note: str = ""
+    by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)  # source tokens -> scores
 
     def to_json(self) -> dict[str, Any]:
-        table = {"examples": self.num_examples, **self.scores, "floors": self.floors}
+        # a score that is no number, such as the loss where no label is known, is null in JSON
+        scores = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in self.scores.items()
+        }
+        table = {"examples": self.num_examples, **scores, "floors": self.floors}
+        table |= {"by_length": self.by_length} if self.by_length else {}
         return {"task": self.task, **table, **({"floor_note": self.floor_note} if self.floor_note else {})}
 
 
-def evaluate_examples(bundle: Bundle, examples: Sequence[Example], stores: Path | None) -> Report:
-    """Scores on examples with known answers; `stores` is the folder with the training part's ids, if it is at hand."""
-    evaluation = {"classify": _classify, "tag": _tag, "translate": _translate, "lm": _lines}[bundle.recipe.task]
+def evaluate_examples(
+    bundle: Bundle,
+    examples: Sequence[Example],
+    stores: Path | None,
+    *,
+    decode: Decode | None = None,
+    lower: bool = False,
+) -> Report:
+    """Scores on examples with known answers; `stores` is the folder with the training part's ids, if it is at hand.
+
+    `decode` is how a translation is searched for, and `lower` scores it without regard to case.
+    """
+    if bundle.recipe.task == "translate":
+        return _translate(bundle, list(examples), decode=decode, lower=lower)
+    evaluation = {"classify": _classify, "tag": _tag, "lm": _lines}[bundle.recipe.task]
     return evaluation(bundle, list(examples), stores)
 
 
 def evaluate_stream(bundle: Bundle, tokens: np.ndarray, stores: Path | None) -> Report:
     """Loss of a language model on one text, beside that of n-grams learnt from the same training text."""
-    scores = mean_loss(cast(Model, bundle.model), in_order(tokens, steps=STEPS), carries=True)
+    batches = stream_in_order(bundle.recipe, tokens)
+    scores = mean_loss(cast(Model, bundle.model), batches, carries=carries_state(bundle.recipe))
     scores["bits_per_token"] = scores["loss"] / math.log(2)
     train = None if stores is None else _open(stores / "train_stream")
     floors, note = _ngram_floors(train, [tokens], bundle)
@@ -136,18 +158,39 @@ def _most_frequent_tag(
     return {"most frequent tag": {"accuracy": accuracy([labels.names[best[i]] for i in ids], gold)}}, ""
 
 
-def _translate(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
-    sources, gold = [str(e.source) for e in examples], [str(e.target) for e in examples]
+def _translate(bundle: Bundle, examples: list[Example], *, decode: Decode | None, lower: bool) -> Report:
     normalise = bundle.vocabularies.targets.normaliser
-    gold = [normalise(text) for text in gold]
-    predicted = [p.output for p in predict(bundle, sources)]
-    scores: dict[str, Any] = {"exact": exact_match(predicted, gold), **corpus_scores(predicted, gold)}
-    copied = corpus_scores(sources, gold)
+    sources, gold = [str(e.source) for e in examples], [normalise(str(e.target)) for e in examples]
+    predicted = [p.output for p in predict(bundle, sources, decode=decode)]
+    scores: dict[str, Any] = {"exact": exact_match(predicted, gold), **corpus_scores(predicted, gold, lower=lower)}
+    copied = corpus_scores(sources, gold, lower=lower)
     floor = {"exact": exact_match(sources, gold), "bleu": float(copied["bleu"]), "chrf": float(copied["chrf"])}
-    report = scores | _loss(bundle, examples)
+    scores |= _loss(bundle, examples)
+    by_length = _by_length(bundle, sources, predicted, gold, lower=lower)
     return Report(
-        "translate", len(examples), report, {"copy of the source": floor}, _mistakes(examples, predicted, gold)
+        "translate",
+        len(examples),
+        scores,
+        {"copy of the source": floor},
+        _mistakes(examples, predicted, gold),
+        by_length=by_length,
     )
+
+
+def _by_length(
+    bundle: Bundle, sources: list[str], predicted: list[str], gold: list[str], *, lower: bool
+) -> dict[str, dict[str, int | float]]:
+    """The same scores for short and long sources: without attention they fall (C6)."""
+    lengths = np.asarray([len(ids) for ids in bundle.vocabularies.sources.encode_all(sources)])
+    table = {}
+    for low, high in itertools.pairwise(BUCKETS):
+        rows = np.flatnonzero((lengths > low) & (lengths <= high)).tolist()
+        if rows:
+            ours, theirs = [predicted[i] for i in rows], [gold[i] for i in rows]
+            bleu = float(corpus_scores(ours, theirs, lower=lower)["bleu"])
+            name = f"{low + 1}-{high}" if high < BUCKETS[-1] else f"over {low}"
+            table[name] = {"examples": len(rows), "exact": exact_match(ours, theirs), "bleu": bleu}
+    return table
 
 
 def _loss(bundle: Bundle, examples: list[Example]) -> dict[str, float]:

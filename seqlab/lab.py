@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from seqlab.assemble.corpus import HELD_OUT, Corpus, open_corpus, prepare, read_examples
 from seqlab.assemble.model import build_model
 from seqlab.assemble.vocabularies import Vocabularies, labels_of
-from seqlab.bundle import Bundle, is_bundle, load_bundle, save_bundle
+from seqlab.bundle import Bundle, is_bundle, load_bundle, read_vocabularies, save_bundle
 from seqlab.data.lines import STDIN, read_text, spool
 from seqlab.data.sources import Example
 from seqlab.data.split import source_key
@@ -25,13 +26,15 @@ from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
 from seqlab.models.interface import Model as Trainable
 from seqlab.predict import Prediction, predict
 from seqlab.recipe import DEFAULTS, Decode, Recipe, Task, load_recipe, override, parse_recipe, to_toml
-from seqlab.train.gradient import GradientTraining, peak_memory
-from seqlab.train.log import Reporter, Silence
-from seqlab.train.objective import mean_loss
+from seqlab.training.checkpoint import write_whole
+from seqlab.training.gradient import GradientTraining, peak_memory
+from seqlab.training.log import Reporter, Silence
+from seqlab.training.objective import mean_loss
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
 RUN, STORES = "run", "data"
+SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
 
 
 class Model:
@@ -49,15 +52,22 @@ class Model:
         """How good it was when it was made."""
         return self.bundle.metrics
 
-    def predict(self, inputs: str | Sequence[str], *, seed: int = 0, first_row: int = 0, **decode: Any) -> Any:
+    def predict(
+        self, inputs: str | Sequence[str], *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any
+    ) -> Any:
         """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode]."""
         settings = decode_settings(self.recipe.decode, decode)
         many = [inputs] if isinstance(inputs, str) else list(inputs)
-        answers: list[Prediction] = predict(self.bundle, many, decode=settings, seed=seed, first_row=first_row)
+        answers: list[Prediction] = predict(
+            self.bundle, many, decode=settings, seed=seed, first_row=first_row, prefix=prefix
+        )
         return answers[0] if isinstance(inputs, str) else answers
 
-    def evaluate(self, *data: str | Path) -> Report:
-        """Scores beside floors on files with known answers; without files, on what training held out."""
+    def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
+        """Scores beside floors on files with known answers; without files, on what training held out.
+
+        `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
+        """
         stores = self.path / RUN / STORES
         at_hand = stores if stores.is_dir() else None
         if not data and at_hand is None:
@@ -67,7 +77,8 @@ class Model:
         if _is_stream(self.recipe):
             return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand)
         examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(_held_out(stores))
-        return evaluate_examples(self.bundle, examples, at_hand)
+        settings = decode_settings(self.recipe.decode, decode)
+        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
 
     def info(self) -> dict[str, Any]:
         """What it is: recipe, sizes, scores."""
@@ -124,6 +135,8 @@ def train(
     `settings` are `section.key=value` overrides. With `resume`, a stopped run goes on where it stood, and only `out`
     is needed. What `out` already holds is never touched unless `resume` or `overwrite` says so.
     """
+    if resume and overwrite:
+        raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
     if resume:
         folder = _existing_run(out)
         chosen, corpus = _reopen(folder, task, recipe, settings)
@@ -171,6 +184,8 @@ def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
     """The recipe's [decode] with what a call asks for instead."""
     given = {key: value for key, value in overrides.items() if value is not None}
     sampling = {"temperature", "top_k", "top_p"} & given.keys()
+    if "beam" in given and "method" not in given:
+        given["method"] = "beam"
     if sampling and "method" not in given:
         given["method"] = "sample"
     try:
@@ -212,23 +227,42 @@ def _begin(folder: Path, recipe: Recipe, files: list[str], valid: list[str], *, 
                 f"{folder}: this directory already holds a run",
                 hint="--resume goes on with it, --overwrite throws it away, --out takes another. It was not touched.",
             )
-    part = folder.with_name(f".{folder.name}.part")
+    if [*files, *valid].count(STDIN) > 1:
+        raise UsageError("standard input can be read only once", hint="put one of the two into a file.")
+    target = folder.resolve()
+    part = target.with_name(f".{target.name}.part")
+    missing = [parent for parent in part.parents if not parent.exists()]
     shutil.rmtree(part, ignore_errors=True)
     stores = part / RUN / STORES
     stores.mkdir(parents=True)
     try:
-        again = [spool(path, str(part / RUN)) for path in files]
-        vocabularies = prepare(recipe, again, valid, stores)
+        again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
+        vocabularies = prepare(recipe, again, again_valid, stores)
         corpus = open_corpus(recipe, vocabularies, stores)  # so that a text too short fails here
         (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
         (part / RUN / "tokenizer.json").write_text(json.dumps(vocabularies.to_json(), ensure_ascii=False), "utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        part.replace(folder)
+        _make_empty(target)
+        (part / RUN).replace(target / RUN)
+    except DataError as error:
+        spooled = str(part / RUN / SPOOLED)
+        raise DataError(str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        for parent in missing:
+            with suppress(OSError):  # it holds the run
+                parent.rmdir()
     del corpus
     return open_corpus(recipe, vocabularies, folder / RUN / STORES)
+
+
+def _make_empty(folder: Path) -> None:
+    """A directory with nothing in it; one that is there stays, for it may be a link, or where somebody stands."""
+    folder.mkdir(exist_ok=True)
+    for inside in folder.iterdir():
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside)
+        else:
+            inside.unlink()
 
 
 def _existing_run(out: str | Path | None) -> Path:
@@ -250,11 +284,13 @@ def _reopen(
             f"{folder}: this run is of recipe '{stored.name}' for '{stored.task}'",
             hint="resume it without naming another, or train into another directory with --out.",
         )
-    vocabularies = Vocabularies.from_json(json.loads((folder / RUN / "tokenizer.json").read_text("utf-8")))
+    tokenizers = folder / RUN / "tokenizer.json"
+    vocabularies = read_vocabularies(tokenizers.read_bytes(), tokenizers)
     chosen = override(stored, settings)
-    if chosen.model != stored.model or chosen.data != stored.data:
+    if chosen.model_copy(update={"train": stored.train, "decode": stored.decode}) != stored:
         raise RunError(
-            f"{folder}: a run cannot change its model or data halfway", hint="only --set train.* can change."
+            f"{folder}: a run cannot change its model or data halfway",
+            hint="only --set train.* and decode.* can change.",
         )
     return chosen, open_corpus(chosen, vocabularies, folder / RUN / STORES)
 
@@ -284,6 +320,7 @@ def _fit(
                 hint="give it more with --set train.steps=N, or begin anew with --overwrite.",
             )
         training.progress.finished = False
+        write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
     outcome = training.fit(stop=stop)
     if _is_stream(recipe):
         final = evaluate_stream(bundle, np.asarray(TokenStore.open(stores / "validation_stream").flat), stores)
@@ -304,15 +341,22 @@ def _fit(
 
 
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:
-    answers = predict(bundle, [str(e.source) for e in examples])
+    quick = bundle.recipe.decode.model_copy(update={"method": "greedy"})
+    answers = predict(bundle, [str(e.source) for e in examples], decode=quick)
     normalise = bundle.vocabularies.targets.normaliser
     return sum(a.output == normalise(str(e.target)) for a, e in zip(answers, examples, strict=True)) / len(examples)
 
 
 def _held_out(stores: Path) -> Iterator[Example]:
     with (stores / HELD_OUT).open(encoding="utf-8") as file:
-        for line in file:
-            source, target, where = json.loads(line)
+        for number, line in enumerate(file, start=1):
+            try:
+                source, target, where = json.loads(line)
+            except ValueError:
+                raise DataError(
+                    f"{stores / HELD_OUT}:{number}: not a held-out example: {shorten(line)}",
+                    hint="the file was changed or cut; give a file to evaluate on, or train again.",
+                ) from None
             yield Example(_side(source), _side(target), where)
 
 

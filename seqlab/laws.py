@@ -31,6 +31,7 @@ def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
     return max(_apart([one], [other]) for one, other in zip(together, alone, strict=True))
 
 
+@torch.inference_mode()
 def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
     """Other tokens from a position on leave all logits before it as they were."""
     context, state = decoder.start(memory)
@@ -44,6 +45,7 @@ def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: 
     return worst
 
 
+@torch.inference_mode()
 def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
     """Many tokens at once, one by one, and half and half give the same logits and leave the same state."""
     context, start = decoder.start(memory)

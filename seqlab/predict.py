@@ -1,5 +1,6 @@
 """A bundle and lines of input to one answer a line: what each task does when it is used."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ import torch
 
 from seqlab.bundle import Bundle
 from seqlab.data.batching import plan_in_order
-from seqlab.decode.generate import Generated, Limits, generate
+from seqlab.decode.beam import Beam, Hypothesis, beam_search
+from seqlab.decode.generate import Limits, generate
 from seqlab.decode.rules import Greedy, Rule, Sample
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
 from seqlab.models.classifier import Classifier, Tagger
-from seqlab.models.interface import Memory
+from seqlab.models.interface import Decoder, Memory
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
@@ -35,33 +37,49 @@ class Prediction:
 
 
 def predict(
-    bundle: Bundle, inputs: Sequence[str], *, decode: Decode | None = None, seed: int = 0, first_row: int = 0
+    bundle: Bundle,
+    inputs: Sequence[str],
+    *,
+    decode: Decode | None = None,
+    seed: int = 0,
+    first_row: int = 0,
+    prefix: str = "",
 ) -> list[Prediction]:
-    """One prediction for each input, in the same order. `first_row` is the number of the first input in a larger job:
-    it keys the sampling, so that an answer does not depend on how the job was cut into calls."""
+    """One prediction for each input, in the same order.
+
+    `first_row` is the number of the first input in a larger job: it keys the sampling, so that an answer does not
+    depend on how the job was cut into calls. `prefix` is what every translation must begin with.
+    """
     task = _TASKS[bundle.recipe.task]
-    rule = _rule(decode or bundle.recipe.decode, seed)
-    settings = decode or bundle.recipe.decode
-    return task(_Job(bundle, list(inputs), rule, settings, first_row))
+    return task(_Job(bundle, list(inputs), decode or bundle.recipe.decode, seed, first_row, prefix))
 
 
 @dataclass(frozen=True)
 class _Job:
     bundle: Bundle
     inputs: list[str]
-    rule: Rule
     decode: Decode
+    seed: int
     first_row: int
+    prefix: str
 
-    @property
-    def rows(self) -> torch.Tensor:
-        return torch.arange(len(self.inputs)) + self.first_row
-
-
-def _rule(decode: Decode, seed: int) -> Rule:
-    if decode.method == "greedy":
-        return Greedy()
-    return Sample(decode.temperature, decode.top_k, decode.top_p, seed)
+    def search(
+        self, decoder: Decoder, memory: Memory, prefix: Padded, limits: Limits, rows: list[int]
+    ) -> list[list[Hypothesis]]:
+        """What the settings find for these rows of the job, best first."""
+        settings = self.decode
+        if settings.method == "beam":
+            beam = Beam(settings.beam, settings.length_penalty, settings.no_repeat, settings.min_length)
+            return beam_search(decoder, memory, prefix, beam, limits).best
+        rule: Rule = Greedy()
+        if settings.method == "sample":
+            rule = Sample(settings.temperature, settings.top_k, settings.top_p, self.seed)
+        numbers = torch.tensor(rows) + self.first_row
+        out = generate(decoder, memory, prefix, rule, limits, rows=numbers)
+        return [
+            [Hypothesis(tuple(tokens.tolist()), logs, math.fsum(logs), ended=len(logs) > len(tokens))]
+            for tokens, logs in zip(out.tokens.rows(), out.log_probabilities, strict=True)
+        ]
 
 
 @torch.inference_mode()
@@ -73,13 +91,13 @@ def _continue(job: _Job) -> list[Prediction]:
     prefixes = [[SOS, *ids] if by_line else ids or [_neutral(tokenizer)] for ids in prompts]
     most = job.decode.max_length
     limits = Limits(end=EOS, most=most, never=NEVER) if by_line else Limits(end=None, most=most, never=(*NEVER, EOS))
-    generated: list[Generated | None] = [None] * len(prefixes)
+    found: list[list[Hypothesis]] = [[] for _ in prefixes]
     for rows in _batches([len(prefix) + most for prefix in prefixes]):
         prefix = Padded.from_rows([prefixes[row] for row in rows])
-        out = generate(model.decoder, Memory(len(rows)), prefix, job.rule, limits, rows=job.rows[rows])
-        for row, piece in zip(rows, _single_rows(out), strict=True):
-            generated[row] = piece
-    return [_written(tokenizer, text, piece) for text, piece in zip(job.inputs, generated, strict=True)]
+        results = job.search(model.decoder, Memory(len(rows)), prefix, limits, rows)
+        for row, hypotheses in zip(rows, results, strict=True):
+            found[row] = hypotheses
+    return [_written(tokenizer, text, hypotheses) for text, hypotheses in zip(job.inputs, found, strict=True)]
 
 
 @torch.inference_mode()
@@ -87,18 +105,32 @@ def _translate(job: _Job) -> list[Prediction]:
     """Sequence to sequence: each line is translated; an empty line stays empty."""
     model, vocabularies = cast(Seq2Seq, job.bundle.model), job.bundle.vocabularies
     sources = fit_sources(job.bundle.recipe, vocabularies.sources.encode_all(job.inputs), first_row=job.first_row)
+    forced = _forced(vocabularies.targets, job.prefix)
     limits = Limits(end=EOS, most=job.decode.max_length, never=NEVER)
-    generated: list[Generated | None] = [None] * len(sources)
-    for rows in _batches([len(source) for source in sources]):
-        memory = model.encoder(Padded.from_rows([sources[row] for row in rows]))
-        prefix = Padded.from_rows([[SOS]] * len(rows))
-        out = generate(model.decoder, memory, prefix, job.rule, limits, rows=job.rows[rows])
-        for row, piece in zip(rows, _single_rows(out), strict=True):
-            generated[row] = piece
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    for rows in _batches([0 if not text.strip() else len(s) for text, s in zip(job.inputs, sources, strict=True)]):
+        rows = [row for row in rows if job.inputs[row].strip()]
+        if rows:
+            memory = model.encoder(Padded.from_rows([sources[row] for row in rows]))
+            prefix = Padded.from_rows([[SOS, *forced]] * len(rows))
+            for row, hypotheses in zip(rows, job.search(model.decoder, memory, prefix, limits, rows), strict=True):
+                found[row] = hypotheses
     return [
-        _written(vocabularies.targets, text, piece if text.strip() else None)
-        for text, piece in zip(job.inputs, generated, strict=True)
+        _written(vocabularies.targets, text, hypotheses, forced)
+        for text, hypotheses in zip(job.inputs, found, strict=True)
     ]
+
+
+def _forced(tokenizer: Tokenizer, prefix: str) -> list[int]:
+    """The ids of a prefix that every output must begin with; each must be one that the model can say."""
+    ids = tokenizer.encode(prefix) if prefix else []
+    if UNK in ids:
+        unknown = shorten(prefix)
+        raise UsageError(
+            f"the prefix {unknown} holds what this model has no token for",
+            hint="`vocabulary.txt` beside the model lists what it knows.",
+        )
+    return ids
 
 
 @torch.inference_mode()
@@ -161,7 +193,7 @@ def fit_sources(recipe: Recipe, sources: list[list[int]], *, first_row: int) -> 
     said = f"line {line}: {len(sources[long[0]])} tokens, more than the {most} of data.max_source"
     if recipe.data.too_long == "refuse":
         raise DataError(said, hint="shorten the line, or train with a larger data.max_source.")
-    more = f" (and {len(long) - 1} more lines)" if len(long) > 1 else ""
+    more = f" (and {len(long) - 1} more)" if len(long) > 1 else ""
     warnings.warn(f"{said}; the rest was not read{more}", SeqlabWarning, stacklevel=2)
     return [source[:most] for source in sources]
 
@@ -173,19 +205,24 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
             yield rows.tolist()
 
 
-def _single_rows(generated: Generated) -> list[Generated]:
-    return [
-        Generated(Padded(row[None], torch.tensor([len(row)])), log_p[None])
-        for row, log_p in zip(generated.tokens.rows(), generated.log_probability, strict=True)
+def _written(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], forced: Sequence[int] = ()) -> Prediction:
+    """The best hypothesis as text, and all of them with their scores."""
+    if not hypotheses:
+        return Prediction(text, "", {"score": 0.0, "tokens": [], "hypotheses": []})
+    written = [
+        {
+            "output": tokenizer.decode([*forced, *found.tokens]),
+            "score": found.score,
+            "log_probability": found.log_probability,
+            "tokens": tokenizer.pieces(found.tokens),
+            "log_probabilities": list(found.log_probabilities),
+            "ended": found.ended,
+        }
+        for found in hypotheses
     ]
-
-
-def _written(tokenizer: Tokenizer, text: str, generated: Generated | None) -> Prediction:
-    if generated is None:
-        return Prediction(text, "", {"log_probability": 0.0})
-    ids = generated.tokens.values[0].tolist()
-    details = {"log_probability": float(generated.log_probability[0]), "tokens": tokenizer.pieces(ids)}
-    return Prediction(text, tokenizer.decode(ids), details)
+    best = written[0]
+    details = {key: best[key] for key in ("score", "log_probability", "tokens", "log_probabilities")}
+    return Prediction(text, str(best["output"]), details | {"hypotheses": written})
 
 
 def _neutral(tokenizer: Tokenizer) -> int:

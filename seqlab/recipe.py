@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -29,9 +29,20 @@ DEFAULTS: dict[Task, str] = {
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing(cls, table: Any) -> Any:
+        """TOML has no null: "none" is nothing where a value may be missing, and a word like any other elsewhere."""
+        if not isinstance(table, dict):
+            return table
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        return {key: None if value == "none" and key in optional else value for key, value in table.items()}
+
 
 class Data(Section):
     """Which columns of the user's file are read, how it is split, and what is too long."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # data.source=2 is a column too
 
     unit: Literal["stream", "line"] = "stream"  # lm only: one endless text, or each line a sequence of its own
     source: str | None = None  # a column, by name or by number counted from 1
@@ -64,10 +75,56 @@ class Stack(Section):
     connection: Connection = "plain"
 
 
+class Transformer(Section):
+    """Self-attention blocks on top of each other; "universal" is one block used again and again, until it halts."""
+
+    kind: Literal["transformer", "universal"] = "transformer"
+    size: int = Field(256, ge=1)
+    layers: int = Field(3, ge=1)  # of a universal one: the most steps that a token may take
+    heads: int = Field(4, ge=1)
+    feed_forward: int | None = Field(None, ge=1)  # inner features; without it, four times the size
+    norm: Literal["post", "pre"] = "pre"
+    normalise: Literal["layer", "batch"] = "layer"
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    window: int | None = Field(None, ge=1)  # decoders: how many tokens back are seen; without it, all
+    halt: float = Field(0.99, gt=0, lt=1)  # universal only: a token halts when it has spent this much
+    ponder: float = Field(0.01, ge=0)  # universal only: what a step costs in the loss, per token
+
+    @property
+    def inner(self) -> int:
+        return self.feed_forward or 4 * self.size
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> "Transformer":
+        if self.size % self.heads:
+            raise ValueError(f"{self.heads} heads cannot share {self.size} features evenly; choose a size they divide")
+        return self
+
+
+class Attention(Section):
+    """How a recurrent decoder looks at the source (S14)."""
+
+    score: Literal["dot", "general", "additive", "scaled"] = "additive"
+    # bahdanau: the previous state asks, the answer enters the recurrence; luong: the current state asks, then
+    # tanh(W_c [c; h]); concat: the current state asks, then plain [c; h]
+    wiring: Literal["bahdanau", "luong", "concat"] = "bahdanau"
+    feeding: bool = False  # luong and concat: what came out enters the next step
+
+    @model_validator(mode="after")
+    def _feeds_once(self) -> "Attention":
+        if self.feeding and self.wiring == "bahdanau":
+            raise ValueError("'bahdanau' feeds its context into the recurrence already; 'feeding' is for the others")
+        return self
+
+
+Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
+
+
 class Model(Section):
     embedding: int = Field(128, ge=1)
-    encoder: Stack | None = None
-    decoder: Stack | None = None
+    encoder: Layers | None = None
+    decoder: Layers | None = None
+    attention: Attention | None = None  # recurrent decoders only; a Transformer decoder has its own
     pooling: Literal["final", "mean", "max", "attention"] = "final"  # classify only
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
     tie: bool = False  # output weights are the embedding's, transposed
@@ -81,7 +138,7 @@ class Train(Section):
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
     learning_rate: float = Field(2e-3, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)  # sgd only
     weight_decay: float = Field(0.01, ge=0)
@@ -103,10 +160,14 @@ class Train(Section):
 
 
 class Decode(Section):
-    method: Literal["greedy", "sample"] = "greedy"
-    temperature: float = Field(1.0, gt=0)
+    method: Literal["greedy", "sample", "beam"] = "greedy"
+    temperature: float = Field(1.0, gt=0)  # sample
     top_k: int | None = Field(None, ge=1)
     top_p: float | None = Field(None, gt=0, le=1)
+    beam: int = Field(5, ge=1)  # hypotheses
+    length_penalty: float = Field(1.0, ge=0)  # beam: 0 ranks by the sum of log-probabilities, 1 by their mean
+    no_repeat: int | None = Field(None, ge=1)  # beam: no n-gram of this length comes twice
+    min_length: int = Field(0, ge=0)  # beam
     max_length: int = Field(200, ge=1)
 
 
@@ -131,7 +192,10 @@ class Recipe(Section):
             has, must = getattr(self.model, part) is not None, part in needs[self.task]
             if has != must:
                 raise ValueError(f"a '{self.task}' model {'needs' if must else 'has no'} [model.{part}]")
-        if self.model.decoder and self.model.decoder.bidirectional:
+        decoder = self.model.decoder
+        if self.model.attention and not (isinstance(decoder, Stack) and self.model.encoder):
+            raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
+        if isinstance(decoder, Stack) and decoder.bidirectional:
             raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
         if self.task == "tag" and self.source.kind != "words":
             raise ValueError("a tagger labels words: set source.kind to 'words'")
@@ -151,7 +215,10 @@ def load_recipe(name: str) -> Recipe:
             raise RecipeError(
                 f"{name}: there is no such recipe file", hint="give a path that exists, or a recipe's name."
             )
-        return parse_recipe(path.read_text("utf-8"), where=name)
+        try:
+            return parse_recipe(path.read_text("utf-8"), where=name)
+        except UnicodeDecodeError:
+            raise RecipeError(f"{name}: not valid UTF-8", hint="a recipe is a text file: TOML in UTF-8.") from None
     if name not in recipe_names():
         raise RecipeError(f"there is no recipe '{name}'", hint=nearest(name, recipe_names()))
     return parse_recipe((_shelf() / f"{name}.toml").read_text("utf-8"), where=f"recipe '{name}'")
@@ -185,12 +252,20 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
         place = table
         for key in keys[:-1]:
-            if place.get(key) is None and key in ("encoder", "decoder"):
+            if place.get(key) is None and key in ("encoder", "decoder", "attention"):
                 place[key] = {}
-            if not isinstance(place.get(key), dict):
+            if key in place and not isinstance(place[key], dict):
+                raise RecipeError(
+                    f"--set {setting}: '{key}' is a value, not a section", hint=f"it is {place[key]!r} in this recipe."
+                )
+            if key not in place:
                 raise RecipeError(f"--set {setting}: there is no section '{key}'", hint=nearest(key, place))
             place = place[key]
         place[keys[-1]] = _value(value.strip())
+        if keys[-1] == "kind" and keys[0] == "model":  # another family has other settings
+            family = Transformer if place["kind"] in ("transformer", "universal") else Stack
+            for name in place.keys() - family.model_fields.keys():
+                del place[name]
         if keys[0] == "train" and keys[-1] in ("steps", "epochs"):
             place["epochs" if keys[-1] == "steps" else "steps"] = None
     return build_recipe(table, where=f"recipe '{recipe.name}' with --set")
@@ -209,7 +284,7 @@ def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return None if text == "none" else text
+        return text
 
 
 def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterable[str]:
@@ -227,7 +302,7 @@ def _toml_value(value: bool | int | float | str) -> str:
         return str(value).lower()
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     return repr(value)
 
 
@@ -239,14 +314,21 @@ def _explain(error: ValidationError, where: str) -> RecipeError:
         section: Any = Recipe
         for key in path[:-1]:
             section = _section_type(section, key)
-        return RecipeError(f"{where}: there is no '{'.'.join(path)}'", hint=nearest(path[-1], section.model_fields))
+        shown = ".".join(key for key in path if key not in _KINDS)
+        return RecipeError(f"{where}: there is no '{shown}'", hint=nearest(path[-1], section.model_fields))
     said = first["msg"].removeprefix("Value error, ")
-    at = f"'{'.'.join(path)}': " if path else ""
+    shown = ".".join(key for key in path if key not in _KINDS)
+    at = f"'{shown}': " if shown else ""
     seen = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
     return RecipeError(f"{where}: {at}{said}{seen}", hint="`seqlab recipes NAME` shows a recipe that works.")
 
 
+_KINDS = (*get_args(Cell), "transformer", "universal")  # pydantic names the chosen member of a union by its kind
+
+
 def _section_type(section: Any, key: str) -> Any:
+    if key in _KINDS:
+        return Transformer if key in ("transformer", "universal") else Stack
     annotation = section.model_fields[key].annotation
     choices = getattr(annotation, "__args__", (annotation,))
-    return next(choice for choice in choices if isinstance(choice, type) and issubclass(choice, Section))
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, Section)), section)

@@ -8,16 +8,18 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from seqlab.assemble.vocabularies import Ids, Vocabularies, learn_text, learn_vocabularies
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name, lines, read_text
 from seqlab.data.sources import Example, read_labelled, read_pairs, read_tagged
 from seqlab.data.split import border, source_key
 from seqlab.data.store import Column, TokenStore, write_stores
-from seqlab.data.streams import Streams, in_order
+from seqlab.data.streams import Streams, in_chunks, in_order
 from seqlab.errors import DataError, SeqlabWarning
 from seqlab.padded import Batch
-from seqlab.recipe import Data, Recipe
+from seqlab.recipe import Data, Recipe, Stack
 from seqlab.text import Tokenizer
 
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
@@ -42,12 +44,11 @@ class ExampleBatches:
 
 
 class StreamBatches:
-    """One endless text in parallel streams: each batch goes on where the last one ended (E35)."""
+    """One endless text in parallel streams. A recurrent model goes on where the last batch ended (E35); a Transformer
+    begins each chunk anew: the chunk is its context."""
 
-    carries = True
-
-    def __init__(self, streams: Streams) -> None:
-        self.streams = streams
+    def __init__(self, streams: Streams, *, carries: bool) -> None:
+        self.streams, self.carries = streams, carries
 
     def num_batches(self, epoch: int) -> int:
         return self.streams.num_batches(epoch)
@@ -104,14 +105,28 @@ def open_corpus(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Cor
             stores["train_stream"].flat, rows=settings.batch_rows, steps=settings.bptt, seed=settings.seed
         )
         held_out = stores["validation_stream"].flat[: recipe.data.max_validation * STREAM_ROWS_OF_VALIDATION]
-        # one stream, in few long chunks: a thousand steps cost no more memory than a batch of training
-        return Corpus(vocabularies, StreamBatches(streams), lambda: in_order(held_out, steps=1000), size)
+        carries = carries_state(recipe)
+        return Corpus(
+            vocabularies, StreamBatches(streams, carries=carries), lambda: stream_in_order(recipe, held_out), size
+        )
     train, validation = (
         Rows(source=stores.get(f"{part}_source"), target=stores[f"{part}_target"]) for part in ("train", "validation")
     )
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
     batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
     return Corpus(vocabularies, batches, lambda: (validation.batch(rows) for rows in in_sequence), size)
+
+
+def carries_state(recipe: Recipe) -> bool:
+    """Whether a batch of a stream goes on where the last one ended: recurrent models can, at no cost."""
+    return isinstance(recipe.model.decoder, Stack)
+
+
+def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
+    """A text for evaluation, every token but the first predicted once: in one long stream, or in chunks as trained."""
+    if carries_state(recipe):  # a thousand steps cost no more memory than a batch of training
+        return in_order(tokens, steps=1000)
+    return in_chunks(tokens, steps=recipe.train.bptt, rows=recipe.train.batch_rows)
 
 
 def _counts(store: TokenStore) -> dict[str, int]:
@@ -172,7 +187,7 @@ def _write_part(
         write_stores([target], ((ids,) for _, ids in rows))
     else:
         write_stores([Column(folder / f"{part}_source", len(vocabularies.source)), target], rows)
-    fitted.warn(part)
+    fitted.tell(part)
 
 
 class _Fitted:
@@ -181,12 +196,14 @@ class _Fitted:
     def __init__(self, data: Data, *, keeps_ends: bool, aligned: bool) -> None:
         self.data, self.keeps_ends, self.aligned = data, keeps_ends, aligned
         self.long: list[str] = []
+        self.kept = 0
 
     def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Ids, Ids]]:
         while block := list(islice(examples, BLOCK)):
             for example, (source, target) in zip(block, vocabularies.encode(block), strict=True):
                 fitted = self._fit(example, source, target)
                 if fitted is not None:
+                    self.kept += 1
                     yield fitted
 
     def _fit(self, example: Example, source: Ids, target: Ids) -> tuple[Ids, Ids] | None:
@@ -210,7 +227,14 @@ class _Fitted:
         kept = target if len(target) <= most_target else target[: most_target - len(end)] + end
         return source[:most_source], kept
 
-    def warn(self, part: str) -> None:
+    def tell(self, part: str) -> None:
+        """Warn of what did not fit; where nothing did, there is no going on."""
+        if self.long and not self.kept:
+            raise DataError(
+                f"{self.long[0]}: longer than data.max_source or data.max_target, and so are all others of the {part} "
+                "part: none is left",
+                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut'.",
+            )
         if self.long:
             done = "cut" if self.data.too_long == "cut" else "skipped"
             warnings.warn(

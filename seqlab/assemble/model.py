@@ -1,19 +1,27 @@
 """Recipe and vocabulary sizes to a model with its first, random weights."""
 
+from typing import cast
+
 import torch
 from torch import nn
 
 from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.errors import RecipeError
+from seqlab.layers.attention import SourceAttention
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
+from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
 from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.decoders import Bridge, RecurrentDecoder
 from seqlab.models.encoders import RecurrentEncoder
 from seqlab.models.heads import Head
+from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.seq2seq import Seq2Seq
-from seqlab.recipe import Recipe
+from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
+from seqlab.models.universal import UniversalDecoder, UniversalEncoder
+from seqlab.recipe import Attention, Recipe, Stack, Transformer
 
 
 def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -24,7 +32,7 @@ def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
 
 
 def _language_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
-    return LanguageModel(_decoder(recipe, vocabularies, summary_size=None))
+    return LanguageModel(_decoder(recipe, vocabularies, encoder=None))
 
 
 def _classifier(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -40,35 +48,98 @@ def _tagger(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
 
 def _seq2seq(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder = _encoder(recipe, vocabularies)
-    return Seq2Seq(encoder, _decoder(recipe, vocabularies, summary_size=encoder.summary_size))
+    decoder = _decoder(recipe, vocabularies, encoder=encoder)
+    _share_embeddings(recipe, encoder, decoder)
+    return Seq2Seq(encoder, decoder)
 
 
 MODELS = {"lm": _language_model, "classify": _classifier, "tag": _tagger, "translate": _seq2seq}
 
 
-def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> RecurrentEncoder:
-    settings = recipe.model
-    assert settings.encoder is not None
+def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> Encoder:
+    settings, stack = recipe.model, recipe.model.encoder
+    assert stack is not None
+    if isinstance(stack, Transformer):
+        embedding = Embedding(len(vocabularies.sources), stack.size, name="encoder")
+        entrance = Entrance(embedding, stack, most=recipe.data.max_source, dropout=settings.dropout, name="encoder")
+        encoder = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
+        return encoder(entrance, stack, dropout=settings.dropout)
     embedding = Embedding(len(vocabularies.sources), settings.embedding, name="encoder")
-    stack = recurrent_stack(settings.embedding, settings.encoder, dropout=settings.dropout, name="encoder")
-    return RecurrentEncoder(embedding, stack, dropout=settings.dropout)
+    layers = recurrent_stack(settings.embedding, stack, dropout=settings.dropout, name="encoder")
+    return RecurrentEncoder(embedding, layers, dropout=settings.dropout)
 
 
-def _decoder(recipe: Recipe, vocabularies: Vocabularies, *, summary_size: int | None) -> RecurrentDecoder:
-    settings, num_tokens = recipe.model, len(vocabularies.targets)
-    assert settings.decoder is not None
-    embedding = Embedding(num_tokens, settings.embedding, name="decoder")
-    reads_summary = summary_size is not None and settings.context == "every"
-    input_size = settings.embedding + (summary_size if summary_size is not None and reads_summary else 0)
-    stack = CausalStack(input_size, settings.decoder, dropout=settings.dropout, name="decoder")
-    bridge = None
-    if summary_size is not None:
-        bridge = Bridge(summary_size, stack.state_sizes)
+def _decoder(recipe: Recipe, vocabularies: Vocabularies, *, encoder: Encoder | None) -> Teachable:
+    settings, stack, num_tokens = recipe.model, recipe.model.decoder, len(vocabularies.targets)
+    assert stack is not None
+    size = stack.size if isinstance(stack, Transformer) else settings.embedding
+    embedding = Embedding(num_tokens, size, name="decoder")
+    if isinstance(stack, Transformer):
+        return _transformer_decoder(recipe, stack, embedding, encoder)
+    if encoder is None or settings.attention is None:
+        return _recurrent_decoder(recipe, stack, embedding, encoder)
+    return _attentive_decoder(recipe, stack, embedding, encoder, settings.attention)
+
+
+def _transformer_decoder(
+    recipe: Recipe, stack: Transformer, embedding: Embedding, encoder: Encoder | None
+) -> Teachable:
+    dropout = recipe.model.dropout
+    most = recipe.data.max_target + 2  # SOS and EOS
+    entrance = Entrance(embedding, stack, most=most, dropout=dropout, name="decoder")
+    kind = UniversalDecoder if stack.kind == "universal" else TransformerDecoder
+    memory_size = None if encoder is None else encoder.output_size
+    return kind(entrance, stack, _head(recipe, embedding, stack.size), memory_size=memory_size, dropout=dropout)
+
+
+def _recurrent_decoder(recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None) -> Teachable:
+    settings = recipe.model
+    reads_summary = encoder is not None and settings.context == "every"
+    input_size = settings.embedding + (encoder.summary_size if encoder is not None and reads_summary else 0)
+    layers = CausalStack(input_size, stack, dropout=settings.dropout, name="decoder")
     return RecurrentDecoder(
         embedding,
-        stack,
-        Head(stack.output_size, num_tokens, tied=embedding.weight if settings.tie else None),
-        bridge=bridge,
+        layers,
+        _head(recipe, embedding, layers.output_size),
+        bridge=None if encoder is None else Bridge(encoder.summary_size, layers.state_sizes),
         reads_summary=reads_summary,
         dropout=settings.dropout,
     )
+
+
+def _attentive_decoder(
+    recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder, attention: Attention
+) -> Teachable:
+    settings, memory_size = recipe.model, encoder.output_size
+    if stack.connection == "dense":
+        raise RecipeError("a decoder with attention cannot be densely connected", hint="use residual or highway.")
+    read = input_size(attention, settings.embedding, stack.size, memory_size)
+    layers = CausalStack(read, stack, dropout=settings.dropout, name="decoder")
+    features = feature_size(attention, layers, memory_size)
+    return AttentiveDecoder(
+        embedding,
+        layers,
+        SourceAttention(attention.score, stack.size, memory_size, name="decoder.attention"),
+        _head(recipe, embedding, features),
+        bridge=Bridge(encoder.summary_size, layers.state_sizes),
+        memory_size=memory_size,
+        settings=attention,
+        dropout=settings.dropout,
+    )
+
+
+def _head(recipe: Recipe, embedding: Embedding, size: int) -> Head:
+    return Head(size, len(embedding.weight), tied=embedding.weight if recipe.model.tie else None)
+
+
+def _share_embeddings(recipe: Recipe, encoder: Encoder, decoder: Teachable) -> None:
+    """One table for source and target, where one vocabulary serves both and the recipe ties what can be tied."""
+    if recipe.model.tie and recipe.shared:
+        source, target = embedding_of(encoder), embedding_of(decoder)
+        if source.weight.shape == target.weight.shape:
+            source.weight = target.weight
+
+
+def embedding_of(part: Encoder | Teachable) -> Embedding:
+    """Where a part keeps its embedding."""
+    return next(module for module in cast(nn.Module, part).modules() if isinstance(module, Embedding))

@@ -9,7 +9,6 @@ import typer
 from seqlab.cli.told import INTERRUPTED, told
 
 app = typer.Typer(
-    help="A laboratory for sequence models: train one on your own file, use it, look inside.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -19,6 +18,27 @@ app = typer.Typer(
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        from seqlab import __version__
+
+        print(__version__)
+        raise typer.Exit
+    return asked
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")]
+
+
+@app.callback()
+def seqlab(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """A laboratory for sequence models: train one on your own file, use it, look inside."""
 
 
 @app.command()
@@ -46,12 +66,13 @@ def train(
 
     seqlab train lm book.txt              plain text
     """
+    _check_task(task, resume=resume)  # before torch is waited for
+
     from seqlab import lab
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, duration, reporter
 
     _use_threads(threads)
-    _check_task(task, resume=resume)
     interrupt = Interrupt()
     with interrupt.watching():
         trained = lab.train(
@@ -91,7 +112,12 @@ def predict(
     temperature: Annotated[float | None, typer.Option(help="sample; below 1 is bolder, above 1 wilder")] = None,
     top_k: Annotated[int | None, typer.Option(help="sample among the k likeliest tokens")] = None,
     top_p: Annotated[float | None, typer.Option(help="sample among the likeliest tokens of mass p")] = None,
+    beam: Annotated[int | None, typer.Option(help="beam search with this many hypotheses")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
+    no_repeat: Annotated[int | None, typer.Option(help="beam: no n-gram of this length twice")] = None,
+    min_length: Annotated[int | None, typer.Option(help="beam: shortest answer, in tokens")] = None,
     max_length: Annotated[int | None, typer.Option(help="longest answer, in tokens")] = None,
+    prefix: Annotated[str, typer.Option(help="what each translation must begin with")] = "",
     seed: Annotated[int, typer.Option(help="another seed, another sample")] = 0,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
@@ -107,6 +133,8 @@ def predict(
     _use_threads(threads)
     loaded = lab.load(model)
     decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
+    decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
+    decode["prefix"] = prefix
     if greedy:
         decode["method"] = "greedy"
     if text:
@@ -129,6 +157,9 @@ def evaluate(
         list[str] | None, typer.Argument(help="file(s) with known answers; none: what was held out")
     ] = None,
     errors: Annotated[int, typer.Option(min=0, max=10, help="how many mistakes to show")] = 3,
+    beam: Annotated[int | None, typer.Option(help="translate by beam search with this many hypotheses")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
+    lower: Annotated[bool, typer.Option("--lower", help="score translations without regard to case")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -138,11 +169,17 @@ def evaluate(
 
     _use_threads(threads)
     loaded = lab.load(model)
-    report = loaded.evaluate(*(data or ()))
+    report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
     if json:
         show.as_json(report.to_json() | {"mistakes": list(report.examples)})
         return
     show.scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {_unit(loaded)}")
+    if report.by_length:
+        rows = [
+            [n, f"{r['examples']:,}", show.figure("exact", r["exact"]), f"{r['bleu']:.1f}"]
+            for n, r in report.by_length.items()
+        ]
+        show.table(["source tokens", "examples", "exact", "bleu"], rows, title="by length of the source")
     mistakes = [[m["input"], m["output"], m["expected"]] for m in report.examples[:errors]]
     if mistakes:
         show.table(["input", "answer", "expected"], mistakes, title="some mistakes")
@@ -234,7 +271,7 @@ def data_get(
 @data_app.command("make")
 @told
 def data_make(
-    kind: Annotated[str, typer.Argument(help="dates, copies or reversals")],
+    kind: Annotated[str, typer.Argument(help="dates, copies, reversals or parity")],
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples")] = 10_000,
     seed: Annotated[int, typer.Option(help="another seed, other examples")] = 1,
 ) -> None:
@@ -254,10 +291,11 @@ def data_look(
     json: Json = False,
 ) -> None:
     """Read a file as training would, and say what is in it."""
+    _check_task(task, resume=False)
+
     from seqlab import lab
     from seqlab.cli import show
 
-    _check_task(task, resume=False)
     facts = lab.look(task, data, settings=settings or ())  # type: ignore[arg-type]
     if json:
         show.as_json(facts)

@@ -1,5 +1,6 @@
 """A run, as somebody watches it: a bar on a terminal, plain lines elsewhere. Both on stderr."""
 
+import os
 import signal
 import sys
 import time
@@ -9,15 +10,16 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from seqlab.train.log import Estimate, Metrics, Reporter, Step
+from seqlab.training.log import Estimate, Metrics, Reporter, Step
 
 PLAIN_EVERY = 10.0  # seconds
+STDERR = 2
 
 
 def reporter(*, quiet: bool) -> Reporter:
     """Whoever suits where stderr goes."""
     if quiet:
-        from seqlab.train.log import Silence
+        from seqlab.training.log import Silence
 
         return Silence()
     console = Console(stderr=True)
@@ -132,7 +134,8 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        _say("\nstopping after this step and saving (once more stops at once)")
+        # not print: the signal may have come in the middle of one, and a buffer cannot be entered twice
+        os.write(STDERR, b"\nstopping after this step and saving (once more stops at once)\n")
 
 
 def _say(text: str) -> None:

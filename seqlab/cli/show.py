@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-SHARES = {"exact", "accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
+SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
 
 
 def as_json(value: object) -> None:

@@ -21,7 +21,9 @@ def told(command: Callable[P, R]) -> Callable[P, R]:
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            result = command(*args, **kwargs)
+            sys.stdout.flush()  # here rather than at the exit, where a closed pipe could no longer be told of
+            return result
         except SeqlabError as error:
             print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None

@@ -58,6 +58,17 @@ def in_order(flat: Integer[np.ndarray, " N"], *, steps: int) -> Iterator[Batch]:
         yield _batch(flat[None, start : start + steps + 1])
 
 
+def in_chunks(flat: Integer[np.ndarray, " N"], *, steps: int, rows: int) -> Iterator[Batch]:
+    """For evaluation without a carried state: chunks that overlap by a token, `rows` of them side by side."""
+    _need_two_tokens(flat)
+    whole = (len(flat) - 1) // steps
+    for first in range(0, whole, rows):
+        starts = np.arange(first, min(first + rows, whole)) * steps
+        yield _batch(flat[starts[:, None] + np.arange(steps + 1)])
+    if whole * steps < len(flat) - 1:
+        yield _batch(flat[None, whole * steps :])
+
+
 def _batch(tokens: Integer[np.ndarray, "B T"]) -> Batch:
     lengths = torch.full((len(tokens),), tokens.shape[1], dtype=torch.long)
     return Batch(

@@ -25,13 +25,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Generated:
-    """What was generated for each row, without the prefix and the end token, and its log-probabilities.
+    """What was generated for each row, without the prefix and the end token.
 
-    `log_probability` sums over the chosen tokens, the end token included where there is one (E57).
+    The log-probabilities are those of the chosen tokens, the end token's included where there is one.
     """
 
     tokens: Padded
-    log_probability: Float[Tensor, " B"]
+    log_probabilities: list[tuple[float, ...]]
+
+    @property
+    def log_probability(self) -> Float[Tensor, " B"]:
+        """E57: their sum."""
+        return torch.tensor([math.fsum(row) for row in self.log_probabilities], dtype=torch.float64)
 
 
 @dataclass
@@ -54,13 +59,13 @@ def generate(
 ) -> Generated:
     """Continue each row's prefix (at least one token, such as SOS); a row that never ends is cut, not lost."""
     new: list[list[int]] = [[] for _ in rows]
-    log_probability = torch.zeros(len(rows), dtype=torch.float64)
+    logs: list[list[float]] = [[] for _ in rows]
     for places, tokens, log_p in _steps(decoder, memory, prefix, rule, limits, rows=rows):
-        log_probability[places] += log_p
-        for place, token in zip(places.tolist(), tokens.tolist(), strict=True):
+        for place, token, log in zip(places.tolist(), tokens.tolist(), log_p.tolist(), strict=True):
+            logs[place].append(log)
             if token != limits.end:
                 new[place].append(token)
-    return Generated(Padded.from_rows(new), log_probability)
+    return Generated(Padded.from_rows(new), [tuple(row) for row in logs])
 
 
 @torch.inference_mode()
@@ -81,6 +86,7 @@ def _steps(
     """
     if not len(rows):
         return
+    never = torch.tensor(limits.never, dtype=torch.long)
     shared = int(prefix.lengths.min()) - 1
     context, state = decoder.start(memory)
     if shared:
@@ -88,9 +94,8 @@ def _steps(
     live = _Live(torch.arange(len(rows)), prefix.values[:, shared], context, state)
     for position in range(shared, int(prefix.lengths.max()) + limits.most - 1):
         logits, live.state = decoder.step(live.token, live.context, live.state)
-        logits[:, list(limits.never)] = -math.inf
         since = position + 1 - prefix.lengths[live.places]  # new tokens that the row has so far
-        chosen = _choose(rule, logits, rows[live.places], since)
+        chosen = _choose(rule, logits.index_fill(-1, never, -math.inf), rows[live.places], since)
         forced = since < 0
         if forced.any():
             given = prefix.values[:, min(position + 1, prefix.values.shape[1] - 1)][live.places]

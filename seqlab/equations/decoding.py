@@ -70,3 +70,24 @@ def choose(probabilities: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) ->
     below_total = total.nextafter(torch.zeros_like(total))  # else rounding near 1 would lead past the last token
     target = torch.minimum(uniform * total, below_total)
     return torch.searchsorted(mass, target[:, None], right=True).squeeze(-1)
+
+
+def beam_step(
+    scores: Float[Tensor, "B K"], log_p: Float[Tensor, "B K V"], keep: int
+) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"], Int[Tensor, "B k"]]:
+    """E60: extend each of the K hypotheses by each token, and keep the best: their scores, parents and tokens.
+
+    Only the best of each hypothesis can be among the best of all, so each is cut to `keep` first.
+    """
+    best, tokens = log_p.topk(min(keep, log_p.shape[-1]), dim=-1)
+    total = (scores[..., None] + best).flatten(1)
+    kept, places = total.topk(min(keep, total.shape[1]), dim=-1)
+    return kept, places // best.shape[-1], tokens.flatten(1).gather(1, places)
+
+
+def length_normalised(
+    score: Float[Tensor, "..."], length: Int[Tensor, "..."] | int, alpha: float
+) -> Float[Tensor, "..."]:
+    """E61: log p / length^α: with α = 1 the mean per token, with α = 0 the plain sum of the slides."""
+    length = torch.as_tensor(length, dtype=score.dtype).clamp(min=1)
+    return score / length**alpha

@@ -89,6 +89,32 @@ def lstm_step(
     return o * c.tanh(), c
 
 
+def reset_and_update(
+    x: Float[Tensor, "B D"],
+    h: Float[Tensor, "B H"],
+    W: Float[Tensor, "3*H H"],
+    U: Float[Tensor, "3*H D"],
+    b: Float[Tensor, " 3*H"],
+) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    """E25: r, u = σ(W h_{t-1} + U x_t + b), from the first two thirds of the weights; torch calls them r, z."""
+    size = 2 * h.shape[-1]
+    r, u = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
+    return r, u
+
+
+def gru_candidate(
+    x: Float[Tensor, "B D"],
+    h: Float[Tensor, "B H"],
+    r: Float[Tensor, "B H"],
+    W: Float[Tensor, "3*H H"],
+    U: Float[Tensor, "3*H D"],
+    b: Float[Tensor, " 3*H"],
+) -> Float[Tensor, "B H"]:
+    """E25: h̃ = tanh(W (r h_{t-1}) + U x_t + b), from the last third of the weights."""
+    size = 2 * h.shape[-1]
+    return ((r * h) @ W[size:].mT + x @ U[size:].mT + b[size:]).tanh()
+
+
 def gru_gates(
     x: Float[Tensor, "B D"],
     h: Float[Tensor, "B H"],
@@ -97,10 +123,8 @@ def gru_gates(
     b: Float[Tensor, " 3*H"],
 ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
     """E25: r, u = σ(W h_{t-1} + U x_t + b) and h̃ = tanh(W (r h_{t-1}) + U x_t + b); returned as r, u, h̃."""
-    size = 2 * h.shape[-1]
-    r, u = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
-    candidate = ((r * h) @ W[size:].mT + x @ U[size:].mT + b[size:]).tanh()
-    return r, u, candidate
+    r, u = reset_and_update(x, h, W, U, b)
+    return r, u, gru_candidate(x, h, r, W, U, b)
 
 
 def gru_step(
@@ -115,6 +139,23 @@ def gru_step(
     return (1 - u) * h + u * candidate
 
 
+def gru_torch_candidate(
+    x: Float[Tensor, "B D"],
+    h: Float[Tensor, "B H"],
+    r: Float[Tensor, "B H"],
+    W: Float[Tensor, "3*H H"],
+    U: Float[Tensor, "3*H D"],
+    b: Float[Tensor, " 3*H"],
+    b_n: Float[Tensor, " H"],
+) -> Float[Tensor, "B H"]:
+    """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)).
+
+    Resetting after the product lets one product serve all three, and needs a bias b_n of its own inside the reset.
+    """
+    size = 2 * h.shape[-1]
+    return (x @ U[size:].mT + b[size:] + r * (h @ W[size:].mT + b_n)).tanh()
+
+
 def gru_torch_gates(
     x: Float[Tensor, "B D"],
     h: Float[Tensor, "B H"],
@@ -123,14 +164,9 @@ def gru_torch_gates(
     b: Float[Tensor, " 3*H"],
     b_n: Float[Tensor, " H"],
 ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """E25 as torch has it: r, z = σ(W h_{t-1} + U x_t + b) and n = tanh(U x_t + b + r (W h_{t-1} + b_n)).
-
-    Resetting after the product lets one product serve all three, and needs a bias b_n of its own inside the reset.
-    """
-    size = 2 * h.shape[-1]
-    r, z = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
-    n = (x @ U[size:].mT + b[size:] + r * (h @ W[size:].mT + b_n)).tanh()
-    return r, z, n
+    """E25 as torch has it: r, z = σ(W h_{t-1} + U x_t + b) and n = tanh(U x_t + b + r (W h_{t-1} + b_n))."""
+    r, z = reset_and_update(x, h, W, U, b)
+    return r, z, gru_torch_candidate(x, h, r, W, U, b, b_n)
 
 
 def gru_torch_step(

@@ -41,6 +41,11 @@ def noise(seed: int, step: int, rows: Int[Tensor, " B"]) -> Iterator[None]:
         _noise.reset(token)
 
 
+def training() -> bool:
+    """Whether this is a step of training: whether we are in a `noise` block."""
+    return _noise.get() is not None
+
+
 class Dropout(nn.Module):
     """Zeroes a share of the features and scales up the rest, within a `noise` block."""
 

@@ -5,7 +5,8 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.pooling import attention_pool, max_pool, mean_pool
+from seqlab.equations.pooling import max_pool, mean_pool, weighted_pool
+from seqlab.equations.similarity import masked_softmax
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 
@@ -29,6 +30,5 @@ class Pooling(nn.Module):
         if self.kind == "max":
             return max_pool(states.values, states.real)
         assert self.score is not None
-        pooled, weights = attention_pool(states.values, self.score(states.values)[..., 0], states.real)
-        tap(f"{self.name}.weights", weights)
-        return pooled
+        weights = masked_softmax(self.score(states.values)[..., 0], states.real)
+        return weighted_pool(states.values, tap(f"{self.name}.weights", weights), states.real)

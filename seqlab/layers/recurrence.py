@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.recurrent import gru_gates, gru_torch_gates, lstm_gates, rnn_step
+from seqlab.equations.recurrent import gru_candidate, gru_torch_candidate, lstm_gates, reset_and_update, rnn_step
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
 from seqlab.types import State
@@ -29,6 +29,7 @@ class Recurrence(nn.Module):
         gates = _GATES[kind]
         self.W = nn.Parameter(torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(gates)]))
         self.U = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * size, input_size)))
+        self.W.num_blocks = self.U.num_blocks = gates  # type: ignore[attr-defined]  # for optimisers that see matrices
         self.b = nn.Parameter(torch.zeros(gates * size))
         if kind == "lstm":
             with torch.no_grad():
@@ -95,10 +96,12 @@ class Recurrence(nn.Module):
             c = tap(f"{self.name}.c", f * state[1] + i * g)
             return tap(f"{self.name}.h", o * c.tanh()), c
         if self.kind == "gru":
-            _, u, candidate = self._seen("run", gru_gates(x, h, *weights))
+            r, u = self._seen("ru", reset_and_update(x, h, *weights))
+            candidate = tap(f"{self.name}.n", gru_candidate(x, h, r, *weights))
             h = (1 - u) * h + u * candidate
         elif self.b_n is not None:
-            _, z, candidate = self._seen("rzn", gru_torch_gates(x, h, *weights, self.b_n))
+            r, z = self._seen("rz", reset_and_update(x, h, *weights))
+            candidate = tap(f"{self.name}.n", gru_torch_candidate(x, h, r, *weights, self.b_n))
             h = (1 - z) * candidate + z * h
         else:
             h = rnn_step(x, h, *weights, torch.tanh if self.kind == "rnn" else torch.relu)

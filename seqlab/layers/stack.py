@@ -39,6 +39,7 @@ class CausalStack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.state_sizes = [stack.size] * sum(layer.recurrence.num_states for layer in layers)
         self.output_size = self.summary_size = input_size
+        self.top = -layers[-1].recurrence.num_states  # where the last layer's h stands in the state
 
     def start(self, rows: int) -> State:
         """The state before the first step, layer by layer."""

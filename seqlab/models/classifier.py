@@ -4,9 +4,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.layers.pooling import Pooling
-from seqlab.models.encoders import RecurrentEncoder
 from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Reading
+from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -14,7 +13,7 @@ from seqlab.types import State
 class Classifier(nn.Module):
     """One label for the whole sequence, from its pooled states."""
 
-    def __init__(self, encoder: RecurrentEncoder, pooling: Pooling, head: Head) -> None:
+    def __init__(self, encoder: Encoder, pooling: Pooling, head: Head) -> None:
         super().__init__()
         self.encoder, self.pooling, self.head = encoder, pooling, head
 
@@ -25,13 +24,14 @@ class Classifier(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.source is not None, "a classifier reads a source"
         assert batch.target is not None, "a label is a target of length one"
-        return Reading(self.features(batch.source), batch.target)
+        label = Padded(batch.target.values[:, :1], batch.target.lengths)
+        return Reading(self.features(batch.source), label)
 
 
 class Tagger(nn.Module):
     """One label for each position."""
 
-    def __init__(self, encoder: RecurrentEncoder, head: Head) -> None:
+    def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
 

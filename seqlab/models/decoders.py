@@ -8,7 +8,7 @@ from seqlab.layers.dropout import Dropout
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.stack import CausalStack
 from seqlab.models.heads import Head
-from seqlab.models.interface import Memory
+from seqlab.models.interface import Memory, Read, for_each_hypothesis, logits_of
 from seqlab.types import State
 
 
@@ -52,18 +52,15 @@ class RecurrentDecoder(nn.Module):
             return (), self.stack.start(memory.rows)
         return ((memory.summary,) if self.reads_summary else ()), self.bridge(memory.summary)
 
-    def features(
-        self, tokens: Int[Tensor, "B T"], context: State, state: State
-    ) -> tuple[Float[Tensor, "B T D"], State]:
-        """What the head is given: training applies it only where there is something to predict."""
+    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
         x = self.dropout(self.embedding(tokens))
         if context:
-            x = torch.cat([x, context[0][:, None].expand(-1, x.shape[1], -1)], dim=-1)
-        return self.stack(x, state)
+            summary = for_each_hypothesis(context[0], len(x))
+            x = torch.cat([x, summary[:, None].expand(-1, x.shape[1], -1)], dim=-1)
+        return Read(*self.stack(x, state))
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        features, state = self.features(tokens, context, state)
-        return self.head(features), state
+        return logits_of(self, tokens, context, state)
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
         logits, state = self.read(token[:, None], context, state)

@@ -1,9 +1,9 @@
 """What models are to the rest of the house: to training a reading with its gold, to the search a decoder."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from seqlab.padded import Batch, Padded
@@ -12,11 +12,23 @@ from seqlab.types import State
 
 @dataclass(frozen=True)
 class Memory:
-    """What an encoder leaves for a decoder: how many rows, the states of each, and one summary of each."""
+    """What an encoder leaves for a decoder: how many rows, the states of each, and one summary of each.
+
+    `penalty` is what the loss adds for how the encoder worked: the ponder cost of a Universal Transformer.
+    """
 
     rows: int
     states: Padded | None = None
     summary: Float[Tensor, "B F"] | None = None
+    penalty: Float[Tensor, ""] | None = None
+
+
+class Read(NamedTuple):
+    """What a decoder makes of the tokens it read: features for its head, its state, and perhaps a penalty."""
+
+    features: Float[Tensor, "B T D"]
+    state: State
+    penalty: Float[Tensor, ""] | None = None
 
 
 @dataclass(frozen=True)
@@ -24,12 +36,13 @@ class Reading:
     """What a model saw in a batch: features at each position where something is to be predicted, and what.
 
     The model's `head` turns features into logits; it is applied by whoever needs them, at the positions that count.
-    `carried` is the state in which the next chunk of the same streams begins.
+    `carried` is the state in which the next chunk of the same streams begins; `penalty` is added to the summed loss.
     """
 
     features: Float[Tensor, "B T D"]
     gold: Padded
     carried: State = ()
+    penalty: Float[Tensor, ""] | None = None
 
 
 @runtime_checkable
@@ -64,6 +77,34 @@ class Decoder(Protocol):
     ) -> tuple[Float[Tensor, "B T V"], State]: ...
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]: ...
+
+
+@runtime_checkable
+class Teachable(Decoder, Protocol):
+    """A decoder that training can read a target with: what the head is given, at all positions at once."""
+
+    def head(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]: ...
+
+    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read: ...
+
+
+def read_target(decoder: Teachable, target: Padded, context: State, state: State) -> Reading:
+    """Teacher forcing: all tokens but the last are read, all but the first are to be predicted."""
+    tokens, lengths = target.values, (target.lengths - 1).clamp(min=0)
+    read = decoder.features(tokens[:, :-1], context, state)
+    observed = None if target.observed is None else target.observed[:, 1:]
+    return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
+
+
+def logits_of(decoder: Teachable, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Tensor, State]:
+    """`Decoder.read`, for every decoder that is a head on features."""
+    read = decoder.features(tokens, context, state)
+    return decoder.head(read.features), read.state
+
+
+def for_each_hypothesis(part: Shaped[Tensor, "B *rest"], rows: int) -> Shaped[Tensor, "R *rest"]:
+    """A part of the context for `rows` hypotheses, which stand source by source."""
+    return part if len(part) == rows else part.repeat_interleave(rows // len(part), dim=0)
 
 
 def reorder(state: State, rows: Int[Tensor, " K"]) -> State:

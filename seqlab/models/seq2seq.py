@@ -1,26 +1,28 @@
-"""Sequence to sequence, unaligned: an encoder, and a decoder that begins where it ended (S13)."""
+"""Sequence to sequence, unaligned: any encoder under any decoder (S13-S16)."""
+
+from dataclasses import replace
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.models.decoders import RecurrentDecoder
-from seqlab.models.encoders import RecurrentEncoder
-from seqlab.models.interface import Reading
-from seqlab.models.language_model import read_target
+from seqlab.models.interface import Encoder, Reading, Teachable, read_target
 from seqlab.padded import Batch
 from seqlab.types import State
 
 
 class Seq2Seq(nn.Module):
-    def __init__(self, encoder: RecurrentEncoder, decoder: RecurrentDecoder) -> None:
+    def __init__(self, encoder: Encoder, decoder: Teachable) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.source is not None, "an encoder reads a source"
         assert batch.target is not None, "a decoder reads a target"
-        context, state = self.decoder.start(self.encoder(batch.source))
-        return read_target(self.decoder, batch.target, context, state)
+        memory = self.encoder(batch.source)
+        context, state = self.decoder.start(memory)
+        reading = read_target(self.decoder, batch.target, context, state)
+        penalties = [penalty for penalty in (memory.penalty, reading.penalty) if penalty is not None]
+        return replace(reading, penalty=sum(penalties[1:], penalties[0])) if penalties else reading
 
     def head(self, features: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         return self.decoder.head(features)

@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.equations.similarity import cross_entropy, perplexity
+from seqlab.equations.similarity import perplexity
+from seqlab.kernels.cross_entropy import cross_entropy
+from seqlab.layers.dropout import training
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.types import State
@@ -21,7 +23,15 @@ class Loss:
 
     total: Float[Tensor, ""]
     num_scored: int
+    num_right: int
     carried: State
+    penalty: Float[Tensor, ""] | None = None
+
+    @property
+    def to_minimise(self) -> Float[Tensor, ""]:
+        """The mean over the scored positions, with whatever the model adds for how it worked."""
+        total = self.total if self.penalty is None else self.total + self.penalty
+        return total / max(1, self.num_scored)
 
 
 def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0) -> Loss:
@@ -32,17 +42,25 @@ def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothi
     """
     reading = model.read_batch(batch, carried)
     scored = reading.gold.scored & (reading.gold.values >= 0)
-    logits = model.head(reading.features[scored])
-    losses = cross_entropy(logits, reading.gold.values[scored], label_smoothing=label_smoothing)
-    return Loss(losses.sum(), len(losses), tuple(part.detach() for part in reading.carried))
+    logits, gold = model.head(reading.features[scored]), reading.gold.values[scored]
+    losses = cross_entropy(logits, gold, label_smoothing=label_smoothing)
+    return Loss(
+        losses.sum(),
+        len(losses),
+        0 if training() else int((logits.argmax(-1) == gold).sum()),  # nobody asks for it in training
+        tuple(part.detach() for part in reading.carried),
+        reading.penalty,
+    )
 
 
 @torch.inference_mode()
 def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool) -> dict[str, float]:
     """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended."""
-    total, num_scored, carried = 0.0, 0, cast(State, ())
+    total, right, num_scored, carried = 0.0, 0, 0, cast(State, ())
     for batch in batches:
         loss = batch_loss(model, batch, carried if carries else ())
-        total, num_scored, carried = total + float(loss.total), num_scored + loss.num_scored, loss.carried
+        total, right, carried = total + float(loss.total), right + loss.num_right, loss.carried
+        num_scored += loss.num_scored
     mean = total / num_scored if num_scored else math.nan
-    return {"loss": mean, "perplexity": perplexity(mean)}
+    share = right / num_scored if num_scored else math.nan
+    return {"loss": mean, "perplexity": perplexity(mean), "token_accuracy": share}

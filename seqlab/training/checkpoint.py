@@ -4,7 +4,6 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -25,7 +24,7 @@ class Progress:
     best_step: int = 0
     worse: int = 0  # validations since the best one
     finished: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+    recent: list[list[float]] = field(default_factory=list)  # what the last steps measured, for the averages in the log
 
 
 def write_checkpoint(path: Path, progress: Progress, parts: dict[str, dict[str, Tensor]]) -> None:

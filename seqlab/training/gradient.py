@@ -20,11 +20,11 @@ from seqlab.layers.dropout import noise
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
-from seqlab.train.average import Weights, average, load_weights, parameters_of, wearing
-from seqlab.train.checkpoint import Progress, read_checkpoint, write_checkpoint
-from seqlab.train.log import Estimate, MetricsFile, Reporter, Step
-from seqlab.train.objective import batch_loss
-from seqlab.train.optimise import clip_, learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from seqlab.training.average import Weights, average, load_weights, parameters_of, wearing
+from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
+from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
+from seqlab.training.objective import batch_loss
+from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps
@@ -73,18 +73,17 @@ class GradientTraining:
         self.validate, self.folder, self.report = validate, folder, report
         self.num_steps = num_steps(batches, settings)
         self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
-        self.optimizer = optimizer(model, settings)
+        self.optimizers = optimizers(model, settings)
         self.average = average(settings)
         self.metrics = MetricsFile(folder / "metrics.jsonl")
         self.progress = Progress()
         self.carried: State = ()
-        self._recent: list[tuple[float, int, float, float]] = []
 
     def resume(self) -> None:
         """Go back to where the last checkpoint stood."""
         self.progress, parts = read_checkpoint(self.folder / "last.safetensors")
         load_weights(self.model, parts["model"])
-        restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        restore_optimizers(self.optimizers, parts.get("optimizer", {}))
         self.average.restore(parts.get("average", {}))
         carried = parts.get("carried", {})
         self.carried = tuple(carried[str(i)] for i in range(len(carried)))
@@ -101,19 +100,19 @@ class GradientTraining:
                 self.progress.seconds = before + time.perf_counter() - began
                 if self.progress.step % self.validate_every == 0 or self.progress.step == self.num_steps:
                     self._validate()
-                    if self.progress.finished:
-                        break
-                elif stop():
-                    stopped = True
-                    self._save()
+                stopped = stop() and not self._at_the_end()
+                if stopped or self._at_the_end():
                     break
         finally:
             self.report.end()
-        if not stopped:
-            self.progress.finished = True
-            self._save()
+        self.progress.finished = not stopped
+        self._save()
         load_weights(self.model, self._best())
         return Outcome(self.progress, stopped)
+
+    def _at_the_end(self) -> bool:
+        """No step is left, or validation has stopped improving."""
+        return self.progress.finished or self.progress.step >= self.num_steps
 
     def estimate(self) -> Estimate:
         """Time and memory of the run, from a few batches whose gradients are thrown away."""
@@ -122,9 +121,9 @@ class GradientTraining:
         for batch in (*batches[:1], *batches):  # the first one warms up
             began = time.perf_counter()
             with noise(self.settings.seed, 0, batch.rows):
-                batch_loss(cast(Model, self.model), batch).total.backward()
+                batch_loss(cast(Model, self.model), batch).to_minimise.backward()
             times.append(time.perf_counter() - began)
-        self.optimizer.zero_grad()
+        self.model.zero_grad()
         num_parameters = sum(p.numel() for p in self.model.parameters())
         extra = sum(p.numel() * p.element_size() for p in self.model.parameters()) * 4  # Adam's two, average, snapshot
         left = self.num_steps - self.progress.step
@@ -143,29 +142,30 @@ class GradientTraining:
     def _step(self, batch: Batch) -> None:
         began, place, settings = time.perf_counter(), self.progress, self.settings
         rate = learning_rate(place.step, self.num_steps, settings)
-        for group in self.optimizer.param_groups:
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
             group["lr"] = rate
         carried: State = self.carried if self.batches.carries else ()
         with noise(settings.seed, place.step, batch.rows):
             loss = batch_loss(cast(Model, self.model), batch, carried, label_smoothing=settings.label_smoothing)
-            (loss.total / max(1, loss.num_scored)).backward()
+            loss.to_minimise.backward()
         norm = clip_(self.model.parameters(), settings.clip)
         if not math.isfinite(norm):
             raise RunError(
                 f"step {place.step + 1}: the gradient is not finite (rows {batch.rows.tolist()[:8]} of the data)",
                 hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.",
             )
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.model.zero_grad()
         self.carried = loss.carried
         place.step += 1
         self.average.after_step(self.model, place.step)
         self._log(loss.total.item(), loss.num_scored, norm, rate, time.perf_counter() - began)
 
     def _log(self, total: float, num_scored: int, norm: float, rate: float, seconds: float) -> None:
-        self._recent = [*self._recent[-LOG_EVERY + 1 :], (total, num_scored, norm, seconds)]
-        totals, scored, norms, times = zip(*self._recent, strict=True)
         place = self.progress
+        place.recent = [*place.recent[-LOG_EVERY + 1 :], [total, float(num_scored), norm, seconds]]
+        totals, scored, norms, times = zip(*place.recent, strict=True)
         seen = Step(
             step=place.step,
             num_steps=self.num_steps,
@@ -192,7 +192,7 @@ class GradientTraining:
         with wearing(self.model, weights):
             metrics = self.validate()
         self.average.after_validation(self.model)
-        best = place.best_loss is None or metrics["loss"] < place.best_loss
+        best = math.isfinite(metrics["loss"]) and (place.best_loss is None or metrics["loss"] < place.best_loss)
         place.worse = 0 if best else place.worse + 1
         if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
@@ -211,7 +211,7 @@ class GradientTraining:
     def _save(self) -> None:
         parts = {
             "model": parameters_of(self.model),
-            "optimizer": optimizer_tensors(self.optimizer),
+            "optimizer": optimizer_tensors(self.optimizers),
             "average": self.average.tensors(),
             "carried": {str(i): part for i, part in enumerate(self.carried)},
         }

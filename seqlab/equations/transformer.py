@@ -1,0 +1,122 @@
+"""The rest of the Transformer: norms, the position-wise network, positions, and adaptive halting."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+def layer_norm(
+    x: Float[Tensor, "... D"], gain: Float[Tensor, " D"], bias: Float[Tensor, " D"], *, epsilon: float = 1e-5
+) -> Float[Tensor, "... D"]:
+    """E50: gain (x - μ) / √(σ² + ε) + bias, with μ and σ² over the features of each position, σ² with 1/d."""
+    mean = x.mean(-1, keepdim=True)
+    variance = (x - mean).square().mean(-1, keepdim=True)
+    return gain * (x - mean) / (variance + epsilon).sqrt() + bias
+
+
+def batch_norm(
+    x: Float[Tensor, "N D"], gain: Float[Tensor, " D"], bias: Float[Tensor, " D"], *, epsilon: float = 1e-5
+) -> Float[Tensor, "N D"]:
+    """E51: the same with μ and σ² over all positions of the batch, for each feature."""
+    mean = x.mean(0)
+    variance = (x - mean).square().mean(0)
+    return gain * (x - mean) / (variance + epsilon).sqrt() + bias
+
+
+def add_and_norm(x: Float[Tensor, "... D"], sublayer: Sublayer, norm: Sublayer) -> Float[Tensor, "... D"]:
+    """E52: LayerNorm(x + Sublayer(x)), as in the paper: the norm comes after."""
+    return norm(x + sublayer(x))
+
+
+def norm_and_add(x: Float[Tensor, "... D"], sublayer: Sublayer, norm: Sublayer) -> Float[Tensor, "... D"]:
+    """E52, pre-norm: x + Sublayer(LayerNorm(x)): the sum itself is never normalised, so deep stacks train."""
+    return x + sublayer(norm(x))
+
+
+def feed_forward(
+    x: Float[Tensor, "... D"],
+    W1: Float[Tensor, "F D"],
+    b1: Float[Tensor, " F"],
+    W2: Float[Tensor, "D F"],
+    b2: Float[Tensor, " D"],
+) -> Float[Tensor, "... D"]:
+    """E53: max(0, x W₁ + b₁) W₂ + b₂, the same at each position."""
+    return (x @ W1.mT + b1).relu() @ W2.mT + b2
+
+
+def sinusoidal_positions(num_positions: int, size: int, *, first: int = 0) -> Float[Tensor, "T D"]:
+    """E54: sin(pos / 10000^(2i/d)) in the even columns, cos in the odd ones, from position `first` on."""
+    position = torch.arange(first, first + num_positions, dtype=torch.float64)[:, None]
+    even = torch.arange(0, size, 2, dtype=torch.float64)
+    angle = position / 10000 ** (even / size)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size].float()
+
+
+def learned_positions(
+    x: Float[Tensor, "B T D"], table: Float[Tensor, "P D"], *, first: int = 0
+) -> Float[Tensor, "B T D"]:
+    """E55: a learned vector for each position, added."""
+    return x + table[first : first + x.shape[1]]
+
+
+def rotary(x: Float[Tensor, "... T D"], *, first: int = 0) -> Float[Tensor, "... T D"]:
+    """Each pair of features turned by an angle that grows with the position (Su et al. 2021; not in the lectures).
+
+    The angles are those of E54. q·k then depends on how far apart two positions are, not on where they stand.
+    """
+    waves = sinusoidal_positions(x.shape[-2], x.shape[-1], first=first).to(x)
+    sin, cos = waves[:, 0::2], waves[:, 1::2]
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+
+
+class Halting(NamedTuple):
+    """Where each token stands in adaptive computation (E56)."""
+
+    state: Float[Tensor, "B T D"]  # frozen as soon as the token has halted
+    spent: Float[Tensor, "B T"]  # halting probability used up so far
+    steps: Float[Tensor, "B T"]  # steps taken so far
+    remainder: Float[Tensor, "B T"]  # what was left at the last step
+
+    @property
+    def running(self) -> Bool[Tensor, "B T"]:
+        return self.remainder == 0
+
+
+def start_halting(x: Float[Tensor, "B T D"]) -> Halting:
+    """Nothing done, nothing spent."""
+    zeros = x.new_zeros(x.shape[:2])
+    return Halting(x, zeros, zeros, zeros)
+
+
+def halting_step(
+    before: Halting,
+    proposed: Float[Tensor, "B T D"],
+    p: Float[Tensor, "B T"],
+    *,
+    threshold: float = 0.99,
+    last: bool = False,
+) -> Halting:
+    """E56: one step of adaptive halting for each token (Graves 2016; Dehghani et al. 2019).
+
+    A running token moves towards what the block proposes with weight p; when its sum of p would pass the threshold,
+    or at the last step, it moves with the remainder 1 - Σp and halts: s ← w s̃ + (1 - w) s. A halted token keeps its
+    state at all deeper steps. The ponder cost is steps + remainder, summed over tokens.
+    """
+    running = before.running
+    halts = running & ((before.spent + p > threshold) | last)
+    remainder = torch.where(halts, 1 - before.spent, before.remainder)
+    weight = torch.where(halts, remainder, torch.where(running, p, torch.zeros_like(p)))
+    state = weight[..., None] * proposed + (1 - weight[..., None]) * before.state
+    spent = before.spent + torch.where(running & ~halts, p, torch.zeros_like(p))
+    return Halting(state, spent, before.steps + running.to(p.dtype), remainder)
+
+
+def ponder_cost(halting: Halting, real: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """E56: Σ over real tokens of steps taken plus remainder; its gradient reaches the halting unit by the remainder."""
+    return ((halting.steps + halting.remainder) * real).sum()

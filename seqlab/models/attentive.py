@@ -1,0 +1,114 @@
+"""A recurrent decoder that looks at the source at every step, in the three wirings of the lectures (S14)."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seqlab.layers.attention import SourceAttention
+from seqlab.layers.dropout import Dropout
+from seqlab.layers.embedding import Embedding
+from seqlab.layers.stack import CausalStack
+from seqlab.models.decoders import Bridge
+from seqlab.models.heads import Head
+from seqlab.models.interface import Memory, Read, logits_of
+from seqlab.recipe import Attention
+from seqlab.types import State
+
+
+class AttentiveDecoder(nn.Module):
+    """Which state asks, and where the answer goes:
+
+    bahdanau   the previous state asks; the context enters the recurrence          h_t = RNN([y; c_t], h_{t-1})
+    luong      the current state asks; the attention vector is what is read out    tanh(W_c [c_t; h_t]) (E40)
+    concat     the current state asks; both are read out as they are               [c_t; h_t]
+
+    With `feeding`, luong and concat give their result to the next step as well, as part of the state.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: CausalStack,
+        attention: SourceAttention,
+        head: Head,
+        *,
+        bridge: Bridge,
+        memory_size: int,
+        settings: Attention,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.stack, self.attention = embedding, stack, attention
+        self.head, self.bridge, self.settings = head, bridge, settings
+        self.dropout = Dropout(dropout, name=f"{embedding.name}.input")
+        self.vector: nn.Linear | None = None
+        if settings.wiring == "luong":
+            self.vector = nn.Linear(memory_size + stack.output_size, stack.output_size, bias=False)
+
+    def start(self, memory: Memory) -> tuple[State, State]:
+        assert memory.states is not None
+        assert memory.summary is not None
+        states = memory.states.values
+        context = (self.attention.keys(states), states, memory.states.real)
+        state = self.bridge(memory.summary)
+        if self.settings.feeding:
+            state = (*state, states.new_zeros(memory.rows, feature_size(self.settings, self.stack, states.shape[-1])))
+        return context, state
+
+    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+        x = self.dropout(self.embedding(tokens))
+        if self.settings.wiring == "bahdanau":
+            return self._steps(x, context, state, self._bahdanau_step)
+        if self.settings.feeding:
+            return self._steps(x, context, state, self._feeding_step)
+        h, state = self.stack(x, state)  # nothing that is attended to enters the recurrence: all steps at once
+        return Read(self._join(self._look(h, context), h), state)
+
+    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+        return logits_of(self, tokens, context, state)
+
+    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
+        logits, state = self.read(token[:, None], context, state)
+        return logits[:, 0], state
+
+    def _steps(self, x: Tensor, context: State, state: State, step) -> Read:  # type: ignore[no-untyped-def]
+        features = []
+        for x_t in x.split(1, dim=1):
+            out, state = step(x_t, context, state)
+            features.append(out)
+        return Read(torch.cat(features, dim=1), state)
+
+    def _bahdanau_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, State]:
+        c = self._look(state[self.stack.top][:, None], context)
+        h, state = self.stack(torch.cat([x, c], dim=-1), state)
+        return torch.cat([c, h], dim=-1), state
+
+    def _feeding_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, State]:
+        *state_parts, fed = state
+        h, after = self.stack(torch.cat([x, fed[:, None]], dim=-1), tuple(state_parts))
+        out = self._join(self._look(h, context), h)
+        return out, (*after, out[:, 0])
+
+    def _look(self, query: Float[Tensor, "R T Q"], context: State) -> Float[Tensor, "R T M"]:
+        """The answer to each query; the hypotheses of one source stand side by side as queries to the same keys."""
+        keys, memory, visible = context
+        rows, length = len(keys), query.shape[1]
+        c = self.attention(query.reshape(rows, -1, query.shape[-1]), keys, memory, visible)
+        return c.reshape(-1, length, c.shape[-1])
+
+    def _join(self, c: Tensor, h: Tensor) -> Tensor:
+        both = torch.cat([c, h], dim=-1)
+        return both if self.vector is None else self.vector(both).tanh()
+
+
+def feature_size(settings: Attention, stack: CausalStack, memory_size: int) -> int:
+    """How many features the head is given."""
+    return stack.output_size if settings.wiring == "luong" else memory_size + stack.output_size
+
+
+def input_size(settings: Attention, embedding: int, output_size: int, memory_size: int) -> int:
+    """How many features enter the recurrence beside the embedding."""
+    if settings.wiring == "bahdanau":
+        return embedding + memory_size
+    fed = output_size if settings.wiring == "luong" else memory_size + output_size
+    return embedding + (fed if settings.feeding else 0)

@@ -1,0 +1,157 @@
+"""The command line as people meet it: typed in this process where that is enough, in a process of its own elsewhere."""
+
+import io
+import os
+import random
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from seqlab.cli import main
+from seqlab.data.synthetic import parity, reversals
+
+SMALL = ("model.embedding=8", "train.validate_every=10")
+ENCODER, DECODER = ("model.encoder.size=12",), ("model.decoder.size=12",)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind: its exit code and what it wrote."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def error(self):
+        """The sentence and the hint of a failure, which are all there is to it."""
+        assert "Traceback" not in self.stderr
+        told = [line for line in self.stderr.splitlines() if line.startswith(("error: ", "hint: "))]
+        assert [line.split(":")[0] for line in told] == ["error", "hint"], self.stderr
+        return tuple(line.partition(": ")[2] for line in told)
+
+
+def typed(*words, stdin=b""):
+    """Run a command in this process, as `main` would."""
+    out, err, before = io.StringIO(), io.StringIO(), (sys.argv, sys.stdin)
+    code = 0
+    with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(err):
+        sys.argv, sys.stdin = ["seqlab", *map(str, words)], io.TextIOWrapper(io.BytesIO(stdin))
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            sys.argv, sys.stdin = before
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def settings(*values):
+    return [word for value in values for word in ("--set", value)]
+
+
+@pytest.fixture(scope="session")
+def run():
+    return typed
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Settings that make a model of any task tiny, as words of a command."""
+
+    def small(task, steps=4):
+        sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}[task]
+        if task == "translate":
+            sizes = (*ENCODER, *DECODER, "shared=false", "source.kind=characters", "data.max_source=30")
+        if task == "classify":
+            sizes = (*sizes, "source.min_count=1")
+        return settings(*SMALL, *sizes, f"train.steps={steps}")
+
+    return small
+
+
+@pytest.fixture
+def start():
+    """A function that starts a real process; whatever still runs at the end of the test is ended."""
+    running = []
+
+    def start(*words, env=(), **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        environment = {**usual, "OMP_NUM_THREADS": "1", **dict(env)}
+        words = [sys.executable, "-m", "seqlab", *map(str, words)]
+        process = subprocess.Popen(words, env=environment, **options)
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """One generated file for each task."""
+    folder = tmp_path_factory.mktemp("files")
+    texts = {
+        "translate": ("pairs.tsv", [f"{source}\t{target}" for source, target in reversals(300, seed=1, longest=6)]),
+        "classify": ("bits.tsv", [f"{label}\t{' '.join(bits)}" for bits, label in parity(300, seed=1)]),
+        "tag": ("words.conll", list(_sentences(100, seed=1))),
+        "lm": ("book.txt", list(_book(200, seed=1))),
+    }
+    paths = {}
+    for task, (name, text) in texts.items():
+        paths[task] = folder / name
+        paths[task].write_text("".join(line + "\n" for line in text), "utf-8")
+    return paths
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, files, small):
+    """One small model for each task, trained through the command line; nobody changes them."""
+    folder = tmp_path_factory.mktemp("models")
+    extra = {"lm": settings("train.bptt=16", "train.batch_rows=4", "decode.max_length=20")}
+    for task, path in files.items():
+        said = typed("train", task, path, "--out", folder / task, "-q", *small(task, steps=30), *extra.get(task, []))
+        assert said.code == 0, said.stderr
+    return {task: folder / task for task in files}
+
+
+@pytest.fixture
+def untouched():
+    """A function from a directory to all that is in it: names, bytes and times of change."""
+
+    def contents(folder: Path):
+        return {
+            str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+            for path in sorted(folder.rglob("*"))
+        }
+
+    return contents
+
+
+def _sentences(num, *, seed):
+    keyed = random.Random(seed)
+    kinds = {"NUM": "0123456789", "NAME": "ABCDEF", "WORD": "abcdef"}
+    for _ in range(num):
+        for _ in range(keyed.randint(1, 6)):
+            tag = keyed.choice(sorted(kinds))
+            yield f"{keyed.choice(kinds[tag])} {tag}"
+        yield ""
+
+
+def _book(num, *, seed):
+    keyed = random.Random(seed)
+    subjects, verbs = ("the cat", "a dog", "the time traveller"), ("sat", "ran", "said nothing", "went on")
+    return islice(iter(lambda: f"{keyed.choice(subjects)} {keyed.choice(verbs)}", None), num)

@@ -1,0 +1,167 @@
+import gzip
+import json
+import random
+
+import pytest
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.fixture(scope="module")
+def many():
+    """10,000 lines: words, nothing, blanks, and characters that no model of ours has seen."""
+    keyed = random.Random(3)
+    rare = ["", "", "   ", "\t", "日本", "ab\u2028cd", "e\u0301", "\U0001f600 !", "\x7f", "a\rb"]
+    draw = [lambda: keyed.choice(rare), lambda: "".join(keyed.choices(LETTERS, k=keyed.randint(1, 6)))]
+    return [keyed.choices(draw, weights=(1, 4))[0]() for _ in range(10_000)]
+
+
+@pytest.mark.parametrize("task", ["translate", "classify", "tag"])
+def test_ten_thousand_lines_are_answered_in_order_and_as_if_alone(run, models, many, task):
+    piped = "".join(line + "\n" for line in many).encode()
+    said = run("predict", models[task], stdin=piped)
+    assert said.code == 0
+    answers = said.stdout.split("\n")
+    assert len(answers) == len(many) + 1
+    assert answers.pop() == ""
+
+    for place in (*range(40), 1999, 2000, 2001, 9999):
+        if many[place] and "\r" not in many[place]:
+            alone = run("predict", models[task], "--", many[place]).stdout
+            assert alone == answers[place] + "\n", many[place]
+    if task != "classify":
+        assert all(answer == "" for line, answer in zip(many, answers, strict=True) if not line.strip())
+    if task == "tag":
+        counts = [(len(line.split()), len(tags.split())) for line, tags in zip(many, answers, strict=True)]
+        assert all(words == tags for words, tags in counts)
+
+
+def test_a_language_model_answers_each_line_on_one_line(run, models):
+    prompts = ["the cat", "", "   ", "日本", "a dog ran\\n"] * 50
+    said = run("predict", models["lm"], "--max-length", 60, stdin="".join(p + "\n" for p in prompts).encode())
+    assert said.stdout.count("\n") == len(prompts)
+    assert "\\n" in said.stdout  # the book's lines are short, so the answers have ends of lines in them
+
+
+def test_a_prompt_given_as_a_word_is_answered_as_it_is(run, models):
+    said = run("predict", models["lm"], "the cat", "--max-length", 60)
+    assert said.stdout.count("\n") > 1
+
+
+def test_stdin_a_file_and_a_compressed_file_give_the_same(run, models, tmp_path):
+    text = b"abc\n\nxyz\nlast line without an end"
+    (tmp_path / "lines.txt").write_bytes(text)
+    (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(text))
+    answers = [
+        run("predict", models["translate"], stdin=text),
+        run("predict", models["translate"], "-i", "-", stdin=text),
+        run("predict", models["translate"], "--input", tmp_path / "lines.txt"),
+        run("predict", models["translate"], "--input", tmp_path / "lines.txt.gz"),
+    ]
+    assert {said.code for said in answers} == {0}
+    assert len({said.stdout for said in answers}) == 1
+    assert answers[0].stdout.count("\n") == 4
+    assert answers[0].stdout.split("\n")[1] == ""
+
+
+def test_nothing_in_nothing_out(run, models):
+    assert run("predict", models["translate"], stdin=b"").stdout == ""
+
+
+def test_several_words_are_several_inputs(run, models):
+    one, other = (run("predict", models["translate"], word).stdout for word in ("abc", "xyz"))
+    assert run("predict", models["translate"], "abc", "xyz").stdout == one + other
+
+
+@pytest.mark.parametrize(
+    ("task", "keys"),
+    [
+        ("lm", {"input", "output", "log_probability", "tokens"}),
+        ("translate", {"input", "output", "log_probability", "tokens"}),
+        ("classify", {"input", "output", "probability", "probabilities"}),
+        ("tag", {"input", "output", "words", "tags"}),
+    ],
+)
+def test_json_is_one_object_a_line(run, models, task, keys):
+    said = run("predict", models[task], "--json", stdin=b"0 1 1\na b\n")
+    objects = [json.loads(line) for line in said.stdout.splitlines()]
+    assert [each["input"] for each in objects] == ["0 1 1", "a b"]
+    assert all(keys <= set(each) for each in objects)
+    if task == "classify":
+        assert sum(objects[0]["probabilities"].values()) == pytest.approx(1)
+        assert objects[0]["probability"] == max(objects[0]["probabilities"].values())
+
+
+class TestSampling:
+    def test_a_seed_gives_the_same_answer_and_another_one_another(self, run, models):
+        first, again, other = (
+            run("predict", models["lm"], "the", "--temperature", 1, "--seed", seed).stdout for seed in (1, 1, 2)
+        )
+        assert first == again
+        assert first != other
+
+    def test_lines_of_one_job_differ(self, run, models):
+        answers = run("predict", models["lm"], "--temperature", 1, stdin=b"the\n" * 5).stdout.splitlines()
+        assert len(set(answers)) > 1
+
+    def test_how_a_job_is_cut_into_batches_changes_nothing(self, run, models):
+        prompts = ["the", "a dog ran and", "", "the time traveller"] * 10
+        together = run("predict", models["lm"], "--temperature", 1, stdin="".join(p + "\n" for p in prompts).encode())
+        fewer = run("predict", models["lm"], "--temperature", 1, stdin="".join(p + "\n" for p in prompts[:3]).encode())
+        assert together.stdout.splitlines()[:3] == fewer.stdout.splitlines()
+
+    def test_the_likeliest_of_one_token_is_the_greedy_answer(self, run, models):
+        greedy = run("predict", models["lm"], "the", "--greedy").stdout
+        assert run("predict", models["lm"], "the", "--top-k", 1, "--seed", 5).stdout == greedy
+        assert run("predict", models["lm"], "the", "--top-p", 1e-9, "--seed", 5).stdout == greedy
+
+    def test_no_answer_is_longer_than_asked(self, run, models):
+        said = run("predict", models["lm"], "the", "--max-length", 3, "--json")
+        assert len(json.loads(said.stdout)["tokens"]) == 3
+
+    @pytest.mark.parametrize(
+        ("option", "value", "name"),
+        [
+            ("--temperature", "0", "temperature"),
+            ("--temperature", "-1", "temperature"),
+            ("--temperature", "nan", "temperature"),
+            ("--temperature", "inf", "temperature"),
+            ("--top-k", "0", "top_k"),
+            ("--top-p", "2", "top_p"),
+            ("--top-p", "0", "top_p"),
+            ("--max-length", "0", "max_length"),
+        ],
+    )
+    def test_an_option_that_makes_no_sense(self, run, models, option, value, name):
+        said = run("predict", models["lm"], "the", option, value)
+        assert said.code == 2
+        assert name in said.error[0]
+        assert said.stdout == ""
+
+
+class TestLongLines:
+    def test_are_cut_with_a_warning_that_names_the_first(self, run, models):
+        said = run("predict", models["translate"], stdin=b"abc\n" + b"abc" * 20 + b"\n" + b"xyz" * 20 + b"\n")
+        assert said.code == 0
+        assert said.stdout.count("\n") == 3
+        assert said.stderr == (
+            "warning: line 2: 60 tokens, more than the 30 of data.max_source; the rest was not read (and 1 more)\n"
+        )
+
+    def test_of_a_tagger_keep_a_tag_for_each_word(self, run, files, small, tmp_path):
+        run("train", "tag", files["tag"], "-o", tmp_path / "m", "-q", *small("tag"), "-s", "data.max_source=3")
+        said = run("predict", tmp_path / "m", "A b 1 c D 2")
+        assert len(said.stdout.split()) == 6
+        assert "more than the 3 of data.max_source" in said.stderr
+
+
+def test_invalid_utf8_is_named_by_its_line(run, models):
+    said = run("predict", models["translate"], stdin=b"abc\nxyz\nb\xe9d\n")
+    assert said.code == 1
+    assert said.error[0] == "stdin:3: not valid UTF-8: byte 0xe9 at position 2"
+
+
+def test_a_file_that_is_not_there(run, models, tmp_path):
+    said = run("predict", models["translate"], "-i", tmp_path / "lines.txt")
+    assert said.code == 1
+    assert said.error[0] == f"{tmp_path / 'lines.txt'}: there is no such file"

@@ -1,0 +1,169 @@
+import gzip
+import json
+import shutil
+from dataclasses import dataclass, field
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to write the data of a task: the files, and the columns that training must be told of."""
+
+    task: str
+    texts: dict
+    columns: list = field(default_factory=list)
+
+
+NUMBERS = [f"{a} {b}" for a in range(5) for b in range(5)]
+LABELS = ["even" if sum(map(int, n.split())) % 2 == 0 else "odd" for n in NUMBERS]
+TAGS = [" ".join("E" if int(d) % 2 == 0 else "O" for d in n.split()) for n in NUMBERS]
+ROWS = list(zip(NUMBERS, LABELS, strict=True))
+
+
+def conll(columns):
+    sentences = zip(NUMBERS, TAGS, strict=True)
+    rows = (
+        ["\t".join(columns(i, w, t)) for i, (w, t) in enumerate(zip(words.split(), tags.split(), strict=True), 1)]
+        for words, tags in sentences
+    )
+    return "".join("".join(line + "\n" for line in sentence) + "\n" for sentence in rows)
+
+
+FORMS = {
+    "pairs in TSV": Form("translate", {"p.tsv": "".join(f"{n}\t{n[::-1]}\n" for n in NUMBERS)}),
+    "pairs in CSV": Form("translate", {"p.csv": "source,target\n" + "".join(f'"{n}","{n[::-1]}"\n' for n in NUMBERS)}),
+    "pairs in numbered columns": Form(
+        "translate", {"p.tsv": "".join(f"x\t{n[::-1]}\t{n}\n" for n in NUMBERS)}, ["data.source=3", "data.target=2"]
+    ),
+    "pairs in parallel files": Form(
+        "translate", {"p.a": "".join(f"{n}\n" for n in NUMBERS), "p.b": "".join(f"{n[::-1]}\n" for n in NUMBERS)}
+    ),
+    "labels in TSV": Form("classify", {"c.tsv": "".join(f"{label}\t{n}\n" for n, label in ROWS)}),
+    "labels in CSV": Form("classify", {"c.csv": "text,label\n" + "".join(f"{n},{label}\n" for n, label in ROWS)}),
+    "labels in JSONL with names of their own": Form(
+        "classify",
+        {"c.jsonl": "".join(json.dumps({"review": n, "stars": label}) + "\n" for n, label in ROWS)},
+        ["data.source=review", "data.target=stars"],
+    ),
+    "labels in parallel files": Form(
+        "classify", {"c.x": "".join(f"{n}\n" for n in NUMBERS), "c.y": "".join(f"{label}\n" for label in LABELS)}
+    ),
+    "tags in CoNLL": Form("tag", {"t.conll": conll(lambda i, word, tag: (word, tag))}),
+    "tags in CoNLL-U": Form(
+        "tag", {"t.conllu": conll(lambda i, word, tag: (str(i), word, "_", tag, *["_"] * 6))}, ["data.target=upos"]
+    ),
+    "tags in parallel files": Form(
+        "tag", {"t.x": "".join(f"{n}\n" for n in NUMBERS), "t.y": "".join(f"{t}\n" for t in TAGS)}
+    ),
+    "text": Form("lm", {"b.txt": "".join(f"{n} is {label}\n" for n, label in ROWS)}),
+    "text, a line at a time": Form(
+        "lm", {"b.txt": "".join(f"{n} is {label}\n" for n, label in ROWS)}, ["data.unit=line"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_can_be_trained_on_can_be_evaluated_on(run, small, tmp_path, name):
+    form = FORMS[name]
+    for file, text in form.texts.items():
+        (tmp_path / file).write_text(text)
+    paths = [tmp_path / file for file in form.texts]
+    columns = [word for setting in form.columns for word in ("-s", setting)]
+    trained = run("train", form.task, *paths, "-o", tmp_path / "m", "-q", *small(form.task), *columns)
+    assert trained.code == 0, trained.stderr
+
+    report = json.loads(run("evaluate", tmp_path / "m", *paths, "--json").stdout)
+    assert report["task"] == form.task
+    assert report["examples"] == (sum(map(len, form.texts["b.txt"])) - 1 if name == "text" else 25)
+    assert report["floors"]
+    assert report["loss"] > 0
+
+
+FLOORS = {
+    "lm": {"1-gram", "5-gram"},
+    "classify": {"majority class"},
+    "tag": {"most frequent tag"},
+    "translate": {"copy of the source"},
+}
+
+
+@pytest.mark.parametrize("task", sorted(FLOORS))
+def test_without_a_file_it_is_what_was_held_out(run, models, task):
+    report = json.loads(run("evaluate", models[task], "--json").stdout)
+    assert set(report["floors"]) == FLOORS[task]
+    stored = json.loads((models[task] / "metrics.json").read_text())["validation"]
+    assert {key: report[key] for key in stored} == stored
+
+
+@pytest.mark.parametrize("task", sorted(FLOORS))
+def test_every_score_stands_beside_its_floor(run, models, task):
+    said = run("evaluate", models[task])
+    assert "this model" in said.stdout
+    for floor in FLOORS[task]:
+        assert floor in said.stdout
+    assert said.stderr == ""
+
+
+def test_bleu_is_shown_with_its_signature(run, models):
+    assert "bleu signature: nrefs:1|" in run("evaluate", models["translate"]).stdout
+
+
+def test_as_many_mistakes_as_asked(run, models):
+    assert "some mistakes" not in run("evaluate", models["translate"], "--errors", 0).stdout
+    assert "some mistakes" in run("evaluate", models["translate"], "--errors", 2).stdout
+
+
+def test_a_compressed_file(run, models, files, tmp_path):
+    (tmp_path / "p.tsv.gz").write_bytes(gzip.compress(files["translate"].read_bytes()))
+    plain, packed = (run("evaluate", models["translate"], path) for path in (files["translate"], tmp_path / "p.tsv.gz"))
+    assert packed.stdout == plain.stdout
+
+
+def test_labels_never_seen_are_named_and_count_as_wrong(run, models, tmp_path):
+    (tmp_path / "c.tsv").write_text("odd\t1\nstrange\t0 1\nnew\t1 1\nstrange\t1\n")
+    said = run("evaluate", models["classify"], tmp_path / "c.tsv", "--json")
+    assert said.code == 0
+    assert said.stderr == (
+        f"warning: {tmp_path / 'c.tsv'}:2: labels never seen in training count as wrong: 'strange' (2), 'new' (1)\n"
+    )
+    report = json.loads(said.stdout)
+    assert report["accuracy"] <= 0.25
+    assert report["floors"]["majority class"]["accuracy"] <= 0.25
+
+
+def test_a_loss_that_does_not_exist_is_null(run, models, tmp_path):
+    """JSON has no NaN, and a file of unknown labels has no likelihood."""
+    (tmp_path / "c.tsv").write_text("strange\t0 1\n")
+    said = run("evaluate", models["classify"], tmp_path / "c.tsv", "--json")
+    report = json.loads(said.stdout, parse_constant=pytest.fail)
+    assert report["loss"] is None
+    assert report["accuracy"] == 0
+    assert "nan" not in run("evaluate", models["classify"], tmp_path / "c.tsv").stdout
+
+
+def test_tags_never_seen_are_named_too(run, models, tmp_path):
+    (tmp_path / "t.conll").write_text("A NAME\nb VERB\n")
+    said = run("evaluate", models["tag"], tmp_path / "t.conll")
+    assert f"{tmp_path / 't.conll'}:1: labels never seen in training count as wrong: 'VERB' (1)" in said.stderr
+
+
+def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path):
+    shutil.copytree(models["lm"], tmp_path / "m", ignore=shutil.ignore_patterns("run"))
+    said = run("evaluate", tmp_path / "m")
+    assert said.code == 2
+    assert said.error == (
+        f"{tmp_path / 'm'}: there is no held-out data beside this model",
+        "give a file to evaluate on.",
+    )
+    assert "note: the n-gram floor needs the training part" in run("evaluate", tmp_path / "m", files["lm"]).stdout
+
+
+def test_held_out_data_that_was_damaged(run, models, tmp_path):
+    shutil.copytree(models["classify"], tmp_path / "m")
+    held_out = tmp_path / "m" / "run" / "data" / "held-out.jsonl"
+    lines = held_out.read_text().splitlines()
+    held_out.write_text("\n".join(lines)[:-10])
+    said = run("evaluate", tmp_path / "m")
+    assert said.code == 1
+    assert said.error[0].startswith(f"{held_out}:{len(lines)}: not a held-out example: ")

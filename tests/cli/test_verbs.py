@@ -1,0 +1,151 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqlab.data.catalogue import datasets
+from seqlab.data.synthetic import reversals
+from seqlab.recipe import DEFAULTS, parse_recipe, recipe_names
+
+TASKS = sorted(DEFAULTS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_training_says_how_good_the_model_is_and_how_to_use_it(run, files, small, tmp_path, task):
+    said = run("train", task, files[task], "-o", tmp_path / "m", *small(task))
+
+    assert said.code == 0
+    assert "held out" in said.stdout
+    assert f"use it: seqlab predict {tmp_path / 'm'}" in said.stdout
+    assert "parameters, 4 steps: about" in said.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+def test_training_as_json(run, files, small, tmp_path):
+    said = run("train", "translate", files["translate"], "-o", tmp_path / "m", "-q", "--json", *small("translate"))
+    result = json.loads(said.stdout)
+    assert result["stopped"] is False
+    assert result["steps"] == 4
+    assert result["path"] == str(tmp_path / "m")
+    assert said.stderr == ""
+
+
+def test_without_out_the_directory_is_named_after_recipe_and_file(run, files, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = run("train", "classify", files["classify"], "-q", *small("classify"))
+    assert said.code == 0
+    assert (tmp_path / "runs" / "bilstm-classifier-bits" / "manifest.json").is_file()
+
+
+def test_the_directory_one_stands_in_will_do(run, files, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "classify", files["classify"], "-o", ".", "-q", *small("classify")).code == 0
+    assert (tmp_path / "manifest.json").is_file()
+
+
+def test_training_and_validating_on_standard_input(run, files, small, tmp_path):
+    piped = files["classify"].read_bytes()
+    for place, words in enumerate((["-"], [files["classify"], "--valid", "-"])):
+        out = tmp_path / str(place)
+        said = run("train", "classify", *words, "-o", out, "-q", *small("classify"), stdin=piped)
+        assert said.code == 0, said.stderr
+    assert run("evaluate", tmp_path / "1").stdout.startswith("bilstm-classifier on 300 examples")
+
+
+def test_another_recipe_by_name_or_file(run, files, small, tmp_path):
+    (tmp_path / "mine.toml").write_text(run("recipes", "char-gru").stdout.replace("char-gru", "mine"))
+    for recipe in ("char-gru", str(tmp_path / "mine.toml")):
+        out = tmp_path / Path(recipe).stem
+        assert run("train", "lm", files["lm"], "-r", recipe, "-o", out, "-q", *small("lm")).code == 0
+    assert json.loads(run("info", tmp_path / "mine", "--json").stdout)["recipe"] == "mine"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_model_can_say_what_it_is(run, models, task):
+    facts = json.loads(run("info", models[task], "--json").stdout)
+    assert facts["task"] == task
+    assert facts["parameters"] > 0
+    assert facts["metrics"]["steps"] == 30
+    assert "held out, after 30 steps" in run("info", models[task]).stdout
+
+
+def test_the_installation_can_say_what_it_is(run):
+    facts = json.loads(run("info", "--json").stdout)
+    assert facts["python"] == sys.version.split()[0]
+    assert "torch" in run("info").stdout
+
+
+def test_recipes_are_listed_with_the_default_of_each_task(run):
+    listed = json.loads(run("recipes", "--json").stdout)
+    assert sorted(each["name"] for each in listed) == recipe_names()
+    assert run("recipes").stdout.count("(default)") == len(DEFAULTS)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_is_shown_as_toml_to_copy_and_change(run, name):
+    said = run("recipes", name)
+    assert parse_recipe(said.stdout, where="stdout").name == name
+    assert json.loads(run("recipes", name, "--json").stdout)["name"] == name
+
+
+def test_public_data_is_listed(run):
+    assert [each["name"] for each in json.loads(run("data", "list", "--json").stdout)] == [d.name for d in datasets()]
+    assert "tinyshakespeare" in run("data", "list").stdout
+
+
+def test_synthetic_data_is_made_on_stdout(run):
+    said = run("data", "make", "reversals", "-n", 5, "--seed", 7)
+    assert said.stdout == "".join(f"{source}\t{target}\n" for source, target in reversals(5, seed=7))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_looking_at_data(run, files, task):
+    facts = json.loads(run("data", "look", task, files[task], "--json").stdout)
+    assert facts["examples"] == {"lm": 200, "classify": 300, "tag": 100, "translate": 300}[task]
+    assert facts["first"].startswith(f"{files[task]}:1: ")
+    if task == "classify":
+        assert set(facts["most_frequent"]) == {"odd", "even"}
+        assert facts["repeated_sources"] > 0
+    assert "longest target" in run("data", "look", task, files[task]).stdout
+
+
+def test_looking_at_a_column_by_its_number(run, tmp_path):
+    (tmp_path / "p.tsv").write_text("1\tone\tun\n")
+    said = run("data", "look", "translate", tmp_path / "p.tsv", "-s", "data.source=2", "-s", "data.target=3", "--json")
+    assert json.loads(said.stdout)["first"].endswith("'one' -> 'un'")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "trnslate", "x.tsv"], "there is no task 'trnslate'"),
+        (["train"], "which task?"),
+        (["train", "lm"], "there is nothing to train on"),
+        (["train", "lm", "-", "--valid", "-"], "standard input can be read only once"),
+        (["train", "--resume"], "--resume needs to know which run"),
+        (["train", "lm", "x", "--resume", "--overwrite", "-o", "x"], "--overwrite throws it away"),
+        (["data", "make", "reversal"], "there is no synthetic task 'reversal'"),
+        (["data", "get", "timemashine"], "there is no data set 'timemashine'"),
+        (["data", "look", "transalte", "x"], "there is no task 'transalte'"),
+    ],
+)
+def test_a_command_that_makes_no_sense_ends_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    refused = run(*words)
+    assert refused.code == 2
+    assert said in refused.error[0]
+    assert refused.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["foo"], ["predict"], ["train", "--bogus"], ["predict", "m", "--top-k", "many"]])
+def test_a_command_that_does_not_parse_ends_with_2(run, words):
+    said = run(*words)
+    assert said.code == 2
+    assert "Error: " in said.stderr
+
+
+def test_the_nearest_name_is_offered(run):
+    assert run("data", "make", "reversal").error[1] == "did you mean 'reversals'?"
+    assert run("train", "transalte", "x").error[1] == "did you mean 'translate'?"

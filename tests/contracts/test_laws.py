@@ -1,0 +1,240 @@
+"""The laws, over every model there is. A new model joins by one line in CASES."""
+
+from functools import cache
+from itertools import product
+
+import pytest
+import torch
+
+from seqlab import laws
+from seqlab.assemble.model import build_model
+from seqlab.assemble.vocabularies import learn_vocabularies
+from seqlab.bundle import Bundle, load_bundle, save_bundle
+from seqlab.data import synthetic
+from seqlab.data.sources import Example
+from seqlab.decode.generate import Limits, generate
+from seqlab.decode.rules import Greedy
+from seqlab.layers.tap import listened_to
+from seqlab.models.interface import Decoder, Memory, Model, Reading
+from seqlab.padded import Batch, Padded
+from seqlab.recipe import build_recipe, override
+from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
+
+CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
+POOLINGS, SWITCH, CONTEXTS = ("final", "mean", "max", "attention"), ("false", "true"), ("first", "every")
+
+# A task, and settings as `--set` takes them, on top of the small recipe below.
+CASES = [
+    *[("lm", f"model.decoder.kind={c} model.decoder.connection={j}") for c, j in product(CELLS, CONNECTIONS)],
+    *[("lm", f"model.decoder.kind={c} model.tie=true") for c in CELLS],
+    ("lm", "model.embedding=6 model.tie=true model.decoder.connection=dense"),
+    ("lm", "target.kind=bpe target.size=300"),
+    *[("classify", f"model.pooling={p} model.encoder.bidirectional={b}") for p, b in product(POOLINGS, SWITCH)],
+    *[("classify", f"model.pooling=attention model.encoder.kind={c}") for c in CELLS],
+    *[("tag", f"model.encoder.kind={c} model.encoder.bidirectional={b}") for c, b in product(CELLS, SWITCH)],
+    *[("tag", f"model.encoder.bidirectional=true model.encoder.connection={j}") for j in CONNECTIONS],
+    *[
+        ("translate", " ".join(f"model.{side}.kind={c} model.{side}.connection={j}" for side in ("encoder", "decoder")))
+        for c, j in product(CELLS, CONNECTIONS)
+    ],
+    *[
+        ("translate", f"model.encoder.bidirectional={b} model.context={c} model.tie={t}")
+        for b, c, t in product(SWITCH, CONTEXTS, SWITCH)
+    ],
+    *[("translate", f"model.encoder.bidirectional=true model.encoder.connection={j}") for j in CONNECTIONS],
+    ("translate", "source.kind=bytes target.kind=words model.encoder.kind=gru"),
+    ("translate", "shared=true model.tie=true model.decoder.layers=1"),
+    *[("lm", f"model.decoder.kind={k} model.decoder.heads=1") for k in ("transformer", "universal")],
+    ("classify", "model.encoder.kind=transformer model.encoder.heads=1 model.pooling=mean"),
+    ("tag", "model.encoder.kind=transformer model.encoder.heads=1"),
+    *[("translate", f"model.attention.wiring={w}") for w in ("bahdanau", "luong", "concat")],
+    ("translate", "model.encoder.kind=transformer model.encoder.heads=1 model.attention.score=dot"),
+    ("translate", " ".join(f"model.{s}.kind=transformer model.{s}.heads=1" for s in ("encoder", "decoder"))),
+]
+
+STACK = {"kind": "lstm", "size": 5, "layers": 2}
+SIDES = {"lm": ("decoder",), "classify": ("encoder",), "tag": ("encoder",), "translate": ("encoder", "decoder")}
+TEXTS = [pair[0] for pair in synthetic.copies(40, seed=1, longest=9)]
+BATCH = ["", "a", *TEXTS[:4]]  # an empty row, one of length one, and others
+ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+DECODERS = [case for case in CASES if case[0] in ("lm", "translate")]
+
+every_case = pytest.mark.parametrize(("task", "settings"), CASES, ids=map(" ".join, CASES))
+every_decoder = pytest.mark.parametrize(("task", "settings"), DECODERS, ids=map(" ".join, DECODERS))
+both_precisions = pytest.mark.parametrize("dtype", ROUNDING, ids=["double", "single"])
+
+
+def example(task, text):
+    """What a task is to learn about a text; a word of a sentence is a letter here."""
+    if task == "tag":
+        return Example(tuple(text), tuple("vowel" if letter in "aeiou" else "consonant" for letter in text), "")
+    target = {"lm": text, "classify": "long" if len(text) > 4 else "short", "translate": text[::-1]}[task]
+    return Example("" if task == "lm" else text, target, "")
+
+
+@cache
+def bundle(task, settings):
+    """The small recipe with the case's settings: its vocabularies and its model, no weight of which is zero."""
+    small = {
+        "name": "small",
+        "task": task,
+        "source": {"kind": "words" if task == "tag" else "characters"},
+        "model": {"embedding": 4, **dict.fromkeys(SIDES[task], STACK)},
+        "train": {"steps": 1},
+    }
+    recipe = override(build_recipe(small, where="test"), settings.split())
+    vocabularies = learn_vocabularies(recipe, lambda: [example(task, text) for text in TEXTS])
+    model = build_model(recipe, vocabularies)
+    generator = torch.Generator().manual_seed(3)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return Bundle(recipe, vocabularies, model, {})
+
+
+def in_precision(task, settings, dtype):
+    whole = bundle(task, settings)
+    model = build_model(whole.recipe, whole.vocabularies).to(dtype)
+    model.load_state_dict(whole.model.state_dict())
+    return model
+
+
+def batch_of(task, settings, texts=tuple(BATCH)):
+    vocabularies = bundle(task, settings).vocabularies
+    sources, targets = zip(*vocabularies.encode([example(task, text) for text in texts]), strict=True)
+    source = None if vocabularies.source is None else Padded.from_rows(sources)
+    return Batch(torch.arange(len(texts)), source, Padded.from_rows(targets))
+
+
+def memory_of(model, batch):
+    return Memory(len(batch)) if batch.source is None else model.encoder(batch.source)
+
+
+def logits_of(model, batch):
+    reading = model.read_batch(batch, ())
+    return model.head(reading.features[reading.gold.scored])
+
+
+@every_case
+def test_padding_changes_nothing(task, settings):
+    model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
+    assert isinstance(model, Model)
+    assert laws.padding_changes_nothing(model, batch, extra=4, junk=2) < 1e-10
+
+
+@every_case
+def test_a_batch_equals_its_rows_one_by_one(task, settings):
+    model = in_precision(task, settings, torch.float64)
+    assert laws.a_batch_equals_its_rows(model, batch_of(task, settings)) < 1e-10
+
+
+@every_case
+@both_precisions
+def test_looking_changes_nothing(task, settings, dtype):
+    model = in_precision(task, settings, dtype)
+    assert laws.looking_changes_nothing(model, batch_of(task, settings)) < ROUNDING[dtype]
+
+
+@every_case
+def test_save_and_load_is_identity(task, settings, tmp_path):
+    saved, batch = bundle(task, settings), batch_of(task, settings)
+    save_bundle(saved, tmp_path)
+    loaded = load_bundle(tmp_path)
+    assert loaded.recipe == saved.recipe
+    assert loaded.vocabularies.to_json() == saved.vocabularies.to_json()
+    found, expected = logits_of(loaded.model, batch), logits_of(saved.model, batch)
+    assert expected.numel() > 0
+    assert found.equal(expected)
+
+
+@every_decoder
+def test_the_future_never_changes_the_past(task, settings):
+    model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
+    assert isinstance(model.decoder, Decoder)
+    memory = memory_of(model, batch)
+    assert laws.the_future_never_changes_the_past(model.decoder, memory, batch.target.values) < 1e-10
+
+
+@every_decoder
+@both_precisions
+def test_reading_equals_stepping(task, settings, dtype):
+    model, batch = in_precision(task, settings, dtype), batch_of(task, settings)
+    memory = memory_of(model, batch)
+    assert laws.reading_equals_stepping(model.decoder, memory, batch.target.values) < ROUNDING[dtype]
+
+
+@every_decoder
+def test_reported_scores_equal_rescoring_and_top_one_is_greedy(task, settings):
+    model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
+    prefix = Padded.from_rows([[SOS], [SOS, 7, 8], [SOS, 9], [SOS], [SOS, 7, 7, 7, 6], [SOS, 8]])
+
+    def encode():
+        return memory_of(model, batch)
+
+    assert laws.reported_scores_equal_rescoring(model.decoder, encode, prefix, end=EOS) < 1e-10
+    assert laws.top_one_equals_greedy(model.decoder, encode, prefix, end=EOS) == 0
+
+
+def test_every_way_of_ending_is_met_by_some_model():
+    """Else the laws about decoding would say little: among the models some rows end by themselves, some are cut."""
+    ended = []
+    for task, settings in DECODERS:
+        model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
+        prefix, rows = Padded.from_rows([[SOS]] * len(batch)), torch.arange(len(batch))
+        limits = Limits(end=EOS, most=12)
+        out = generate(model.decoder, memory_of(model, batch), prefix, Greedy(), limits, rows=rows)
+        ended += (out.tokens.lengths < 12).tolist()
+    assert 0.02 < sum(ended) / len(ended) < 0.98
+
+
+class Broken:
+    """A model whose reading was tampered with."""
+
+    def __init__(self, model, tamper):
+        self.model, self.tamper, self.head = model, tamper, model.head
+
+    def read_batch(self, batch, carried):
+        reading = self.model.read_batch(batch, carried)
+        return Reading(self.tamper(reading.features, batch), reading.gold)
+
+
+class Peeking:
+    """A decoder that sees one token too far, and one token at a time sees none too far."""
+
+    def __init__(self, decoder):
+        self.decoder, self.start = decoder, decoder.start
+
+    def read(self, tokens, context, state):
+        logits, state = self.decoder.read(tokens, context, state)
+        return logits + tokens.roll(-1, dims=1)[..., None], state
+
+    def step(self, token, context, state):
+        return self.decoder.step(token, context, state)
+
+
+def test_a_law_notices_when_it_is_broken():
+    model, batch = in_precision("lm", "", torch.float64), batch_of("lm", "")
+    wider = Broken(model, lambda features, batch: features + batch.target.values.shape[1] / 100)
+    mixed = Broken(model, lambda features, batch: features + features.mean(0))
+    watched = Broken(model, lambda features, batch: features + listened_to())
+    assert laws.padding_changes_nothing(wider, batch) > 1e-3
+    assert laws.a_batch_equals_its_rows(mixed, batch) > 1e-3
+    assert laws.looking_changes_nothing(watched, batch) > 1e-3
+    decoder, memory, tokens = Peeking(model.decoder), Memory(len(batch)), batch.target.values
+    assert laws.the_future_never_changes_the_past(decoder, memory, tokens) > 0.5
+    assert laws.reading_equals_stepping(decoder, memory, tokens) > 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_gives_back_what_it_was_given(kind):
+    """Every text made of what was seen comes back, from the tokenizer and from its copy on disk."""
+    written = [" ".join(TEXTS[i : i + 3]) for i in range(len(TEXTS) - 2)]
+    texts = written if kind == "words" else [*written, *(dated[0] for dated in synthetic.dates(40, seed=2))]
+    tokenizer = learn(kind, texts, normaliser=Normaliser(), size=2000)
+    again = from_json(tokenizer.to_json())
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == Normaliser()(text)
+        assert again.encode(text) == ids
+        assert again.decode(ids) == tokenizer.decode(ids)
+    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]

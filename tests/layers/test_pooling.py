@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from seqlab.equations import pooling
+from seqlab.layers.pooling import Pooling
+from seqlab.layers.tap import listening
+from seqlab.padded import Padded
+
+B, T, D, F = 4, 5, 3, 2
+KINDS = ["final", "mean", "max", "attention"]
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def pool(kind):
+    return Pooling(kind, D, summary_size=F, name="pooling").double()
+
+
+@pytest.fixture
+def states():
+    return Padded(numbers(B, T, D), torch.tensor([5, 0, 1, 3]))
+
+
+SUMMARY = numbers(B, F, seed=1)
+
+
+def test_each_kind_is_its_equation(states):
+    """E22, E23 and a learned weighting."""
+    attention = pool("attention")
+    weighted, _ = pooling.attention_pool(states.values, attention.score(states.values)[..., 0], states.real)
+    assert pool("final")(states, SUMMARY) is SUMMARY
+    assert pool("mean")(states, SUMMARY).equal(pooling.mean_pool(states.values, states.real))
+    assert pool("max")(states, SUMMARY).equal(pooling.max_pool(states.values, states.real))
+    torch.testing.assert_close(attention(states, SUMMARY), weighted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_result_has_the_size_that_was_announced(states, kind):
+    layer = pool(kind)
+    assert layer(states, SUMMARY).shape == (B, layer.output_size)
+    assert layer.output_size == (F if kind == "final" else D)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("junk", [0.0, 1e9, torch.inf, torch.nan])
+def test_pads_change_nothing(states, kind, junk):
+    layer = pool(kind)
+    dirty = states.with_values(states.values.masked_fill(~states.real[..., None], junk))
+    wide = Padded(torch.cat([dirty.values, torch.full((B, 2, D), junk).double()], dim=1), states.lengths)
+    torch.testing.assert_close(layer(wide, SUMMARY), layer(states.masked(), SUMMARY))
+
+
+@pytest.mark.parametrize("kind", ["mean", "max", "attention"])
+def test_an_empty_row_pools_to_zeros(states, kind):
+    assert pool(kind)(states, SUMMARY)[1].eq(0).all()
+    assert pool(kind)(Padded(numbers(2, 0, D), torch.tensor([0, 0])), SUMMARY[:2]).equal(torch.zeros(2, D).double())
+
+
+def test_a_row_of_one_state_pools_to_it(states):
+    for kind in ("mean", "max", "attention"):
+        torch.testing.assert_close(pool(kind)(states, SUMMARY)[2], states.values[2, 0])
+
+
+def test_the_weights_of_attention_are_seen_and_can_be_replaced(states):
+    layer, seen = pool("attention"), {}
+    with listening(lambda name, value: seen.setdefault(name, value)):
+        observed = layer(states, SUMMARY)
+    torch.testing.assert_close(observed, layer(states, SUMMARY))
+    torch.testing.assert_close(seen["pooling.weights"].sum(1), torch.tensor([1.0, 0, 1, 1]).double())
+
+    first = torch.eye(T, dtype=torch.float64)[0].expand(B, T)
+    with listening(lambda name, value: first):
+        replaced = layer(states, SUMMARY)
+    torch.testing.assert_close(replaced, states.masked().values[:, 0])

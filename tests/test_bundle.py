@@ -1,0 +1,212 @@
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load, save
+
+import seqlab
+from seqlab import lab
+from seqlab.bundle import load_bundle, save_bundle
+from seqlab.data.synthetic import reversals
+from seqlab.errors import BundleError
+
+SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2", "shared=false")
+NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    pairs = folder / "pairs.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1)))
+    lab.train("translate", pairs, settings=(*SMALL, "source.kind=characters"), out=folder / "m")
+    return folder / "m"
+
+
+@pytest.fixture
+def bundle(trained, tmp_path):
+    """A copy that a test may harm."""
+    shutil.copytree(trained, tmp_path / "m", ignore=shutil.ignore_patterns("run"))
+    return tmp_path / "m"
+
+
+def refusal(folder):
+    with pytest.raises(BundleError) as caught:
+        load_bundle(folder)
+    assert caught.value.hint
+    return str(caught.value)
+
+
+def replace(folder, name, content):
+    """Another file under the same name, with a manifest that vouches for it."""
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_saving_and_loading_is_identity(trained, tmp_path):
+    first = load_bundle(trained)
+    save_bundle(first, tmp_path / "again")
+    second = load_bundle(tmp_path / "again")
+    assert second.recipe == first.recipe
+    assert second.metrics == first.metrics
+    assert second.vocabularies.to_json() == first.vocabularies.to_json()
+    for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    for name in (*NEEDED, "vocabulary.txt", "CARD.md", "manifest.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (trained / name).read_bytes(), name
+
+
+def test_it_is_what_the_manifest_says_and_leaves_no_parts_behind(bundle):
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert set(manifest["files"]) | {"manifest.json"} == {path.name for path in bundle.iterdir()}
+    for name, digest in manifest["files"].items():
+        assert hashlib.sha256((bundle / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_page_for_people_says_what_it_is(bundle):
+    card = (bundle / "CARD.md").read_text()
+    assert card.startswith("# seq2seq\n")
+    assert "- task: translate\n" in card
+    assert "| floors: copy of the source: exact | " in card
+
+
+def test_a_directory_that_is_not_there(tmp_path):
+    assert refusal(tmp_path / "nothing") == f"{tmp_path / 'nothing'}: there is no such model"
+
+
+def test_a_run_that_has_not_finished(tmp_path):
+    (tmp_path / "m" / "run").mkdir(parents=True)
+    with pytest.raises(BundleError, match=r"holds no finished model \(no manifest.json\)") as caught:
+        load_bundle(tmp_path / "m")
+    assert caught.value.hint == "train it to its end, or stop it with Ctrl-C."
+
+
+def test_a_directory_with_something_else(tmp_path):
+    assert "holds no finished model" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_missing_file(bundle, name):
+    (bundle / name).unlink()
+    assert refusal(bundle) == f"{bundle / name}: this file of the model is missing"
+
+
+@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize("harm", ["cut", "flipped", "emptied", "longer"])
+def test_a_changed_file(bundle, name, harm):
+    content = bytearray((bundle / name).read_bytes())
+    if harm == "flipped":
+        content[len(content) // 2] ^= 1
+    changed = {"cut": content[:-1], "flipped": content, "emptied": b"", "longer": content + b" "}[harm]
+    (bundle / name).write_bytes(changed)
+    assert refusal(bundle) == f"{bundle / name}: not the file that was written: it was changed or cut off"
+
+
+def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, trained):
+    """What could be hit without being seen is the digest of a page for people, or a blank between two words."""
+    whole = (bundle / "manifest.json").read_bytes()
+    expected = load_bundle(trained).vocabularies.to_json()
+    for place in range(0, len(whole), 7):
+        harmed = bytearray(whole)
+        harmed[place] ^= 1
+        (bundle / "manifest.json").write_bytes(harmed)
+        try:
+            loaded = load_bundle(bundle)
+        except BundleError:
+            assert str(bundle) in refusal(bundle)
+        else:
+            assert loaded.vocabularies.to_json() == expected
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "not a manifest of Seqlab's"),
+        ('{"format": 1}', "not a manifest of Seqlab's"),
+        ('{"format": 1, "files": []}', "not a manifest of Seqlab's"),
+        ('{"format": 2, "files": {}}', "written in format 2; this version reads format 1"),
+        ('{"files": {}}', "written in format None; this version reads format 1"),
+        ('{"format": 1, "files": {}}', "not the file that was written"),
+    ],
+)
+def test_a_malformed_manifest(bundle, manifest, said):
+    (bundle / "manifest.json").write_text(manifest)
+    message = refusal(bundle)
+    assert message.startswith(str(bundle))
+    assert said in message
+
+
+class TestWithRightDigests:
+    """Files that were replaced together with their digests are still read with suspicion."""
+
+    def test_weights_of_another_size(self, bundle):
+        weights = load((bundle / "model.safetensors").read_bytes())
+        name = next(name for name, weight in weights.items() if weight.dim() == 2)
+        replace(bundle, "model.safetensors", save({**weights, name: weights[name][:-1].contiguous()}))
+        message = refusal(bundle)
+        assert message.startswith(f"{bundle / 'model.safetensors'}: weight '{name}' has shape ")
+
+    @pytest.mark.parametrize("change", ["missing", "extra"])
+    def test_weights_of_another_model(self, bundle, change):
+        weights = load((bundle / "model.safetensors").read_bytes())
+        name = min(weights) if change == "missing" else "surplus"
+        weights = {**weights, "surplus": torch.zeros(1)} if change == "extra" else weights | {}
+        if change == "missing":
+            del weights[name]
+        replace(bundle, "model.safetensors", save(weights))
+        assert refusal(bundle) == (f"{bundle / 'model.safetensors'}: weight '{name}' is not where the recipe has one")
+
+    @pytest.mark.parametrize("content", [b"", b"\0" * 7, b"\xff" * 64, b'{"a": 1}'])
+    def test_weights_that_are_none(self, bundle, content):
+        replace(bundle, "model.safetensors", content)
+        assert refusal(bundle).startswith(f"{bundle / 'model.safetensors'}: not a safetensors file: ")
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("tokenizer.json", b"{"),
+            ("tokenizer.json", b"[]"),
+            ("tokenizer.json", b'{"source": {"kind": "runes"}}'),
+            ("tokenizer.json", b'{"target": {"kind": "characters"}}'),
+            ("metrics.json", b"{"),
+            ("metrics.json", b"[1]"),
+            ("recipe.toml", b"name = "),
+            ("recipe.toml", b'name = "x"'),
+            ("recipe.toml", b"\xff"),
+        ],
+    )
+    def test_text_that_is_something_else(self, bundle, name, content):
+        replace(bundle, name, content)
+        assert refusal(bundle).startswith(f"{bundle / name}: ")
+
+
+class TestNoPickle:
+    def test_the_package_never_mentions_a_way_to_read_one(self):
+        package = Path(seqlab.__file__).parent
+        ways = re.compile(
+            r"\bimport pickle\b|\bfrom pickle\b|\bpickle\.\w|torch\.load|\bdill\b|joblib|allow_pickle=True"
+        )
+        for path in package.rglob("*.py"):
+            assert not ways.search(path.read_text("utf-8")), path
+
+    @pytest.mark.parametrize("name", NEEDED)
+    def test_a_bundle_with_a_pickle_in_it_runs_nothing(self, bundle, tmp_path, name):
+        made = tmp_path / "made-by-the-pickle"
+        payload = b"c" + os.mkdir.__module__.encode() + b"\nmkdir\n(V" + str(made).encode() + b"\ntR."
+        replace(bundle, name, payload)
+        assert refusal(bundle).startswith(f"{bundle / name}: ")
+        assert not made.exists()
+
+        # whoever does unpickle it is harmed: the payload is a real one
+        subprocess.run([sys.executable, "-c", f"import pickle; pickle.loads({payload!r})"], check=True)
+        assert made.exists()

@@ -1,0 +1,213 @@
+import json
+import re
+import warnings
+
+import pytest
+
+import seqlab
+from seqlab import lab
+from seqlab.data.store import TokenStore
+from seqlab.data.synthetic import parity, reversals
+from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
+from seqlab.recipe import load_recipe, override
+
+SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
+CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1, longest=6)))
+    return path
+
+
+class Watcher:
+    """Somebody who writes down what a run tells."""
+
+    def __init__(self):
+        self.told = []
+
+    def begin(self, estimate, first_step):
+        self.told.append(("begin", estimate.num_steps, first_step))
+
+    def step(self, step):
+        self.told.append(("step", step.step))
+
+    def validated(self, step, metrics, *, best):
+        self.told.append(("validated", step, best))
+
+    def end(self):
+        self.told.append(("end",))
+
+
+class TestTheVerbs:
+    def test_train_load_predict_evaluate_info(self, pairs, tmp_path):
+        trained = lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+        assert (trained.stopped, trained.step) == (False, 2)
+
+        model = seqlab.load(tmp_path / "m")
+        one, many = model.predict("abc"), model.predict(["abc", "", "xyz"])
+        assert one.input == "abc"
+        assert one == trained.model.predict("abc")
+        assert one.output == many[0].output
+        assert one.details["log_probability"] == pytest.approx(many[0].details["log_probability"])
+        assert [each.input for each in many] == ["abc", "", "xyz"]
+        assert many[1].output == ""
+        assert model.predict([]) == []
+
+        assert model.evaluate().to_json() == model.metrics["validation"]
+        assert model.evaluate(pairs).num_examples == 60
+        info = model.info()
+        assert info["parameters"] == sum(p.numel() for p in model.bundle.model.parameters())
+        assert info["metrics"]["steps"] == 2
+        assert model.recipe.train.steps == 2
+
+    def test_decoding_can_be_asked_for(self, pairs, tmp_path):
+        model = lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m").model
+        samples = [model.predict("abc", temperature=1.0, seed=seed).output for seed in range(5)]
+        assert len(set(samples)) > 1
+        assert len(model.predict("abc", max_length=1).output) <= 1
+        with pytest.raises(UsageError, match="temperature"):
+            model.predict("abc", temperature=0)
+        with pytest.raises(UsageError, match="tempreature"):
+            model.predict("abc", tempreature=1)
+
+    def test_a_recipe_may_be_an_object(self, pairs, tmp_path):
+        recipe = override(load_recipe("seq2seq"), CHARACTERS)
+        assert lab.train(data=pairs, recipe=recipe, out=tmp_path / "m").model.recipe == recipe
+
+    def test_whoever_watches_is_told(self, pairs, tmp_path):
+        watcher = Watcher()
+        lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m", report=watcher)
+        assert watcher.told[0] == ("begin", 2, 0)
+        assert [each[0] for each in watcher.told[1:]] == ["step", "validated", "step", "validated", "end"]
+
+    def test_a_run_stops_when_asked_and_goes_on_when_asked(self, pairs, tmp_path):
+        settings = (*CHARACTERS, "train.steps=6", "train.validate_every=3")
+        stopped = lab.train("translate", pairs, settings=settings, out=tmp_path / "m", stop=lambda: True)
+        assert (stopped.stopped, stopped.step) == (True, 1)
+        resumed = lab.train(out=tmp_path / "m", resume=True)
+        assert (resumed.stopped, resumed.step) == (False, 6)
+        whole = lab.train("translate", pairs, settings=settings, out=tmp_path / "whole")
+        weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "m", whole.model.path)]
+        assert weights[0] == weights[1]
+
+    def test_a_run_that_validates_at_every_step_stops_too(self, pairs, tmp_path):
+        settings = (*CHARACTERS, "train.steps=3", "train.validate_every=1")
+        assert lab.train("translate", pairs, settings=settings, out=tmp_path / "m", stop=lambda: True).step == 1
+
+    def test_the_same_seed_gives_the_same_model_and_another_one_another(self, pairs, tmp_path):
+        weights = [
+            (
+                lab.train(
+                    "translate", pairs, settings=(*CHARACTERS, f"train.seed={seed}"), out=tmp_path / name
+                ).model.path
+            )
+            .joinpath("model.safetensors")
+            .read_bytes()
+            for name, seed in (("a", 1), ("b", 1), ("c", 2))
+        ]
+        assert weights[0] == weights[1] != weights[2]
+
+    def test_looking_at_a_file(self, pairs):
+        facts = lab.look("translate", pairs)
+        assert facts["examples"] == 60
+        assert facts["longest_source"].startswith("6 at ")
+
+    def test_a_directory_is_named_after_recipe_and_file(self):
+        recipe = load_recipe("seq2seq")
+        assert str(lab.default_folder(recipe, ["data/fra.eng.tsv.gz"])) == "runs/seq2seq-fra"
+        assert str(lab.default_folder(recipe, ["-"])) == "runs/seq2seq-stdin"
+
+
+class TestTheSplit:
+    def test_the_same_source_is_never_on_both_sides(self, tmp_path):
+        path = tmp_path / "bits.tsv"
+        rows = [(label, " ".join(bits)) for bits, label in parity(400, seed=1, longest=5)]
+        path.write_text("".join(f"{label}\t{text}\n" for label, text in rows))
+        assert len({text for _, text in rows}) < 70  # most texts occur many times
+        settings = ("model.embedding=8", "model.encoder.size=8", "train.steps=1", "source.min_count=1")
+        model = lab.train("classify", path, settings=(*settings, "data.validation=0.2"), out=tmp_path / "m").model
+
+        stores = model.path / "run" / "data"
+        train, held_out = (TokenStore.open(stores / f"{part}_source") for part in ("train", "validation"))
+        sides = [{tuple(store[i].tolist()) for i in range(len(store))} for store in (train, held_out)]
+        assert sides[0]
+        assert sides[1]
+        assert not sides[0] & sides[1]
+        assert len(train) + len(held_out) == 400
+        texts = [json.loads(line) for line in (stores / "held-out.jsonl").read_text().splitlines()]
+        assert len(texts) == len(held_out)
+
+    def test_with_a_file_to_validate_on_everything_else_is_for_training(self, pairs, tmp_path):
+        valid = tmp_path / "valid.tsv"
+        valid.write_text("abc\tcba\nxyz\tzyx\n")
+        model = lab.train("translate", pairs, valid=valid, settings=CHARACTERS, out=tmp_path / "m").model
+        assert model.metrics["data"]["train_source_rows"] == 60
+        assert model.metrics["data"]["validation_source_rows"] == 2
+
+    def test_one_example_cannot_be_split(self, tmp_path):
+        (tmp_path / "p.tsv").write_text("abc\tcba\n")
+        with pytest.warns(SeqlabWarning, match="too little to hold anything out"):
+            lab.train("translate", tmp_path / "p.tsv", settings=CHARACTERS, out=tmp_path / "m")
+
+
+class TestTooLong:
+    @pytest.fixture
+    def train(self, tmp_path):
+        """A function that trains on 40 short pairs and two long ones, at lines 11 and 21."""
+        rows = [f"{a}\t{b}" for a, b in reversals(40, seed=1, longest=4)]
+        rows[10] = rows[20] = "abcdefgh\thgfedcba"
+        (tmp_path / "p.tsv").write_text("\n".join(rows))
+        (tmp_path / "v.tsv").write_text("abc\tcba\n")
+
+        def train(how, **options):
+            settings = (*CHARACTERS, "data.max_source=5", "data.max_target=6", f"data.too_long={how}")
+            options = {"valid": tmp_path / "v.tsv", **options}
+            return lab.train("translate", tmp_path / "p.tsv", settings=settings, out=tmp_path / "m", **options).model
+
+        return train
+
+    def test_is_cut_with_a_warning_that_names_the_line(self, train, tmp_path):
+        with pytest.warns(SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part cut"):
+            model = train("cut")
+        stores, vocabularies = model.path / "run" / "data", model.bundle.vocabularies
+        source, target = (TokenStore.open(stores / f"train_{side}") for side in ("source", "target"))
+        assert len(source) == 40
+        assert vocabularies.sources.decode(source[10].tolist()) == "abcde"
+        assert vocabularies.targets.decode(target[10].tolist()) == "hgfedc"
+        assert target[10].tolist()[-1] == target[0].tolist()[-1]  # a target that was cut still ends
+
+    def test_is_skipped_with_a_warning_that_names_the_line(self, train):
+        with pytest.warns(SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part skipped"):
+            model = train("skip")
+        assert model.metrics["data"]["train_source_rows"] == 38
+
+    def test_is_refused_by_its_line_and_nothing_is_written(self, train, tmp_path):
+        with pytest.raises(DataError, match=r"p.tsv:11: 8 source and 10 target tokens, more than 5 and 6"):
+            train("refuse")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["p.tsv", "v.tsv"]
+
+    def test_is_not_warned_of_where_everything_fits(self, pairs, tmp_path):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+
+    def test_of_a_tagger_words_and_tags_are_cut_alike(self, tmp_path):
+        (tmp_path / "t.conll").write_text("a X\nb Y\nc Z\n\nd X\n\n")
+        settings = (*SMALL[:2], "train.steps=1", "source.min_count=1", "data.max_source=2")
+        (tmp_path / "v.conll").write_text("a X\n")
+        with pytest.warns(SeqlabWarning, match="1 example of the train part cut"):
+            model = lab.train(
+                "tag", tmp_path / "t.conll", valid=tmp_path / "v.conll", settings=settings, out=tmp_path / "m"
+            ).model
+        assert model.metrics["data"]["train_source_tokens"] == model.metrics["data"]["train_target_tokens"] == 3
+
+
+def test_nothing_is_touched_unless_asked(pairs, tmp_path):
+    lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+    with pytest.raises(RunError, match="already holds a run"):
+        lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+    with pytest.raises(UsageError, match=re.escape("--overwrite throws it away")):
+        lab.train("translate", pairs, out=tmp_path / "m", resume=True, overwrite=True)

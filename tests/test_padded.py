@@ -1,0 +1,123 @@
+import pytest
+import torch
+
+from seqlab.padded import Batch, Padded
+
+ROWS = [[5, 6, 7], [], [8], [9, 10]]
+
+
+@pytest.fixture
+def words():
+    return Padded.from_rows(ROWS)
+
+
+@pytest.fixture
+def vectors():
+    """Two features a position, with something that is not a number at every pad."""
+    rows = [torch.arange(2.0 * len(row)).view(-1, 2) + 1 for row in ROWS]
+    padded = Padded.from_rows(rows)
+    return padded.with_values(padded.values.masked_fill(~padded.real[..., None], torch.nan))
+
+
+def test_rows_stand_side_by_side_with_pads_on_the_right(words):
+    assert words.values.tolist() == [[5, 6, 7], [0, 0, 0], [8, 0, 0], [9, 10, 0]]
+    assert words.lengths.tolist() == [3, 0, 1, 2]
+    assert words.values.dtype == torch.long
+    assert len(words) == 4
+
+
+def test_the_pad_can_be_chosen():
+    assert Padded.from_rows([[1], [2, 3]], pad=-7).values.tolist() == [[1, -7], [2, 3]]
+
+
+def test_rows_of_feature_vectors_keep_their_features():
+    padded = Padded.from_rows([torch.ones(2, 3), torch.ones(1, 3)])
+    assert padded.values.shape == (2, 2, 3)
+    assert padded.values[1].sum() == 3
+    assert padded.values.dtype == torch.float32
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [[], []]])
+def test_nothing_is_a_batch_too(rows):
+    padded = Padded.from_rows(rows)
+    assert padded.values.shape == (len(rows), 0)
+    assert padded.real.shape == (len(rows), 0)
+    assert padded.masked().values.shape == (len(rows), 0)
+    assert padded.reversed().values.shape == (len(rows), 0)
+    assert padded.last().tolist() == [0] * len(rows)
+    assert [row.tolist() for row in padded.rows()] == rows
+
+
+def test_vectors_of_no_time_have_a_last_one_of_zeros():
+    last = Padded(torch.empty(2, 0, 3), torch.tensor([0, 0])).last()
+    assert last.equal(torch.zeros(2, 3))
+
+
+def test_real_is_what_lies_inside_its_sequence(words):
+    assert words.real.int().tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 0]]
+
+
+def test_the_rows_come_back(words):
+    assert [row.tolist() for row in words.rows()] == ROWS
+
+
+def test_a_pad_is_never_scored_and_a_missing_value_neither(words):
+    """A missing value is real, a pad is not, whatever `observed` says of it."""
+    observed = torch.tensor([[1, 0, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1]]).bool()
+    padded = Padded(words.values, words.lengths, observed)
+    assert words.scored.equal(words.real)
+    assert padded.real.equal(words.real)
+    assert padded.scored.int().tolist() == [[1, 0, 1], [0, 0, 0], [0, 0, 0], [1, 1, 0]]
+
+
+def test_the_last_value_is_at_the_last_real_position(words, vectors):
+    assert words.last().tolist() == [7, 0, 8, 10]
+    assert vectors.last().tolist() == [[5, 6], [0, 0], [1, 2], [3, 4]]
+
+
+def test_masking_removes_whatever_lies_at_the_pads(vectors):
+    masked = vectors.masked()
+    assert masked.values.isfinite().all()
+    assert masked.values.sum() == vectors.values.nansum()
+    assert masked.values[~masked.real].eq(0).all()
+
+
+def test_reading_backwards_leaves_the_pads_where_they_are(words):
+    assert words.reversed().values.tolist() == [[7, 6, 5], [0, 0, 0], [8, 0, 0], [10, 9, 0]]
+    assert words.reversed().lengths.equal(words.lengths)
+
+
+def test_reading_backwards_is_its_own_inverse(words, vectors):
+    observed = torch.arange(12).view(4, 3) % 3 == 1
+    padded = Padded(words.values, words.lengths, observed)
+    assert padded.reversed().reversed().values.equal(padded.values)
+    assert padded.reversed().reversed().observed.equal(observed)
+    assert vectors.reversed().reversed().masked().values.equal(vectors.masked().values)
+
+
+def test_what_was_observed_is_reversed_with_its_value():
+    padded = Padded(torch.tensor([[1, 2, 3, 0]]), torch.tensor([3]), torch.tensor([[True, False, False, False]]))
+    assert padded.reversed().observed.tolist() == [[False, False, True, False]]
+
+
+def test_other_values_keep_lengths_and_what_was_observed(words):
+    padded = Padded(words.values, words.lengths, words.real)
+    other = padded.with_values(torch.zeros(4, 3, 2))
+    assert other.values.shape == (4, 3, 2)
+    assert other.lengths is padded.lengths
+    assert other.observed is padded.observed
+
+
+def test_a_batch_names_the_parts_it_has(words):
+    target = Padded.from_rows([[1], [1], [1], [1, 2]])
+    batch = Batch(torch.arange(4), source=words, target=target)
+    assert list(batch.parts()) == ["source", "target"]
+    assert batch.parts()["target"] is target
+    assert len(batch) == 4
+
+
+def test_pads_are_not_counted_as_tokens(words):
+    target = Padded.from_rows([[1], [1], [1], [1, 2]])
+    assert Batch(torch.arange(4), source=words, target=target).num_tokens == 6 + 5
+    assert Batch(torch.arange(4), target=target).num_tokens == 5
+    assert Batch(torch.arange(4)).num_tokens == 0

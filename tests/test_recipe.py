@@ -1,0 +1,168 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqlab.errors import RecipeError
+from seqlab.recipe import DEFAULTS, build_recipe, load_recipe, override, parse_recipe, recipe_names, to_toml
+
+
+def refusal(call, *args, **options):
+    with pytest.raises(RecipeError) as caught:
+        call(*args, **options)
+    return str(caught.value), caught.value.hint
+
+
+@pytest.fixture
+def lstm():
+    return load_recipe("char-lstm")
+
+
+class TestTheShelf:
+    @pytest.mark.parametrize("name", recipe_names())
+    def test_every_recipe_loads_under_its_own_name_and_says_what_it_is(self, name):
+        recipe = load_recipe(name)
+        assert recipe.name == name
+        assert recipe.about.endswith(".")
+
+    @pytest.mark.parametrize("name", recipe_names())
+    def test_every_recipe_survives_being_written_and_read(self, name):
+        recipe = load_recipe(name)
+        assert parse_recipe(to_toml(recipe), where="here") == recipe
+
+    @pytest.mark.parametrize("task", DEFAULTS)
+    def test_every_task_has_a_default(self, task):
+        assert load_recipe(DEFAULTS[task]).task == task
+
+    def test_a_name_that_is_not_there(self):
+        assert refusal(load_recipe, "char-lsmt") == ("there is no recipe 'char-lsmt'", "did you mean 'char-lstm'?")
+        assert refusal(load_recipe, "zzz")[1].startswith("there are: ")
+
+    def test_a_file_of_the_users(self, tmp_path, lstm):
+        path = tmp_path / "mine.toml"
+        path.write_text(to_toml(lstm).replace('"char-lstm"', '"mine"'))
+        assert load_recipe(str(path)).name == "mine"
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        assert refusal(load_recipe, str(tmp_path / "mine.toml"))[0].endswith("mine.toml: there is no such recipe file")
+
+    @pytest.mark.parametrize(("content", "said"), [(b"\xff", "not valid UTF-8"), (b"name = char", "not valid TOML: ")])
+    def test_a_file_that_is_no_toml(self, tmp_path, content, said):
+        path = tmp_path / "mine.toml"
+        path.write_bytes(content)
+        assert refusal(load_recipe, str(path))[0].startswith(f"{path}: {said}")
+
+
+class TestOverride:
+    def test_a_number_a_string_a_truth_value(self, lstm):
+        changed = override(lstm, ["train.seed=7", "train.optimizer=sgd", "target.lower=true", 'about="a = b"'])
+        assert (changed.train.seed, changed.train.optimizer) == (7, "sgd")
+        assert changed.target.lower is True
+        assert changed.about == "a = b"
+        assert lstm.train.seed == 1  # recipes are frozen: the old one is as it was
+
+    def test_nested_sections(self, lstm):
+        assert override(lstm, ["model.decoder.size=32", "model.decoder.kind=gru"]).model.decoder.size == 32
+
+    def test_a_section_that_was_not_there(self):
+        lm = load_recipe("char-lstm").model_dump()
+        lm |= {"task": "translate", "model": lm["model"] | {"encoder": {"kind": "lstm"}}}
+        translate = build_recipe(lm, where="here")
+        assert override(translate, ["model.attention.score=dot"]).model.attention.score == "dot"
+
+    def test_the_last_of_two_settings_counts(self, lstm):
+        assert override(lstm, ["train.seed=7", "train.seed=8"]).train.seed == 8
+
+    def test_none_takes_a_value_away(self, lstm):
+        assert override(lstm, ["decode.top_k=5"]).decode.top_k == 5
+        assert override(lstm, ["decode.top_k=5", "decode.top_k=none"]).decode.top_k is None
+
+    def test_steps_and_epochs_replace_each_other(self, lstm):
+        changed = override(lstm, ["train.epochs=2"])
+        assert (changed.train.steps, changed.train.epochs) == (None, 2)
+        assert override(changed, ["train.steps=5"]).train.epochs is None
+
+    def test_a_column_may_be_a_number(self, lstm):
+        changed = override(lstm, ["data.source=2", "data.target=label"])
+        assert (changed.data.source, changed.data.target) == ("2", "label")
+        assert parse_recipe(to_toml(changed), where="here") == changed
+
+    def test_spaces_around_the_sign_are_allowed(self, lstm):
+        assert override(lstm, ["train.seed = 7"]).train.seed == 7
+
+    @pytest.mark.parametrize("setting", ["train.steps", "=5", "train.=5", ".steps=5", ""])
+    def test_a_setting_of_another_form(self, lstm, setting):
+        message, hint = refusal(override, lstm, [setting])
+        assert message == f"--set {setting}: not of the form key=value"
+        assert hint == "for example --set train.steps=500"
+
+    @pytest.mark.parametrize(
+        ("setting", "message", "hint"),
+        [
+            ("train.stepz=3", "there is no 'train.stepz'", "did you mean 'steps'?"),
+            ("model.decoder.sizes=3", "there is no 'model.decoder.sizes'", "did you mean 'size'?"),
+            ("nmae=x", "there is no 'nmae'", "did you mean 'name'?"),
+            ("trian.steps=3", "there is no section 'trian'", "did you mean 'train'?"),
+            ("train.steps.more=3", "'steps' is a value, not a section", "it is 3000 in this recipe."),
+            ("train.steps=many", "'train.steps': ", "`seqlab recipes NAME`"),
+            ("train.steps=0", "'train.steps': ", "`seqlab recipes NAME`"),
+            ("train.learning_rate=nan", "'train.learning_rate': ", "`seqlab recipes NAME`"),
+            ("train.optimizer=adam", "'train.optimizer': ", "`seqlab recipes NAME`"),
+            ("model.dropout=1", "'model.dropout': ", "`seqlab recipes NAME`"),
+            ("train=3", "'train': ", "`seqlab recipes NAME`"),
+            ("model.decoder.kind=lsmt", "'model.decoder': ", "`seqlab recipes NAME`"),
+        ],
+    )
+    def test_a_setting_that_makes_no_sense(self, lstm, setting, message, hint):
+        said, advice = refusal(override, lstm, [setting])
+        assert message in said
+        assert advice.startswith(hint)
+
+
+class TestParts:
+    @pytest.mark.parametrize(
+        ("name", "change", "said"),
+        [
+            ("char-lstm", {"train": {"steps": 5, "epochs": 2}}, "'train': give either 'steps' or 'epochs'"),
+            ("char-lstm", {"train": {}}, "'train': give either 'steps' or 'epochs'"),
+            ("seq2seq", {"model": {"decoder": {"kind": "lstm"}}}, "a 'translate' model needs [model.encoder]"),
+            ("bilstm-classifier", {"model": {}}, "a 'classify' model needs [model.encoder]"),
+            ("char-lstm", {"model": {}}, "a 'lm' model needs [model.decoder]"),
+            (
+                "bilstm-tagger",
+                {"model": {"encoder": {"kind": "lstm"}, "decoder": {"kind": "lstm"}}},
+                "a 'tag' model has no [model.decoder]",
+            ),
+            ("bilstm-tagger", {"source": {"kind": "characters"}}, "a tagger labels words: set source.kind to 'words'"),
+            (
+                "char-lstm",
+                {"model": {"decoder": {"kind": "lstm", "bidirectional": True}}},
+                "a decoder cannot be bidirectional: it would read the words it has to predict",
+            ),
+        ],
+    )
+    def test_that_do_not_fit_are_refused_in_a_sentence(self, name, change, said):
+        table = load_recipe(name).model_dump() | change
+        message, hint = refusal(build_recipe, table, where="mine.toml")
+        assert message.startswith(f"mine.toml: {said}")
+        assert hint
+
+    def test_a_recipe_needs_a_name_a_task_and_a_length(self):
+        assert refusal(build_recipe, {"task": "lm", "train": {"steps": 1}}, where="here")[0].startswith(
+            "here: 'name': "
+        )
+        assert refusal(build_recipe, {"name": "x", "train": {"steps": 1}}, where="here")[0].startswith("here: 'task': ")
+        assert refusal(build_recipe, {"name": "x", "task": "lm"}, where="here")[0].startswith("here: 'train': ")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_survives_being_written_and_read(text):
+    """Quotation marks, newlines, control characters, and those beyond the first 65,536."""
+    recipe = load_recipe("char-lstm").model_copy(update={"about": text})
+    assert parse_recipe(to_toml(recipe), where="here").about == text
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+def test_any_number_survives_being_written_and_read(rate):
+    recipe = load_recipe("char-lstm")
+    recipe = recipe.model_copy(update={"train": recipe.train.model_copy(update={"learning_rate": rate})})
+    assert parse_recipe(to_toml(recipe), where="here") == recipe

@@ -1,0 +1,352 @@
+import json
+
+import pytest
+import torch
+
+from seqlab import lab
+from seqlab.assemble.model import build_model
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.data import synthetic
+from seqlab.errors import RunError
+from seqlab.padded import Batch, Padded
+from seqlab.recipe import Train, build_recipe
+from seqlab.text import Normaliser, learn
+from seqlab.training.average import load_weights, parameters_of
+from seqlab.training.checkpoint import read_checkpoint
+from seqlab.training.gradient import Batches, GradientTraining, num_steps
+
+SMALL = ["model.embedding=8", "model.dropout=0.3", "train.batch_tokens=60", "train.warmup=4", "train.validate_every=7"]
+RATE = 1e-2
+FALLING = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0]
+
+
+class Watch:
+    """Somebody who watches a run, and remembers at which step it stands and how long it was to take."""
+
+    def __init__(self, *, breaks_at=None):
+        self.step_now, self.breaks_at, self.validations, self.estimates, self.ended = 0, breaks_at, [], [], 0
+
+    def begin(self, estimate, first_step):
+        self.estimates.append((estimate, first_step))
+
+    def step(self, step):
+        self.step_now = step.step
+        if step.step == self.breaks_at:
+            raise RuntimeError("the lights went out")
+
+    def validated(self, step, metrics, *, best):
+        self.validations.append((step, best))
+
+    def end(self):
+        self.ended += 1
+
+
+def stream(folder):
+    folder.joinpath("text.txt").write_text(" ".join(word for word, _ in synthetic.copies(90, seed=1)))
+    return "lm", "char-lstm", ["text.txt"], ["model.decoder.size=8", "train.batch_rows=4", "train.bptt=9"]
+
+
+def lines(folder):
+    folder.joinpath("lines.txt").write_text("\n".join(word for word, _ in synthetic.copies(60, seed=1)))
+    return "lm", "char-gru", ["lines.txt"], ["model.decoder.size=8", "data.unit=line"]
+
+
+def classify(folder):
+    pairs = synthetic.parity(60, seed=1)
+    folder.joinpath("bits.tsv").write_text("".join(f"{label}\t{' '.join(bits)}\n" for bits, label in pairs))
+    return "classify", "bilstm-classifier", ["bits.tsv"], ["model.encoder.size=8", "source.min_count=1"]
+
+
+def tag(folder):
+    words = [word for word, _ in synthetic.copies(60, seed=1)]
+    rows = ("".join(f"{letter}\t{letter in 'aeiou'}\n" for letter in word) + "\n" for word in words)
+    folder.joinpath("letters.conll").write_text("".join(rows))
+    return "tag", "bilstm-tagger", ["letters.conll"], ["model.encoder.size=8", "source.min_count=1"]
+
+
+def translate(folder):
+    pairs = synthetic.reversals(60, seed=1, longest=5)
+    folder.joinpath("pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    sizes = ["model.encoder.size=8", "model.decoder.size=8", "source.kind=characters", "decode.max_length=8"]
+    return "translate", "seq2seq", ["pairs.tsv"], sizes
+
+
+def run(folder, make, *settings, name, stops=(), report=None, resume=False):
+    """Train into folder/name; `stops` are steps at which it is asked to stop."""
+    task, recipe, files, sizes = make(folder)
+    watch = report or Watch()
+    return lab.train(
+        task,
+        [] if resume else [folder / file for file in files],
+        recipe=None if resume else recipe,
+        settings=[] if resume else [*SMALL, *sizes, f"train.learning_rate={RATE}", *settings],
+        out=folder / name,
+        resume=resume,
+        report=watch,
+        stop=lambda: watch.step_now in stops,
+    )
+
+
+def weights(folder):
+    """All that a run has learnt, its optimiser and averages included, and what its bundle holds."""
+    _, parts = read_checkpoint(folder / "run" / "last.safetensors")
+    flat = {f"{part}/{name}": tensor for part, group in parts.items() for name, tensor in group.items()}
+    return flat | {f"bundle/{name}": w for name, w in lab.load(folder).bundle.model.named_parameters()}
+
+
+def metrics(folder):
+    """The log without its clocks."""
+    rows = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
+    return [
+        {name: value for name, value in row.items() if name not in ("seconds", "tokens_per_second")} for row in rows
+    ]
+
+
+def assert_same(one, other):
+    found, expected = weights(one), weights(other)
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if not found[name].equal(expected[name])] == []
+    assert metrics(one) == metrics(other)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (stream, "train.average=none train.label_smoothing=0.1"),
+        (stream, "train.average=ema model.decoder.layers=2"),
+        (stream, "train.average=last train.average_last=3 train.optimizer=sgd"),
+        (lines, "train.average=last train.average_last=2 train.optimizer=muon"),
+        (classify, "train.average=ema"),
+        (tag, "train.average=none"),
+        (translate, "train.average=last model.tie=true"),
+    ],
+)
+def test_resuming_equals_never_having_stopped(tmp_path, make, settings):
+    """Bit for bit, stopped before the first validation and again between two, in the middle of an epoch."""
+    whole = run(tmp_path, make, "train.steps=24", *settings.split(), name="whole")
+    assert not whole.stopped
+
+    for at, resume in ((4, False), (17, True)):
+        part = run(tmp_path, make, "train.steps=24", *settings.split(), name="parts", stops=[at], resume=resume)
+        assert part.stopped
+        assert part.step == at
+    assert not run(tmp_path, make, name="parts", resume=True).stopped
+
+    assert_same(tmp_path / "parts", tmp_path / "whole")
+    assert [row["step"] for row in metrics(tmp_path / "whole")] == [7, 14, 20, 21, 24, 24]
+    epoch = read_checkpoint(tmp_path / "whole" / "run" / "last.safetensors")[0].epoch
+    assert epoch >= 1
+
+
+def test_a_run_that_was_killed_goes_back_to_its_last_checkpoint(tmp_path):
+    """What was logged after the checkpoint is done again, and differs in nothing."""
+    run(tmp_path, stream, "train.steps=40", name="whole")
+    with pytest.raises(RuntimeError, match="the lights went out"):
+        run(tmp_path, stream, "train.steps=40", name="parts", report=Watch(breaks_at=27))
+    with (tmp_path / "parts" / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 27, "lo')
+    watch = Watch()
+    run(tmp_path, stream, name="parts", resume=True, report=watch)
+    assert watch.estimates[0][1] == 21
+    assert_same(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_another_seed_is_another_run(tmp_path):
+    run(tmp_path, lines, "train.steps=3", name="one")
+    run(tmp_path, lines, "train.steps=3", "train.seed=2", name="other")
+    one, other = weights(tmp_path / "one"), weights(tmp_path / "other")
+    assert not one["bundle/decoder.head.output.weight"].equal(other["bundle/decoder.head.output.weight"])
+
+
+def test_a_tiny_task_is_learnt(tmp_path):
+    """A classifier that need only find one letter, in a second or two."""
+    words = [word for word, _ in synthetic.copies(300, seed=1, longest=6, letters="abcd")]
+    path = tmp_path / "words.tsv"
+    path.write_text("".join(f"{'yes' if 'a' in word else 'no'}\t{' '.join(word)}\n" for word in words))
+    sizes = ["model.embedding=8", "model.encoder.size=8", "model.dropout=0.1", "train.warmup=5", "source.min_count=1"]
+    fitted = lab.train(
+        "classify",
+        path,
+        out=tmp_path / "out",
+        settings=[*sizes, "train.steps=80", "train.batch_tokens=300", "train.learning_rate=0.03"],
+    )
+    assert fitted.model.predict("b c a d").output == "yes"
+    assert fitted.model.predict("b c d d").output == "no"
+    assert fitted.model.metrics["validation"]["accuracy"] > 0.9
+
+
+def test_a_character_model_says_hello(tmp_path):
+    """W4: h, e, l, l, o: what follows an l depends on what came before it."""
+    path = tmp_path / "hello.txt"
+    path.write_text("hello\n")
+    sizes = ["data.unit=line", "model.embedding=8", "model.decoder.size=16"]
+    with pytest.warns(UserWarning, match="too little to hold anything out"):
+        fitted = lab.train(
+            "lm",
+            path,
+            recipe="char-rnn",
+            out=tmp_path / "out",
+            settings=[*sizes, "train.steps=100", "train.warmup=10", "train.learning_rate=0.02"],
+        )
+    assert fitted.model.predict("", method="greedy").output == "hello"
+    assert fitted.model.predict("hel", method="greedy").output == "lo"
+    assert {answer.output for answer in fitted.model.predict([""] * 20, method="sample", seed=1)} == {"hello"}
+    assert lab.load(tmp_path / "out").predict("", method="greedy").output == "hello"
+
+
+class Repeated:
+    """Three batches, the same in every epoch, that remembers which were asked for."""
+
+    def __init__(self, *, carries=False):
+        self.carries, self.asked = carries, []
+
+    def num_batches(self, epoch):
+        return 3
+
+    def batch(self, epoch, index):
+        self.asked.append((epoch, index))
+        return Batch(torch.tensor([index]), target=Padded.from_rows([[2, 6 + index, 7, 8, 3]]))
+
+
+def training(folder, *, losses=(), batches=None, report=None, **settings):
+    """A run over the repeated batches, whose validations find these losses, and the weights they were found for."""
+    folder.mkdir(exist_ok=True)
+    settings = {"steps": 12, "validate_every": 2, "warmup": 0, **settings}
+    vocabularies = Vocabularies(target=learn("characters", ["abc"], normaliser=Normaliser()))
+    decoder = {"kind": "gru", "size": 4}
+    table = {"name": "tiny", "task": "lm", "model": {"embedding": 3, "decoder": decoder}, "train": settings}
+    recipe = build_recipe(table, where="test")
+    model = build_model(recipe, vocabularies)
+    found, seen = iter(losses), []
+
+    def validate():
+        seen.append({name: weight.clone() for name, weight in parameters_of(model).items()})
+        return {"loss": next(found, 1.0)}
+
+    batches = batches or Repeated()
+    made = GradientTraining(model, batches, recipe.train, validate=validate, folder=folder, report=report or Watch())
+    return made, seen
+
+
+def test_a_run_takes_its_batches_epoch_by_epoch(tmp_path):
+    batches, watch = Repeated(), Watch()
+    run, _ = training(tmp_path, batches=batches, report=watch, steps=7)
+    assert isinstance(batches, Batches)
+    outcome = run.fit()
+    places = [(epoch, index) for epoch in range(3) for index in range(3)][:7]
+    assert batches.asked[-7:] == places  # before them, those that the estimate looked at
+    assert [step for step, _ in watch.validations] == [2, 4, 6, 7]
+    assert (outcome.progress.step, outcome.progress.epoch, outcome.progress.index) == (7, 2, 1)
+    assert outcome.progress.finished
+    assert not outcome.stopped
+    assert watch.ended == 1
+
+
+@pytest.mark.parametrize(("carries", "step", "goes_on"), [(True, 2, True), (True, 4, False), (False, 2, False)])
+def test_a_batch_goes_on_where_the_last_one_of_its_epoch_ended(tmp_path, carries, step, goes_on):
+    """E35. Three batches make an epoch: the second continues the first, the fourth begins anew."""
+
+    def after(num):
+        run, _ = training(tmp_path / str(num), batches=Repeated(carries=carries), steps=num, schedule="constant")
+        run.fit()
+        return run, read_checkpoint(tmp_path / str(num) / "last.safetensors")[1]
+
+    before, stood = after(step - 1)
+    _, found = after(step)
+    load_weights(before.model, stood["model"])
+    begins = (stood["carried"]["0"],) if goes_on else ()
+    expected = before.model.read_batch(Repeated().batch(0, (step - 1) % 3), begins).carried[0]
+    torch.testing.assert_close(found["carried"]["0"], expected)
+
+
+def test_an_estimate_is_made_before_the_run_and_leaves_no_gradient(tmp_path):
+    watch = Watch()
+    run, _ = training(tmp_path, report=watch)
+    estimate = run.estimate()
+    assert estimate.num_steps == 12
+    assert estimate.num_parameters == sum(p.numel() for p in run.model.parameters())
+    assert estimate.seconds > 0
+    assert estimate.bytes > 1_000_000
+    assert all(p.grad is None or p.grad.eq(0).all() for p in run.model.parameters())
+    run.fit()
+    assert watch.estimates[0][1] == 0
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(1, 3), (2.5, 8), (0.01, 1)])
+def test_epochs_are_counted_in_steps(epochs, steps):
+    assert num_steps(Repeated(), Train(epochs=epochs)) == steps
+    assert num_steps(Repeated(), Train(steps=17)) == 17
+
+
+def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weights(tmp_path):
+    watch = Watch()
+    run, seen = training(tmp_path, losses=[3.0, 2.0, 2.5, 2.1, 2.0, 1.0], patience=3, report=watch)
+    outcome = run.fit()
+    assert watch.validations == [(2, True), (4, True), (6, False), (8, False), (10, False)]  # as good is not better
+    assert outcome.progress.step == 10
+    assert (outcome.progress.best_step, outcome.progress.best_loss) == (4, 2.0)
+    kept = parameters_of(run.model)
+    assert all(kept[name].equal(seen[1][name]) for name in kept)
+    assert not all(kept[name].equal(seen[-1][name]) for name in kept)
+
+
+def test_patience_begins_anew_with_every_better_loss(tmp_path):
+    watch = Watch()
+    run, _ = training(tmp_path, losses=[3.0, 3.1, 2.9, 3.0, 2.8, 2.9], patience=2, report=watch)
+    assert run.fit().progress.step == 12
+    assert len(watch.validations) == 6
+
+
+def test_what_is_validated_is_the_average_and_what_is_trained_is_not(tmp_path):
+    run, seen = training(tmp_path / "ema", average="ema", learning_rate=0.1, losses=FALLING)
+    plain, weights_of = training(tmp_path / "none", average="none", learning_rate=0.1, losses=FALLING)
+    run.fit()
+    plain.fit()
+    _, averaged = read_checkpoint(tmp_path / "ema" / "last.safetensors")
+    _, trained = read_checkpoint(tmp_path / "none" / "last.safetensors")
+    name = "decoder.head.output.weight"
+    assert averaged["model"][name].equal(trained["model"][name])
+    assert averaged["average"][name].equal(seen[-1][name])
+    assert not seen[-1][name].equal(weights_of[-1][name])
+    assert parameters_of(run.model)[name].equal(seen[-1][name])
+
+
+def test_a_run_stopped_before_its_first_validation_keeps_what_it_has(tmp_path):
+    run, seen = training(tmp_path)
+    outcome = run.fit(stop=lambda: True)
+    assert outcome.stopped
+    assert outcome.progress.step == 1
+    assert seen == []
+    _, parts = read_checkpoint(tmp_path / "last.safetensors")
+    assert all(weight.equal(parts["model"][name]) for name, weight in parameters_of(run.model).items())
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tmp_path):
+    run, _ = training(tmp_path, report=Watch(), steps=12)
+
+    def poison():
+        if run.progress.step == 3:
+            with torch.no_grad():
+                run.model.decoder.head.output.bias[0] = torch.nan
+        return False
+
+    with pytest.raises(RunError, match=r"step 4: the gradient is not finite \(rows \[0\] of the data\)") as caught:
+        run.fit(stop=poison)
+    assert "the last checkpoint is untouched" in caught.value.hint
+    progress, parts = read_checkpoint(tmp_path / "last.safetensors")
+    assert progress.step == 2
+    assert all(weight.isfinite().all() for weight in parts["model"].values())
+    assert run.report.ended == 1
+
+
+def test_the_step_is_clipped(tmp_path):
+    """With plain SGD the weights move by no more than rate times threshold, and the log has the norm before."""
+    options = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "steps": 1}
+    run, _ = training(tmp_path, clip=1e-3, learning_rate=0.5, **options)
+    before = {name: weight.clone() for name, weight in parameters_of(run.model).items()}
+    run.fit()
+    after = parameters_of(run.model)
+    moved = torch.cat([(after[name] - before[name]).flatten() for name in before]).norm()
+    assert moved == pytest.approx(0.5e-3, rel=1e-3)
+    first = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["gradient_norm"] > 0.01
