@@ -1,5 +1,6 @@
 """The verbs."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -94,10 +95,11 @@ def train(
         held_out = model.metrics["validation"]
         took = duration(model.metrics["seconds"])
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
-        show.say(f"model: {model.path}\nuse it: seqlab predict {model.path}")
+        show.say(f"model: {model.path}\nuse it: {_command()} predict {model.path}")
     if trained.stopped:
         print(
-            f"stopped at step {trained.step:,}; go on with: seqlab train --resume --out {model.path}", file=sys.stderr
+            f"stopped at step {trained.step:,}; go on with: {_command()} train --resume --out {model.path}",
+            file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
 
@@ -312,7 +314,7 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
 ) -> None:
-    """Learn to read dates in 48 languages, in about two minutes, then try days never seen in any of them."""
+    """Learn to read dates in 48 languages, without attention and with it, then try days never seen in any of them."""
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, reporter
     from seqlab.demo import LINES, run_demo
@@ -320,24 +322,51 @@ def demo(
     _use_threads(threads)
     if not json:
         show.say(LINES)
+
+    def report(recipe: str) -> Any:
+        if not quiet:
+            print(f"\n{recipe}", file=sys.stderr)
+        return reporter(quiet=quiet)
+
     interrupt = Interrupt()
     with interrupt.watching():
-        result = run_demo(out, steps=steps, report=reporter(quiet=quiet), stop=interrupt)
+        result = run_demo(out, steps=steps, report=report, stop=interrupt)
     if json:
         show.as_json(result.to_json())
     else:
-        show.table(
-            ["written", "read as", "right"], [list(row) for row in result.tried], title="days never seen in training"
-        )
-        show.table(["written", "read as", "is"], [list(row) for row in result.errors], title="some of its errors")
-        show.say(
-            f"exact on {result.num_test:,} unseen days: {100 * result.exact:.1f} % "
-            f"(copying the input: {100 * result.floor:.1f} %), after {result.seconds:.0f} s of training\n"
-            f'try it: seqlab predict {out} "samedi 3 mai 1997"'
-        )
-    if result.stopped:
-        print(f"stopped; go on with: seqlab train --resume --out {out}", file=sys.stderr)
+        _show_demo(result)
+    if result.stopped is not None:
+        again = f"{_command()} train --resume --out {result.stopped.path}"
+        print(f"stopped; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+
+
+def _show_demo(result: Any) -> None:
+    from seqlab.cli import show
+
+    best = result.models[-1]
+    rows = [[written, read, "" if read == iso else f"is {iso}"] for written, read, iso in best.shown]
+    show.table(["written", f"read by {best.recipe}", ""], rows, title="days never seen in training")
+    errors = [[tried.recipe, *row] for tried in result.models for row in tried.errors]
+    if errors:
+        show.table(["model", "written", "read as", "is"], errors, title="some of their errors")
+    if result.alignment:
+        show.say(f"where it looked (a row for each character it wrote):\n{result.alignment}")
+    rows = [
+        [tried.recipe, f"{tried.parameters:,}", f"{tried.seconds:.0f} s", f"{100 * tried.exact:.1f} %"]
+        for tried in result.models
+    ]
+    rows.append(["copy of the input", "", "", f"{100 * result.floor:.1f} %"])
+    title = f"exact on {result.num_test:,} days never seen in any language"
+    show.table(["model", "parameters", "training", "exact"], rows, title=title)
+    show.say(f'try it: {_command()} predict {best.path} "samedi 3 mai 1997"')
+
+
+def _command() -> str:
+    """How this program was called, so that what we say can be copied and run."""
+    if sys.argv[0].endswith("__main__.py"):
+        return "python -m seqlab"
+    return "seqlab" if shutil.which("seqlab") else sys.argv[0]
 
 
 def _check_task(task: str, *, resume: bool) -> None:

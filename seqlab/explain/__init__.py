@@ -1,0 +1,1 @@
+"""Looking into a model: what its taps recorded, and pictures of it."""

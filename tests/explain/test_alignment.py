@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from seqlab import lab
+from seqlab.data.synthetic import reversals
+from seqlab.errors import UsageError
+from seqlab.explain.alignment import alignment, alignment_text
+from seqlab.explain.capture import capture_translation
+
+SMALL = ("model.embedding=24", "model.encoder.size=32", "model.decoder.size=32", "train.batch_tokens=512")
+KINDS = {
+    "bahdanau": ("model.attention.wiring=bahdanau",),
+    "luong": ("model.attention.wiring=luong", "model.attention.score=general", "model.attention.feeding=true"),
+    "transformer": ("model.encoder.kind=transformer", "model.decoder.kind=transformer"),
+}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(3000, seed=1, longest=7, letters="abcdef")))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trace_holds_the_alignment_and_the_output_it_belongs_to(kind, pairs, tmp_path):
+    settings = (*SMALL, *KINDS[kind], "train.steps=2")
+    model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
+    trace = capture_translation(model.bundle, "abc", "cb")
+    weights = alignment(trace)
+    assert trace.source == list("abc")
+    assert trace.target[:2] == ["c", "b"]
+    assert weights.shape == (3, 3)  # the end token looks too
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3))
+    assert trace["logits"].shape[:2] == (1, 3)
+
+
+def test_attention_learns_to_read_backwards(pairs, tmp_path):
+    """Reversed letters: what is written first stands last, and the weights say so."""
+    settings = (*SMALL, *KINDS["bahdanau"], "train.steps=350", "train.learning_rate=1e-2")
+    model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
+    output = model.predict("abcdef").output
+    assert output == "fedcba"
+    weights = alignment(capture_translation(model.bundle, "abcdef", output))
+    assert weights[:6].argmax(-1).tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_a_model_without_attention_has_no_alignment(pairs, tmp_path):
+    settings = (*SMALL, "train.steps=2")
+    model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
+    with pytest.raises(UsageError, match="does not attend"):
+        alignment(capture_translation(model.bundle, "abc", "cb"))
+
+
+def test_the_picture_is_darker_where_it_looked():
+    drawn = alignment_text(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), ["a", "b"], ["x", "yz"])
+    assert drawn.splitlines() == ["   a b", " x █  ", "yz ▒ ▒"]
