@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from seqlab.decode.beam import Beam, beam_search
 from seqlab.decode.generate import Generated, Limits, generate
 from seqlab.decode.rules import Greedy, Rule, Sample
 from seqlab.decode.score import score
@@ -80,6 +81,31 @@ def top_one_equals_greedy(decoder: Decoder, encode: Callable[[], Memory], prefix
     sampled = _generate(decoder, encode(), prefix, Sample(top_k=1), end=end)
     pairs = zip(greedy.tokens.rows(), sampled.tokens.rows(), strict=True)
     return float(sum(one.tolist() != other.tolist() for one, other in pairs))
+
+
+def beam_one_equals_greedy(decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int) -> float:
+    """A beam of one hypothesis is greedy search: the number of rows that differ from it."""
+    greedy = _generate(decoder, encode(), prefix, Greedy(), end=end)
+    found = beam_search(decoder, encode(), prefix, Beam(width=1), Limits(end=end, most=_LIMIT)).best
+    pairs = zip(greedy.tokens.rows(), found, strict=True)
+    return float(sum(one.tolist() != list(other[0].tokens) for one, other in pairs))
+
+
+def beam_scores_equal_rescoring(
+    decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int, width: int = 3
+) -> float:
+    """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
+    found = beam_search(decoder, encode(), prefix, Beam(width=width), Limits(end=end, most=_LIMIT)).best
+    before = score(decoder, encode(), prefix)
+    worst = 0.0
+    for place in range(min(map(len, found))):
+        picked = [hypotheses[place] for hypotheses in found]
+        tails = [torch.tensor([*h.tokens, *([end] if h.ended else [])], dtype=torch.long) for h in picked]
+        rows = [torch.cat([p, tail]) for p, tail in zip(prefix.rows(), tails, strict=True)]
+        rescored = score(decoder, encode(), Padded.from_rows(rows)) - before
+        reported = torch.tensor([h.log_probability for h in picked], dtype=torch.float64)
+        worst = max(worst, float((rescored - reported).abs().max()))
+    return worst
 
 
 def looking_changes_nothing(model: Model, batch: Batch) -> float:

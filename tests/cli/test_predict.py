@@ -92,6 +92,43 @@ def test_json_is_one_object_a_line(run, models, task, keys):
         assert objects[0]["probability"] == max(objects[0]["probabilities"].values())
 
 
+class TestBeam:
+    def test_many_hypotheses_come_best_first(self, run, models):
+        said = json.loads(run("predict", models["translate"], "abc", "--beam", 4, "--json").stdout)
+        scores = [hypothesis["score"] for hypothesis in said["hypotheses"]]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+        assert said["output"] == said["hypotheses"][0]["output"]
+        assert said["log_probability"] == pytest.approx(sum(said["log_probabilities"]))
+
+    def test_one_hypothesis_is_the_greedy_answer(self, run, models):
+        lines = b"abc\nba\n\ncab\n"
+        beam = run("predict", models["translate"], "--beam", 1, stdin=lines).stdout
+        assert beam == run("predict", models["translate"], "--greedy", stdin=lines).stdout
+
+    def test_a_prefix_is_what_every_answer_begins_with(self, run, models):
+        for search in ("--greedy", "--beam=3", "--temperature=1"):
+            answers = run("predict", models["translate"], "--prefix", "ca", search, stdin=b"abc\nb\n").stdout
+            assert all(line.startswith("ca") for line in answers.splitlines())
+            assert len(answers.splitlines()) == 2
+
+    def test_a_prefix_that_the_model_cannot_say(self, run, models):
+        said = run("predict", models["translate"], "abc", "--prefix", "a☃")
+        assert said.code == 2
+        assert "'a☃'" in said.error[0]
+
+    @pytest.mark.parametrize("option", ["--beam=0", "--length-penalty=-1", "--no-repeat=0", "--min-length=-1"])
+    def test_an_option_that_makes_no_sense(self, run, models, option):
+        said = run("predict", models["translate"], "abc", option)
+        assert said.code == 2
+        assert said.error[0].startswith(option[2:].split("=")[0].replace("-", "_"))
+
+    def test_a_source_as_long_as_an_answer_may_be_is_cut_with_a_warning(self, run, models):
+        said = run("predict", models["translate"], "ab" * 2000, "--beam", 2)
+        assert said.code == 0
+        assert "line 1: 4000 tokens" in said.stderr
+
+
 class TestSampling:
     def test_a_seed_gives_the_same_answer_and_another_one_another(self, run, models):
         first, again, other = (

@@ -167,3 +167,12 @@ def test_held_out_data_that_was_damaged(run, models, tmp_path):
     said = run("evaluate", tmp_path / "m")
     assert said.code == 1
     assert said.error[0].startswith(f"{held_out}:{len(lines)}: not a held-out example: ")
+
+
+def test_translations_are_scored_by_beam_without_case_and_by_length(run, models):
+    said = run("evaluate", models["translate"], "--beam", 2, "--lower", "--json")
+    report = json.loads(said.stdout)
+    assert "case:lc" in report["bleu_signature"]
+    assert sum(part["examples"] for part in report["by_length"].values()) == report["examples"]
+    assert 0 <= report["token_accuracy"] <= 1
+    assert "by length of the source" in run("evaluate", models["translate"]).stdout

@@ -23,6 +23,16 @@ from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
 POOLINGS, SWITCH, CONTEXTS = ("final", "mean", "max", "attention"), ("false", "true"), ("first", "every")
 
+WIRINGS, SCORES = ("bahdanau", "luong", "concat"), ("dot", "general", "additive", "scaled")
+TRANSFORMER_OPTIONS = ("norm=post", "normalise=batch", "positions=learned", "positions=rotary", "positions=none")
+HEADS = "model.{0}.kind={1} model.{0}.size=8 model.{0}.heads=2"
+
+
+def _both(kind, *options):
+    sides = ("encoder", "decoder")
+    return " ".join([HEADS.format(s, kind) for s in sides] + [f"model.{s}.{o}" for s in sides for o in options])
+
+
 # A task, and settings as `--set` takes them, on top of the small recipe below.
 CASES = [
     *[("lm", f"model.decoder.kind={c} model.decoder.connection={j}") for c, j in product(CELLS, CONNECTIONS)],
@@ -44,12 +54,20 @@ CASES = [
     *[("translate", f"model.encoder.bidirectional=true model.encoder.connection={j}") for j in CONNECTIONS],
     ("translate", "source.kind=bytes target.kind=words model.encoder.kind=gru"),
     ("translate", "shared=true model.tie=true model.decoder.layers=1"),
-    *[("lm", f"model.decoder.kind={k} model.decoder.heads=1") for k in ("transformer", "universal")],
-    ("classify", "model.encoder.kind=transformer model.encoder.heads=1 model.pooling=mean"),
-    ("tag", "model.encoder.kind=transformer model.encoder.heads=1"),
-    *[("translate", f"model.attention.wiring={w}") for w in ("bahdanau", "luong", "concat")],
-    ("translate", "model.encoder.kind=transformer model.encoder.heads=1 model.attention.score=dot"),
-    ("translate", " ".join(f"model.{s}.kind=transformer model.{s}.heads=1" for s in ("encoder", "decoder"))),
+    *[("lm", HEADS.format("decoder", kind)) for kind in ("transformer", "universal")],
+    ("lm", HEADS.format("decoder", "transformer") + " model.decoder.positions=rotary model.decoder.window=3"),
+    *[("classify", HEADS.format("encoder", "transformer") + f" model.pooling={p}") for p in POOLINGS],
+    *[("tag", HEADS.format("encoder", kind)) for kind in ("transformer", "universal")],
+    *[("translate", f"model.attention.wiring={w} model.attention.score={s}") for w, s in product(WIRINGS, SCORES)],
+    *[("translate", f"model.attention.wiring={w} model.attention.feeding=true") for w in WIRINGS[1:]],
+    *[("translate", f"model.attention.wiring=bahdanau model.decoder.kind={c} model.tie=true") for c in CELLS],
+    ("translate", HEADS.format("encoder", "transformer") + " model.attention.score=additive"),
+    ("translate", HEADS.format("encoder", "universal") + " model.attention.wiring=luong"),
+    ("translate", HEADS.format("decoder", "transformer") + " model.encoder.bidirectional=true"),
+    *[("translate", _both(kind)) for kind in ("transformer", "universal")],
+    *[("translate", _both("transformer", option)) for option in TRANSFORMER_OPTIONS],
+    ("translate", _both("transformer") + " shared=true model.tie=true"),
+    ("translate", _both("transformer") + " model.encoder.layers=4 model.decoder.layers=1"),
 ]
 
 STACK = {"kind": "lstm", "size": 5, "layers": 2}
@@ -173,6 +191,8 @@ def test_reported_scores_equal_rescoring_and_top_one_is_greedy(task, settings):
 
     assert laws.reported_scores_equal_rescoring(model.decoder, encode, prefix, end=EOS) < 1e-10
     assert laws.top_one_equals_greedy(model.decoder, encode, prefix, end=EOS) == 0
+    assert laws.beam_one_equals_greedy(model.decoder, encode, prefix, end=EOS) == 0
+    assert laws.beam_scores_equal_rescoring(model.decoder, encode, prefix, end=EOS) < 1e-10
 
 
 def test_every_way_of_ending_is_met_by_some_model():
