@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from seqlab.training.log import Estimate, Metrics, Reporter, Step
 
 PLAIN_EVERY = 10.0  # seconds
+SHORT = {"perplexity": "ppl", "token_accuracy": "tokens"}
 STDERR = 2
 
 
@@ -32,7 +33,7 @@ class Bar:
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[seen]}"),
             console=console,
@@ -47,7 +48,7 @@ class Bar:
     def step(self, step: Step) -> None:
         if self.task is not None:
             seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s |g| {step.gradient_norm:.2f}"
-            self.progress.update(self.task, completed=step.step, seen=f"{seen} {duration(step.seconds_left)}")
+            self.progress.update(self.task, completed=step.step, seen=f"{seen} left {duration(step.seconds_left)}")
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
         self.progress.console.print(validation_line(step, metrics, best=best), highlight=False)
@@ -90,8 +91,13 @@ def expected(estimate: Estimate) -> str:
 
 
 def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
-    figures = " ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-    return f"step {step:>6,}  held out: {figures}{'  best so far' if best else ''}"
+    """The figures of one validation, short enough for a line of eighty characters."""
+    figures = " ".join(f"{SHORT.get(name, name)} {_figure(name, value)}" for name, value in metrics.items())
+    return f"step {step:>6,}  held out: {figures}{'  best' if best else ''}"
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value:.4g}" if name in ("loss", "perplexity") else f"{100 * value:.1f} %"
 
 
 def duration(seconds: float) -> str:

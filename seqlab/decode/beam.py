@@ -110,7 +110,7 @@ class _Search:
         """One token further: extend, rank, put aside what ended, drop the sources that are done."""
         rows, width = self.token.shape
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
-        log_p = logits.log_softmax(-1).double().unflatten(0, (rows, width))
+        log_p = logits.log_softmax(-1).unflatten(0, (rows, width))
         since = self.position + 1 - self.prefix.lengths[self.sources]  # new tokens so far; below 0, one is forced
         self._restrict(log_p, since)
         scores, parents, tokens = beam_step(self.scores, log_p, 2 * self.beam.width)
@@ -169,7 +169,7 @@ class _Search:
         scores = candidates.scores.gather(1, live).masked_fill(candidates.ends.gather(1, live), -math.inf)
         candidates.live = live
         rows, width = self.token.shape
-        chosen = log_p.flatten(1).gather(1, parents * log_p.shape[-1] + tokens)
+        chosen = log_p.flatten(1).gather(1, parents * log_p.shape[-1] + tokens).double()
         self.history = torch.cat([_follow(self.history, parents), tokens[..., None]], dim=2)
         self.log_p = torch.cat([_follow(self.log_p, parents), chosen[..., None]], dim=2)
         going = self._going(scores, since)

@@ -100,7 +100,7 @@ def _steps(
         if forced.any():
             given = prefix.values[:, min(position + 1, prefix.values.shape[1] - 1)][live.places]
             chosen = torch.where(forced, given, chosen)
-        log_p = logits.double().log_softmax(-1).gather(-1, chosen[:, None])[:, 0]
+        log_p = (logits.gather(-1, chosen[:, None])[:, 0] - logits.logsumexp(-1)).double()
         free = ~forced
         yield live.places[free], chosen[free], log_p[free]
         live.token = chosen

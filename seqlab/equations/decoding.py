@@ -80,7 +80,7 @@ def beam_step(
     Only the best of each hypothesis can be among the best of all, so each is cut to `keep` first.
     """
     best, tokens = log_p.topk(min(keep, log_p.shape[-1]), dim=-1)
-    total = (scores[..., None] + best).flatten(1)
+    total = (scores[..., None] + best.to(scores.dtype)).flatten(1)
     kept, places = total.topk(min(keep, total.shape[1]), dim=-1)
     return kept, places // best.shape[-1], tokens.flatten(1).gather(1, places)
 
