@@ -39,7 +39,7 @@ def test_a_stopped_run_is_usable_and_resumed_it_is_as_if_it_had_never_stopped(
 
     assert process.returncode == 130
     assert "stopping after this step and saving" in stderr
-    assert f"go on with: seqlab train --resume --out {out}" in stderr
+    assert f"go on with: python -m seqlab train --resume --out {out}" in stderr
     assert "Traceback" not in stderr
     assert f"model: {out}" in stdout
     assert run("predict", out, "the cat", "--max-length", 3).code == 0
