@@ -118,12 +118,14 @@ class GradientTraining:
         """Time and memory of the run, from a few batches whose gradients are thrown away."""
         batches = [self.batches.batch(0, i) for i in range(min(3, self.batches.num_batches(0)))]
         times = []
+        kept = {name: p.detach().clone() for name, p in self.model.named_parameters() if not p.requires_grad}
         for batch in (*batches[:1], *batches):  # the first one warms up
             began = time.perf_counter()
             with noise(self.settings.seed, 0, batch.rows):
                 batch_loss(cast(Model, self.model), batch).to_minimise.backward()
             times.append(time.perf_counter() - began)
         self.model.zero_grad()
+        load_weights(self.model, parameters_of(self.model) | kept)  # a batch norm has counted what it saw
         num_parameters = sum(p.numel() for p in self.model.parameters())
         extra = sum(p.numel() * p.element_size() for p in self.model.parameters()) * 4  # Adam's two, average, snapshot
         left = self.num_steps - self.progress.step

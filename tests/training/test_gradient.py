@@ -87,6 +87,9 @@ def run(folder, make, *settings, name, stops=(), report=None, resume=False):
     )
 
 
+HEADS = "model.{0}.kind=transformer model.{0}.size=8 model.{0}.heads=2"
+
+
 def weights(folder):
     """All that a run has learnt, its optimiser and averages included, and what its bundle holds."""
     _, parts = read_checkpoint(folder / "run" / "last.safetensors")
@@ -119,6 +122,9 @@ def assert_same(one, other):
         (classify, "train.average=ema"),
         (tag, "train.average=none"),
         (translate, "train.average=last model.tie=true"),
+        (translate, f"{HEADS.format('encoder')} model.encoder.normalise=batch model.attention.wiring=bahdanau"),
+        (translate, f"{HEADS.format('encoder')} {HEADS.format('decoder')} train.optimizer=muon train.average=ema"),
+        (stream, f"{HEADS.format('decoder')} model.decoder.positions=rotary model.decoder.window=4"),
     ],
 )
 def test_resuming_equals_never_having_stopped(tmp_path, make, settings):
