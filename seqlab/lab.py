@@ -24,7 +24,7 @@ from seqlab.data.store import TokenStore
 from seqlab.errors import DataError, RecipeError, RunError, UsageError, shorten
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
 from seqlab.models.interface import Model as Trainable
-from seqlab.predict import Prediction, predict
+from seqlab.predict import Prediction, predict, score, stream_text
 from seqlab.recipe import DEFAULTS, Decode, Recipe, Task, load_recipe, override, parse_recipe, to_toml
 from seqlab.training.checkpoint import write_whole
 from seqlab.training.gradient import GradientTraining, peak_memory
@@ -62,6 +62,16 @@ class Model:
             self.bundle, many, decode=settings, seed=seed, first_row=first_row, prefix=prefix
         )
         return answers[0] if isinstance(inputs, str) else answers
+
+    def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
+        """A language model's continuation of a prompt, piece by piece."""
+        if self.recipe.task != "lm":
+            raise UsageError(f"a '{self.recipe.task}' model continues no text", hint="only an 'lm' model can stream.")
+        return stream_text(self.bundle, prompt, decode=decode_settings(self.recipe.decode, decode), seed=seed)
+
+    def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
+        """The log-probability of each target, given its source where the model reads one."""
+        return score(self.bundle, sources, targets)
 
     def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
         """Scores beside floors on files with known answers; without files, on what training held out.

@@ -12,8 +12,9 @@ import torch
 from seqlab.bundle import Bundle
 from seqlab.data.batching import plan_in_order
 from seqlab.decode.beam import Beam, Hypothesis, beam_search
-from seqlab.decode.generate import Limits, generate
+from seqlab.decode.generate import Limits, generate, stream
 from seqlab.decode.rules import Greedy, Rule, Sample
+from seqlab.decode.score import score as forced
 from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
 from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.interface import Decoder, Memory
@@ -63,6 +64,13 @@ class _Job:
     first_row: int
     prefix: str
 
+    @property
+    def rule(self) -> Rule:
+        settings = self.decode
+        if settings.method == "sample":
+            return Sample(settings.temperature, settings.top_k, settings.top_p, self.seed)
+        return Greedy()
+
     def search(
         self, decoder: Decoder, memory: Memory, prefix: Padded, limits: Limits, rows: list[int]
     ) -> list[list[Hypothesis]]:
@@ -71,11 +79,8 @@ class _Job:
         if settings.method == "beam":
             beam = Beam(settings.beam, settings.length_penalty, settings.no_repeat, settings.min_length)
             return beam_search(decoder, memory, prefix, beam, limits).best
-        rule: Rule = Greedy()
-        if settings.method == "sample":
-            rule = Sample(settings.temperature, settings.top_k, settings.top_p, self.seed)
         numbers = torch.tensor(rows) + self.first_row
-        out = generate(decoder, memory, prefix, rule, limits, rows=numbers)
+        out = generate(decoder, memory, prefix, self.rule, limits, rows=numbers)
         return [
             [Hypothesis(tuple(tokens.tolist()), logs, math.fsum(logs), ended=len(logs) > len(tokens))]
             for tokens, logs in zip(out.tokens.rows(), out.log_probabilities, strict=True)
@@ -86,13 +91,9 @@ class _Job:
 def _continue(job: _Job) -> list[Prediction]:
     """Language model: each prompt goes on; an empty one begins from nothing."""
     model, tokenizer = cast(LanguageModel, job.bundle.model), job.bundle.vocabularies.targets
-    by_line = job.bundle.recipe.data.unit == "line"
-    prompts = tokenizer.encode_all(job.inputs)
-    prefixes = [[SOS, *ids] if by_line else ids or [_neutral(tokenizer)] for ids in prompts]
-    most = job.decode.max_length
-    limits = Limits(end=EOS, most=most, never=NEVER) if by_line else Limits(end=None, most=most, never=(*NEVER, EOS))
+    prefixes, limits = _opening(job, tokenizer)
     found: list[list[Hypothesis]] = [[] for _ in prefixes]
-    for rows in _batches([len(prefix) + most for prefix in prefixes]):
+    for rows in _batches([len(prefix) + limits.most for prefix in prefixes]):
         prefix = Padded.from_rows([prefixes[row] for row in rows])
         results = job.search(model.decoder, Memory(len(rows)), prefix, limits, rows)
         for row, hypotheses in zip(rows, results, strict=True):
@@ -105,23 +106,23 @@ def _translate(job: _Job) -> list[Prediction]:
     """Sequence to sequence: each line is translated; an empty line stays empty."""
     model, vocabularies = cast(Seq2Seq, job.bundle.model), job.bundle.vocabularies
     sources = fit_sources(job.bundle.recipe, vocabularies.sources.encode_all(job.inputs), first_row=job.first_row)
-    forced = _forced(vocabularies.targets, job.prefix)
+    given = _given(vocabularies.targets, job.prefix)
     limits = Limits(end=EOS, most=job.decode.max_length, never=NEVER)
     found: list[list[Hypothesis]] = [[] for _ in sources]
     for rows in _batches([0 if not text.strip() else len(s) for text, s in zip(job.inputs, sources, strict=True)]):
         rows = [row for row in rows if job.inputs[row].strip()]
         if rows:
             memory = model.encoder(Padded.from_rows([sources[row] for row in rows]))
-            prefix = Padded.from_rows([[SOS, *forced]] * len(rows))
+            prefix = Padded.from_rows([[SOS, *given]] * len(rows))
             for row, hypotheses in zip(rows, job.search(model.decoder, memory, prefix, limits, rows), strict=True):
                 found[row] = hypotheses
     return [
-        _written(vocabularies.targets, text, hypotheses, forced)
+        _written(vocabularies.targets, text, hypotheses, given)
         for text, hypotheses in zip(job.inputs, found, strict=True)
     ]
 
 
-def _forced(tokenizer: Tokenizer, prefix: str) -> list[int]:
+def _given(tokenizer: Tokenizer, prefix: str) -> list[int]:
     """The ids of a prefix that every output must begin with; each must be one that the model can say."""
     ids = tokenizer.encode(prefix) if prefix else []
     if UNK in ids:
@@ -131,6 +132,52 @@ def _forced(tokenizer: Tokenizer, prefix: str) -> list[int]:
             hint="`vocabulary.txt` beside the model lists what it knows.",
         )
     return ids
+
+
+def stream_text(bundle: Bundle, prompt: str, *, decode: Decode, seed: int = 0) -> Iterator[str]:
+    """A language model's continuation, piece by piece as it is chosen."""
+    job = _Job(bundle, [prompt], decode, seed, 0, "")
+    tokenizer = bundle.vocabularies.targets
+    prefix, limits = _opening(job, tokenizer)
+    ids: list[int] = []
+    shown = ""
+    decoder = cast(LanguageModel, bundle.model).decoder
+    for token in stream(decoder, Memory(1), Padded.from_rows(prefix), job.rule, limits, row=0):
+        ids.append(token)
+        text = tokenizer.decode(ids)
+        if not text.endswith("\ufffd"):  # a character may be cut between two tokens
+            yield text[len(shown) :]
+            shown = text
+
+
+def _opening(job: _Job, tokenizer: Tokenizer) -> tuple[list[list[int]], Limits]:
+    """What a language model reads before it goes on, and where it ends."""
+    prompts, most = tokenizer.encode_all(job.inputs), job.decode.max_length
+    if job.bundle.recipe.data.unit == "line":
+        return [[SOS, *ids] for ids in prompts], Limits(end=EOS, most=most, never=NEVER)
+    return [ids or [_neutral(tokenizer)] for ids in prompts], Limits(end=None, most=most, never=(*NEVER, EOS))
+
+
+@torch.inference_mode()
+def score(bundle: Bundle, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+    """E57: how likely each target is, given its source; a language model needs no sources."""
+    if bundle.recipe.task not in ("lm", "translate"):
+        raise UsageError(
+            f"a '{bundle.recipe.task}' model writes no text to score", hint="`predict` gives probabilities."
+        )
+    vocabularies = bundle.vocabularies
+    encoded = [[SOS, *ids, EOS] for ids in vocabularies.targets.encode_all(list(targets))]
+    if bundle.recipe.task == "lm":
+        if bundle.recipe.data.unit == "stream":  # which knows no beginning and no end
+            encoded = [[_neutral(vocabularies.targets), *ids[1:-1]] for ids in encoded]
+        model = cast(LanguageModel, bundle.model)
+        return [float(forced(model.decoder, Memory(1), Padded.from_rows([row]))[0]) for row in encoded]
+    translator = cast(Seq2Seq, bundle.model)
+    read = fit_sources(bundle.recipe, vocabularies.sources.encode_all(list(sources)), first_row=0)
+    return [
+        float(forced(translator.decoder, translator.encoder(Padded.from_rows([row])), Padded.from_rows([target]))[0])
+        for row, target in zip(read, encoded, strict=True)
+    ]
 
 
 @torch.inference_mode()
@@ -205,13 +252,13 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
             yield rows.tolist()
 
 
-def _written(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], forced: Sequence[int] = ()) -> Prediction:
+def _written(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], given: Sequence[int] = ()) -> Prediction:
     """The best hypothesis as text, and all of them with their scores."""
     if not hypotheses:
         return Prediction(text, "", {"score": 0.0, "tokens": [], "hypotheses": []})
     written = [
         {
-            "output": tokenizer.decode([*forced, *found.tokens]),
+            "output": tokenizer.decode([*given, *found.tokens]),
             "score": found.score,
             "log_probability": found.log_probability,
             "tokens": tokenizer.pieces(found.tokens),

@@ -121,6 +121,7 @@ def predict(
     max_length: Annotated[int | None, typer.Option(help="longest answer, in tokens")] = None,
     prefix: Annotated[str, typer.Option(help="what each translation must begin with")] = "",
     seed: Annotated[int, typer.Option(help="another seed, another sample")] = 0,
+    stream: Annotated[bool, typer.Option("--stream", help="lm: show each token as it is chosen")] = False,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
@@ -136,9 +137,14 @@ def predict(
     loaded = lab.load(model)
     decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
     decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
-    decode["prefix"] = prefix
     if greedy:
         decode["method"] = "greedy"
+    if stream:
+        for piece in loaded.stream(" ".join(text or ()), seed=seed, **decode):
+            print(piece, end="", flush=True)
+        print()
+        return
+    decode["prefix"] = prefix
     if text:
         for answer in loaded.predict(list(text), seed=seed, **decode):
             print(_as_line(answer) if json else answer.output)

@@ -4,6 +4,9 @@ import random
 
 import pytest
 
+from seqlab import lab
+from seqlab.errors import UsageError
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -90,6 +93,24 @@ def test_json_is_one_object_a_line(run, models, task, keys):
     if task == "classify":
         assert sum(objects[0]["probabilities"].values()) == pytest.approx(1)
         assert objects[0]["probability"] == max(objects[0]["probabilities"].values())
+
+
+def test_a_stream_says_what_the_whole_answer_says(run, models):
+    for options in (("--greedy",), ("--temperature", 1, "--seed", 3)):
+        whole = run("predict", models["lm"], "the", "--max-length", 20, *options).stdout
+        assert run("predict", models["lm"], "the", "--max-length", 20, "--stream", *options).stdout == whole
+    said = run("predict", models["translate"], "abc", "--stream")
+    assert said.code == 2
+    assert "continues no text" in said.error[0]
+
+
+def test_a_given_target_has_the_score_that_its_search_reported(models):
+    model = lab.load(models["translate"])
+    best = model.predict("abc", beam=3)
+    ended = next(h for h in best.details["hypotheses"] if h["ended"])
+    assert model.score([ended["output"]], ["abc"])[0] == pytest.approx(ended["log_probability"], abs=1e-4)
+    with pytest.raises(UsageError, match="writes no text"):
+        lab.load(models["classify"]).score(["abc"])
 
 
 class TestBeam:
