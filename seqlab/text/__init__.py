@@ -1,4 +1,4 @@
-"""Strings <-> ids: four kinds of tokenizer with the same special ids, their normalisation, and label names."""
+"""Strings <-> ids: five kinds of tokenizer with the same special ids, their normalisation, and label names."""
 
 from seqlab.text.bpe import BPETokenizer
 from seqlab.text.bytes import ByteTokenizer
@@ -7,6 +7,7 @@ from seqlab.text.labels import UNSEEN, Labels
 from seqlab.text.normalise import Normaliser
 from seqlab.text.special import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK
 from seqlab.text.tokenizer import KINDS, Tokenizer, from_json, learn, vocabulary_text
+from seqlab.text.wordpiece import WordPieceTokenizer
 from seqlab.text.words import WordTokenizer, learn_words
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Labels",
     "Normaliser",
     "Tokenizer",
+    "WordPieceTokenizer",
     "WordTokenizer",
     "from_json",
     "learn",

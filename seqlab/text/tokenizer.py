@@ -10,6 +10,7 @@ from seqlab.text.characters import CharacterTokenizer
 from seqlab.text.normalise import Normaliser
 from seqlab.text.stored import kind_of, odd
 from seqlab.text.vocabulary import visible
+from seqlab.text.wordpiece import WordPieceTokenizer
 from seqlab.text.words import WordTokenizer
 
 
@@ -52,6 +53,7 @@ KINDS: dict[str, type[Tokenizer]] = {
     "words": WordTokenizer,
     "bytes": ByteTokenizer,
     "bpe": BPETokenizer,
+    "wordpiece": WordPieceTokenizer,
 }
 
 

@@ -1,0 +1,144 @@
+"""Text as pieces of words, as BERT reads it: the longest known piece first, "##" before what goes on inside a word."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+from tokenizers import Tokenizer as Library
+from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+from seqlab.text import vocabulary as vocabularies
+from seqlab.text.bpe import _survive_forks
+from seqlab.text.normalise import Normaliser
+from seqlab.text.special import SILENT, SPECIALS, UNK
+from seqlab.text.stored import odd, parts
+from seqlab.text.words import join
+
+INSIDE = "##"
+LONGEST_WORD = 100  # characters; what is longer is one UNK, as in BERT
+
+
+@final
+class WordPieceTokenizer:
+    """Frequent words are one id, rare ones several; a word with a character never seen is UNK as a whole.
+
+    After the normaliser comes what BERT does besides: `clean` drops control characters, `space_ideographs` makes each
+    Chinese character a word, `strip_accents` makes é an e (without a word on it: where the text is made lower case).
+    """
+
+    kind: str = "wordpiece"
+
+    def __init__(
+        self,
+        vocabulary: list[str],
+        normaliser: Normaliser,
+        *,
+        clean: bool = True,
+        strip_accents: bool | None = None,
+        space_ideographs: bool = True,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.normaliser = normaliser
+        self.clean, self.space_ideographs = clean, space_ideographs
+        self.strip_accents = normaliser.lower if strip_accents is None else strip_accents
+        # Of the special tokens the library is told only what it needs: it would look for their names in the text.
+        ids = vocabularies.ids(vocabulary) | {SPECIALS[UNK]: UNK}
+        self._library = _assemble(
+            models.WordPiece(ids, unk_token=SPECIALS[UNK], max_input_chars_per_word=LONGEST_WORD),
+            _cleaner(self.clean, self.strip_accents, self.space_ideographs),
+        )
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "WordPieceTokenizer":
+        """Merges until there are `size` ids, or no pair is left that was seen `min_count` times."""
+        clean, split = _cleaner(True, normaliser.lower, True), pre_tokenizers.BertPreTokenizer()
+        words: Counter[str] = Counter()
+        for text in texts:
+            words.update(word for word, _ in split.pre_tokenize_str(clean.normalize_str(normaliser(text))))
+        return cls(_learn_pieces(words, size=size, min_count=min_count), normaliser)
+
+    def encode(self, text: str) -> list[int]:
+        return self._library.encode(self.normaliser(text), add_special_tokens=False).ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        rows = self._library.encode_batch_fast([self.normaliser(text) for text in texts], add_special_tokens=False)
+        return [row.ids for row in rows]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Words put together again, with single spaces between them as a printer would set them."""
+        words: list[str] = []
+        for piece in (self.vocabulary[index] for index in ids if index not in SILENT):
+            rest = piece.removeprefix(INSIDE)
+            if words and rest and rest != piece:
+                words[-1] += rest
+            else:
+                words.append(rest or piece)
+        return join(words)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def to_json(self) -> dict[str, Any]:
+        flags = {name: getattr(self, name) for name in ("clean", "strip_accents", "space_ideographs")}
+        vocabulary = list(self.vocabulary)
+        return {"kind": self.kind, "normaliser": self.normaliser.to_json(), **flags, "vocabulary": vocabulary}
+
+    @classmethod
+    def from_json(cls, data: object) -> "WordPieceTokenizer":
+        """Takes vocabulary and flags and builds the rest anew: a file cannot bring its own rules."""
+        flags = ("clean", "strip_accents", "space_ideographs")
+        types = {"kind": str, "normaliser": dict, **dict.fromkeys(flags, bool), "vocabulary": list}
+        stored = parts(data, "the WordPiece tokenizer", types)
+        normaliser = Normaliser.from_json(stored["normaliser"])
+        vocabulary = vocabularies.from_stored(stored["vocabulary"])
+        try:
+            return cls(vocabulary, normaliser, **{flag: stored[flag] for flag in flags})
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic inside the library is no Exception
+            raise odd(f"the tokenizers library refuses the stored vocabulary: {error}") from error
+
+
+def _learn_pieces(words: Counter[str], *, size: int, min_count: int) -> list[str]:
+    """Characters first, then merges. The library numbers characters by chance, and ties of pairs go by number.
+
+    So it is given the characters in our order, as if they were special, and is to find none of its own.
+    """
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    room = min(size, len(SPECIALS) + (size - len(SPECIALS) + 1) // 2)  # most characters come with and without "##"
+    characters = vocabularies.from_counts(counts, size=room, min_count=min_count)
+    inside = {character for word in words for character in word[1:]}
+    continued = [INSIDE + character for character in characters[len(SPECIALS) :] if character in inside]
+    library = _assemble(models.WordPiece(unk_token=SPECIALS[UNK]), normalizers.Sequence([]))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        special_tokens=[*characters, *continued],
+        limit_alphabet=0,
+        show_progress=False,
+    )
+    repeated = (f"{word} " * count for word, count in words.items() if len(word) <= LONGEST_WORD)
+    library.train_from_iterator(repeated, trainer)
+    ids = library.get_vocab(with_added_tokens=False)
+    return sorted(ids, key=ids.__getitem__)[:size]
+
+
+def _cleaner(clean: bool, strip_accents: bool, space_ideographs: bool) -> normalizers.Normalizer:
+    """What BERT does to a text, lower case apart: that is our normaliser's."""
+    return normalizers.BertNormalizer(
+        clean_text=clean, handle_chinese_chars=space_ideographs, strip_accents=strip_accents, lowercase=False
+    )
+
+
+def _assemble(model: models.WordPiece, cleaner: normalizers.Normalizer) -> Library:
+    _survive_forks()
+    library = Library(model)
+    library.normalizer = cleaner
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return library
