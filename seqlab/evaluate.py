@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from jaxtyping import Int, Integer
 
 from seqlab.assemble.corpus import carries_state, stream_in_order
-from seqlab.assemble.vocabularies import labels_of
+from seqlab.assemble.vocabularies import labels_of, padded
 from seqlab.bundle import Bundle
 from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
@@ -22,13 +23,17 @@ from seqlab.data.store import TokenStore
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
 from seqlab.metrics.labels import accuracy, macro_f1
+from seqlab.metrics.linear import LinearFloor
 from seqlab.metrics.ngram import WittenBell
+from seqlab.metrics.spans import looks_like_spans, span_scores
 from seqlab.metrics.strings import corpus_scores, exact_match
 from seqlab.models.interface import Model
+from seqlab.models.masked import MaskedLanguageModel
 from seqlab.padded import Batch, Padded
-from seqlab.predict import predict, tag_words
+from seqlab.predict import predict
+from seqlab.reading import classify, shown, tag
 from seqlab.recipe import Decode
-from seqlab.text import UNK
+from seqlab.text import EOS, SOS, SPECIALS, UNK
 from seqlab.training.objective import mean_loss
 
 NGRAM = 5
@@ -74,8 +79,8 @@ def evaluate_examples(
     """
     if bundle.recipe.task == "translate":
         return _translate(bundle, list(examples), decode=decode, lower=lower)
-    evaluation = {"classify": _classify, "tag": _tag, "lm": _lines}[bundle.recipe.task]
-    return evaluation(bundle, list(examples), stores)
+    evaluations = {"classify": _classify, "tag": _tag, "lm": _lines, "bilm": _lines, "mask": _masked}
+    return evaluations[bundle.recipe.task](bundle, list(examples), stores)
 
 
 def evaluate_stream(bundle: Bundle, tokens: np.ndarray, stores: Path | None) -> Report:
@@ -84,27 +89,60 @@ def evaluate_stream(bundle: Bundle, tokens: np.ndarray, stores: Path | None) -> 
     scores = mean_loss(cast(Model, bundle.model), batches, carries=carries_state(bundle.recipe))
     scores["bits_per_token"] = scores["loss"] / math.log(2)
     train = None if stores is None else _open(stores / "train_stream")
-    floors, note = _ngram_floors(train, [tokens], bundle)
+    floors, note = _ngram_floors(None if train is None else np.asarray(train.flat[:NGRAM_TOKENS]), [tokens], bundle)
     return Report("lm", len(tokens) - 1, scores, floors, floor_note=note)
 
 
 def _lines(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+    """A language model of lines, in one direction or in both; its floor reads in one."""
     scores = _loss(bundle, examples)
     scores["bits_per_token"] = scores["loss"] / math.log(2)
-    train = None if stores is None else _open(stores / "train_target")
-    held_out = [np.asarray(target) for _, target in bundle.vocabularies.encode(examples)]
-    floors, note = _ngram_floors(train, held_out, bundle)
-    return Report("lm", len(examples), scores, floors, floor_note=note)
+    both = bundle.recipe.task == "bilm"
+    train = None if stores is None else _open(stores / ("train_source" if both else "train_target"))
+    encoded = bundle.vocabularies.encode(examples)
+    held_out = [np.asarray([SOS, *source, EOS] if both else target) for source, target in encoded]
+    if train is None:
+        floors, note = _ngram_floors(None, held_out, bundle)
+    else:
+        floors, note = _ngram_floors(_between_ends(train) if both else train.flat[:NGRAM_TOKENS], held_out, bundle)
+    return Report(bundle.recipe.task, len(examples), scores, floors, floor_note=note)
+
+
+def _between_ends(store: TokenStore) -> Int[np.ndarray, " N"]:
+    """The rows of a store end to end, each between SOS and EOS, as the model reads them."""
+    rows = itertools.takewhile(lambda row: store.offsets[row] < NGRAM_TOKENS, range(len(store)))
+    return np.concatenate([part for row in rows for part in ([SOS], store[row], [EOS])])
+
+
+def _masked(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+    """How well hidden tokens are guessed, beside guessing by frequency; the same ones are hidden each time."""
+    scores = _loss(bundle, examples)
+    scores["bits_per_token"] = scores["loss"] / math.log(2)
+    train = None if stores is None else _open(stores / "train_source")
+    if train is None:
+        return Report("mask", len(examples), scores, {}, floor_note="the unigram floor needs the training part")
+    tokens = np.asarray(train.flat[:NGRAM_TOKENS])
+    model = cast(MaskedLanguageModel, bundle.model)
+    golds = (model.hide(b.source, b.rows)[1] for b in _example_batches(bundle, examples) if b.source is not None)
+    hidden = np.concatenate([gold.values[gold.scored].numpy() for gold in golds])
+    if not len(hidden):
+        return Report("mask", len(examples), scores, {}, floor_note="in so short a text no token was hidden to guess")
+    unigram = WittenBell(1, len(bundle.vocabularies.sources)).fit(tokens)
+    mean = float(-unigram.log_probabilities(hidden).mean())
+    floor = {"loss": mean, "perplexity": perplexity(mean), "bits_per_token": mean / math.log(2)}
+    floor["token_accuracy"] = float((hidden == np.bincount(tokens[tokens >= len(SPECIALS)]).argmax()).mean())
+    return Report("mask", len(examples), scores, {"by frequency": floor})
 
 
 def _ngram_floors(
-    train: TokenStore | None, held_out: Sequence[np.ndarray], bundle: Bundle
+    train: Integer[np.ndarray, " N"] | None, held_out: Sequence[np.ndarray], bundle: Bundle
 ) -> tuple[dict[str, dict[str, float]], str]:
     if train is None:
         return {}, "the n-gram floor needs the training part, which is not beside this model"
     floors = {}
     for order in (1, NGRAM):
-        ngram = WittenBell(order, len(bundle.vocabularies.targets)).fit(np.asarray(train.flat[:NGRAM_TOKENS]))
+        tokenizer = bundle.vocabularies.target or bundle.vocabularies.sources
+        ngram = WittenBell(order, len(tokenizer)).fit(np.asarray(train))
         # the first token of each sequence is given, to the model and so to its floor
         losses = np.concatenate([-ngram.log_probabilities(tokens)[1:] for tokens in held_out])
         mean = float(losses.mean())
@@ -115,22 +153,43 @@ def _ngram_floors(
 def _classify(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
     gold = [str(example.target) for example in examples]
     _warn_unseen(bundle, examples)
-    predicted = [p.output for p in predict(bundle, [str(e.source) for e in examples])]
+    predicted = [p.output for p in classify(bundle, [e.source for e in examples])]
     scores = {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)} | _loss(bundle, examples)
     majority = [bundle.vocabularies.classes.majority] * len(gold)
     floors = {"majority class": {"accuracy": accuracy(majority, gold), "macro_f1": macro_f1(majority, gold)}}
-    return Report("classify", len(examples), scores, floors, _mistakes(examples, predicted, gold))
+    if bundle.vocabularies.features is not None:
+        return Report("classify", len(examples), scores, floors, _mistakes(examples, predicted, gold))
+    linear, note = _linear_floor(bundle, examples, stores)
+    if linear:
+        floors["TF-IDF, linear"] = {"accuracy": accuracy(linear, gold), "macro_f1": macro_f1(linear, gold)}
+    return Report("classify", len(examples), scores, floors, _mistakes(examples, predicted, gold), note)
+
+
+def _linear_floor(bundle: Bundle, examples: list[Example], stores: Path | None) -> tuple[list[str], str]:
+    """What a linear classifier on weighted words and pairs of words says, learnt from the same training part."""
+    texts = None if stores is None else _open(stores / "train_source")
+    labels = None if stores is None else _open(stores / "train_target")
+    if texts is None or labels is None:
+        return [], "the linear floor needs the training part, which is not beside this model"
+    names = bundle.vocabularies.classes.names
+    floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
+    most = bundle.recipe.data.max_source
+    rows = [
+        np.asarray(row[:most], dtype=np.int64)
+        for row in bundle.vocabularies.encode_sources([e.source for e in examples])
+    ]
+    return [names[i] for i in floor.predict(rows)], ""
 
 
 def _tag(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
     _warn_unseen(bundle, examples)
-    sentences = [tuple(e.source) for e in examples]
-    predicted = tag_words(bundle, sentences)
-    flat = [label for labels in predicted for label in labels]
-    gold = [label for e in examples for label in e.target]
-    ids = [i for sentence in bundle.vocabularies.encode_sources(list(sentences)) for i in sentence]
-    unseen = [place for place, i in enumerate(ids) if i == UNK]
+    predicted = tag(bundle, [cast(Any, e.source) for e in examples])
+    flat, gold = [label for labels in predicted for label in labels], [label for e in examples for label in e.target]
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
+    if looks_like_spans(bundle.vocabularies.classes.names):
+        scores |= span_scores(predicted, [list(e.target) for e in examples])
+    ids = _word_ids(bundle, examples)
+    unseen = [place for place, i in enumerate(ids) if i == UNK]
     if unseen:
         scores["accuracy_on_unseen_words"] = accuracy([flat[i] for i in unseen], [gold[i] for i in unseen])
     sentences_right = [p == list(e.target) for p, e in zip(predicted, examples, strict=True)]
@@ -141,6 +200,16 @@ def _tag(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report
     return Report("tag", len(examples), scores | _loss(bundle, examples), floors, mistakes, note)
 
 
+def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
+    """The id of each word, or of the first piece of each; measured frames have none."""
+    vocabularies = bundle.vocabularies
+    if vocabularies.features is not None:
+        return []
+    sentences = [cast(tuple[str, ...], e.source) for e in examples]
+    rows = zip(sentences, vocabularies.encode_sources(sentences), strict=True)
+    return [int(np.ravel(row[start])[0]) for words, row in rows for start in vocabularies.word_starts(words)]
+
+
 def _most_frequent_tag(
     bundle: Bundle, ids: list[int], gold: list[str], stores: Path | None
 ) -> tuple[dict[str, dict[str, float]], str]:
@@ -148,11 +217,13 @@ def _most_frequent_tag(
     labels = bundle.vocabularies.classes
     words = None if stores is None else _open(stores / "train_source")
     tags = None if stores is None else _open(stores / "train_target")
-    if words is None or tags is None:
+    if words is None or tags is None or not ids:
         floor = accuracy([labels.majority] * len(gold), gold)
-        return {"majority tag": {"accuracy": floor}}, "the most frequent tag of each word needs the training part"
+        note = "the most frequent tag of each word needs the training part" if ids else ""
+        return {"majority tag": {"accuracy": floor}}, note
     counts = np.zeros((len(bundle.vocabularies.sources), len(labels)), dtype=np.int64)
-    np.add.at(counts, (np.asarray(words.flat), np.asarray(tags.flat)), 1)
+    seen, given = np.asarray(words.flat if words.flat.ndim == 1 else words.flat[:, 0]), np.asarray(tags.flat)
+    np.add.at(counts, (seen[given >= 0], given[given >= 0]), 1)
     counts[counts.sum(1) == 0] = counts.sum(0)
     best = counts.argmax(1)
     return {"most frequent tag": {"accuracy": accuracy([labels.names[best[i]] for i in ids], gold)}}, ""
@@ -160,28 +231,25 @@ def _most_frequent_tag(
 
 def _translate(bundle: Bundle, examples: list[Example], *, decode: Decode | None, lower: bool) -> Report:
     normalise = bundle.vocabularies.targets.normaliser
-    sources, gold = [str(e.source) for e in examples], [normalise(str(e.target)) for e in examples]
+    sources, gold = [e.source for e in examples], [normalise(str(e.target)) for e in examples]
     predicted = [p.output for p in predict(bundle, sources, decode=decode)]
     scores: dict[str, Any] = {"exact": exact_match(predicted, gold), **corpus_scores(predicted, gold, lower=lower)}
-    copied = corpus_scores(sources, gold, lower=lower)
-    floor = {"exact": exact_match(sources, gold), "bleu": float(copied["bleu"]), "chrf": float(copied["chrf"])}
     scores |= _loss(bundle, examples)
-    by_length = _by_length(bundle, sources, predicted, gold, lower=lower)
-    return Report(
-        "translate",
-        len(examples),
-        scores,
-        {"copy of the source": floor},
-        _mistakes(examples, predicted, gold),
-        by_length=by_length,
-    )
+    floors = {}
+    if bundle.vocabularies.features is None:  # a measured source cannot be copied into a text
+        copied = corpus_scores(list(map(str, sources)), gold, lower=lower)
+        floor = {"exact": exact_match(list(map(str, sources)), gold)}
+        floors["copy of the source"] = floor | {"bleu": float(copied["bleu"]), "chrf": float(copied["chrf"])}
+    lengths = [len(row) for row in bundle.vocabularies.encode_sources(sources)]
+    by_length = _by_length(np.asarray(lengths), predicted, gold, lower=lower)
+    mistakes = _mistakes(examples, predicted, gold)
+    return Report("translate", len(examples), scores, floors, mistakes, by_length=by_length)
 
 
 def _by_length(
-    bundle: Bundle, sources: list[str], predicted: list[str], gold: list[str], *, lower: bool
+    lengths: Int[np.ndarray, " N"], predicted: list[str], gold: list[str], *, lower: bool
 ) -> dict[str, dict[str, int | float]]:
     """The same scores for short and long sources: without attention they fall (C6)."""
-    lengths = np.asarray([len(ids) for ids in bundle.vocabularies.sources.encode_all(sources)])
     table = {}
     for low, high in itertools.pairwise(BUCKETS):
         rows = np.flatnonzero((lengths > low) & (lengths <= high)).tolist()
@@ -205,9 +273,10 @@ def _example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]
         rows = [(source, target[: data.max_source]) for source, target in rows]
     lengths = np.asarray([[len(source), len(target)] for source, target in rows], dtype=np.int64)
     for places in plan_in_order(lengths, budget=BUDGET):
-        sources, targets = ([rows[i][side] for i in places] for side in (0, 1))
-        source = None if bundle.vocabularies.source is None else Padded.from_rows(sources)
-        yield Batch(rows=torch.from_numpy(places), source=source, target=Padded.from_rows(targets))
+        reads, writes = bundle.recipe.task != "lm", bundle.recipe.task not in ("mask", "bilm")
+        source = padded([rows[i][0] for i in places]) if reads else None
+        target = Padded.from_rows([rows[i][1] for i in places]) if writes else None
+        yield Batch(rows=torch.from_numpy(places), source=source, target=target)
 
 
 def _warn_unseen(bundle: Bundle, examples: list[Example]) -> None:
@@ -223,7 +292,7 @@ def _mistakes(
     examples: list[Example], predicted: list[str], gold: list[str], most: int = 10
 ) -> tuple[dict[str, str], ...]:
     wrong = (
-        {"input": e.source if isinstance(e.source, str) else " ".join(e.source), "output": p, "expected": g}
+        {"input": shown(e.source), "output": p, "expected": g}
         for e, p, g in zip(examples, predicted, gold, strict=True)
         if p != g
     )

@@ -1,10 +1,10 @@
-"""The verbs as plain functions: train, load, and what a loaded model can do. The command line calls these alone."""
+"""The verbs as plain functions: train, load, look at data. The command line calls these alone."""
 
 import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -13,109 +13,35 @@ from typing import Any, cast
 
 import numpy as np
 
-from seqlab.assemble.corpus import HELD_OUT, Corpus, open_corpus, prepare, read_examples
+from seqlab.assemble.corpus import Corpus, example_key, held_out, is_stream, open_corpus, prepare, read_examples
 from seqlab.assemble.model import build_model
+from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.assemble.vocabularies import Vocabularies, labels_of
 from seqlab.bundle import Bundle, is_bundle, load_bundle, read_vocabularies, save_bundle
-from seqlab.data.lines import STDIN, read_text, spool
+from seqlab.data.lines import STDIN, spool
 from seqlab.data.sources import Example
-from seqlab.data.split import source_key
 from seqlab.data.store import TokenStore
 from seqlab.errors import DataError, RecipeError, RunError, UsageError, shorten
-from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
+from seqlab.evaluate import evaluate_examples, evaluate_stream
+from seqlab.huggingface import read_huggingface
+from seqlab.model import RUN, STORES, Model, load
 from seqlab.models.interface import Model as Trainable
-from seqlab.predict import Prediction, predict, score, stream_text
-from seqlab.recipe import DEFAULTS, Decode, Recipe, Task, load_recipe, override, parse_recipe, to_toml
-from seqlab.training.checkpoint import write_whole
+from seqlab.predict import predict
+from seqlab.reading import shown
+from seqlab.recipe import DEFAULTS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
+from seqlab.training.average import load_weights, parameters_of
+from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.gradient import GradientTraining, peak_memory
 from seqlab.training.log import Reporter, Silence
+from seqlab.training.memory import keep_memory
 from seqlab.training.objective import mean_loss
+
+__all__ = ["Model", "Trained", "default_folder", "import_model", "load", "look", "train"]
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
-RUN, STORES = "run", "data"
+START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
-
-
-class Model:
-    """A trained model: what `load` and `train` give."""
-
-    def __init__(self, bundle: Bundle, path: Path) -> None:
-        self.bundle, self.path = bundle, path
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.bundle.recipe
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """How good it was when it was made."""
-        return self.bundle.metrics
-
-    def predict(
-        self, inputs: str | Sequence[str], *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any
-    ) -> Any:
-        """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode]."""
-        settings = decode_settings(self.recipe.decode, decode)
-        many = [inputs] if isinstance(inputs, str) else list(inputs)
-        answers: list[Prediction] = predict(
-            self.bundle, many, decode=settings, seed=seed, first_row=first_row, prefix=prefix
-        )
-        return answers[0] if isinstance(inputs, str) else answers
-
-    def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
-        """A language model's continuation of a prompt, piece by piece."""
-        if self.recipe.task != "lm":
-            raise UsageError(f"a '{self.recipe.task}' model continues no text", hint="only an 'lm' model can stream.")
-        return stream_text(self.bundle, prompt, decode=decode_settings(self.recipe.decode, decode), seed=seed)
-
-    def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
-        """The log-probability of each target, given its source where the model reads one."""
-        return score(self.bundle, sources, targets)
-
-    def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
-        """Scores beside floors on files with known answers; without files, on what training held out.
-
-        `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
-        """
-        stores = self.path / RUN / STORES
-        at_hand = stores if stores.is_dir() else None
-        if not data and at_hand is None:
-            raise UsageError(
-                f"{self.path}: there is no held-out data beside this model", hint="give a file to evaluate on."
-            )
-        if _is_stream(self.recipe):
-            return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand)
-        examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(_held_out(stores))
-        settings = decode_settings(self.recipe.decode, decode)
-        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
-
-    def info(self) -> dict[str, Any]:
-        """What it is: recipe, sizes, scores."""
-        files = [file for file in self.path.iterdir() if file.is_file()]
-        return {
-            "path": str(self.path),
-            "recipe": self.recipe.name,
-            "task": self.recipe.task,
-            "about": self.recipe.about,
-            "parameters": self.bundle.num_parameters,
-            "bytes": sum(file.stat().st_size for file in files),
-            "vocabulary": _sizes(self.bundle.vocabularies),
-            "metrics": self.metrics,
-        }
-
-    def _stream(self, data: list[str], stores: Path) -> np.ndarray:
-        if not data:
-            return TokenStore.open(stores / "validation_stream").flat
-        tokenizer = self.bundle.vocabularies.targets
-        text = read_text(data)
-        pieces = [tokenizer.encode("".join(block)) for block in iter(lambda: list(islice(text, 2000)), [])]
-        return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces])
-
-
-def load(path: str | Path) -> Model:
-    """A trained model from its directory, after checking that nothing in it is missing or changed."""
-    return Model(load_bundle(path), Path(path))
 
 
 @dataclass(frozen=True)
@@ -134,6 +60,7 @@ def train(
     valid: str | Path | Sequence[str | Path] = (),
     recipe: str | Recipe | None = None,
     settings: Sequence[str] = (),
+    start: str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -142,8 +69,9 @@ def train(
 ) -> Trained:
     """Train a recipe on the user's files into the directory `out`.
 
-    `settings` are `section.key=value` overrides. With `resume`, a stopped run goes on where it stood, and only `out`
-    is needed. What `out` already holds is never touched unless `resume` or `overwrite` says so.
+    `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
+    With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
+    touched unless `resume` or `overwrite` says so.
     """
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
@@ -151,12 +79,14 @@ def train(
         folder = _existing_run(out)
         chosen, corpus = _reopen(folder, task, recipe, settings)
     else:
-        chosen = _chosen_recipe(task, recipe, settings)
+        old = None if start is None else load_bundle(start)
+        chosen = _chosen_recipe(task, recipe, settings, old)
         files = _paths(data)
         if not files:
             raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
         folder = Path(out) if out is not None else default_folder(chosen, files)
-        corpus = _begin(folder, chosen, files, _paths(valid), overwrite=overwrite)
+        chosen, corpus = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
+    keep_memory()
     return _fit(folder, chosen, corpus, resume=resume, report=report or Silence(), stop=stop)
 
 
@@ -169,7 +99,7 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
     for example in read_examples(recipe, _paths(data)):
         first = first or example
         examples += 1
-        sources[source_key(example.source or example.target, seed=0)] += 1
+        sources[example_key(example, seed=0)] += 1
         for side in longest:
             length = len(getattr(example, side))
             longest[side] = max(longest[side], (length, example.where))
@@ -181,7 +111,16 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
     facts: dict[str, Any] = {"examples": examples, "repeated_sources": examples - len(sources), **sizes}
     if labels:
         facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
-    return facts | {"first": f"{first.where}: {shorten(str(first.source), 200)} -> {shorten(str(first.target), 200)}"}
+    return facts | {"first": f"{first.where}: {shorten(shown(first.source), 200)} -> {shorten(str(first.target), 200)}"}
+
+
+def import_model(folder: str | Path, out: str | Path) -> Model:
+    """A Hugging Face directory as a model of Seqlab's, in the new directory `out`."""
+    if Path(out).exists():
+        raise RunError(f"{out}: this is there already", hint="give another directory. It was not touched.")
+    bundle = read_huggingface(folder)
+    save_bundle(bundle, Path(out))
+    return Model(bundle, Path(out))
 
 
 def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
@@ -190,29 +129,18 @@ def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
     return Path("runs") / f"{recipe.name}-{name}"
 
 
-def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
-    """The recipe's [decode] with what a call asks for instead."""
-    given = {key: value for key, value in overrides.items() if value is not None}
-    sampling = {"temperature", "top_k", "top_p"} & given.keys()
-    if "beam" in given and "method" not in given:
-        given["method"] = "beam"
-    if sampling and "method" not in given:
-        given["method"] = "sample"
-    try:
-        return Decode.model_validate(recipe.model_dump() | given)
-    except ValueError as error:
-        first = error.errors()[0]  # type: ignore[attr-defined]
-        name = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"{name}: {first['msg']} (it is {first['input']!r})", hint="see `seqlab predict --help`."
-        ) from None
-
-
-def _chosen_recipe(task: Task | None, recipe: str | Recipe | None, settings: Sequence[str]) -> Recipe:
+def _chosen_recipe(
+    task: Task | None, recipe: str | Recipe | None, settings: Sequence[str], old: Bundle | None = None
+) -> Recipe:
+    """The recipe that was named; else the task's own, and with a model to start from one that is kind to it."""
     if isinstance(recipe, Recipe):
         chosen = recipe
     elif recipe is not None:
         chosen = load_recipe(recipe)
+    elif old is not None and task in (old.recipe.task, None):
+        chosen = old.recipe
+    elif old is not None and task in TUNED:
+        chosen = load_recipe(TUNED[task])
     elif task in DEFAULTS:
         chosen = load_recipe(DEFAULTS[task])
     else:
@@ -225,7 +153,29 @@ def _chosen_recipe(task: Task | None, recipe: str | Recipe | None, settings: Seq
     return override(chosen, settings)
 
 
-def _begin(folder: Path, recipe: Recipe, files: list[str], valid: list[str], *, overwrite: bool) -> Corpus:
+def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Vocabularies]:
+    """The recipe as it can begin with an old model's weights; what the user asks for must be possible with them."""
+    taken, given = take_over(recipe, old.recipe, old.vocabularies)
+    asked = override(taken, settings)
+    fixed = {"source", "target", "shared"}
+    if asked.model_dump(include=fixed) != taken.model_dump(include=fixed):
+        raise RecipeError(
+            f"the model to start from was trained with its own tokenizer ('{taken.source.kind}'), which cannot change",
+            hint="leave out --set source.*, or train without --from.",
+        )
+    return asked, given
+
+
+def _begin(
+    folder: Path,
+    recipe: Recipe,
+    settings: Sequence[str],
+    old: Bundle | None,
+    files: list[str],
+    valid: list[str],
+    *,
+    overwrite: bool,
+) -> tuple[Recipe, Corpus]:
     """Prepare the data beside the directory and move it there when it is whole: bad input leaves nothing behind."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: this is a file", hint="give a directory with --out.")
@@ -239,6 +189,9 @@ def _begin(folder: Path, recipe: Recipe, files: list[str], valid: list[str], *, 
             )
     if [*files, *valid].count(STDIN) > 1:
         raise UsageError("standard input can be read only once", hint="put one of the two into a file.")
+    if old is None and recipe.model.elmo is not None:
+        raise RecipeError("[model.elmo] is a model that was trained before", hint="give it with --from.")
+    recipe, given = (recipe, None) if old is None else _started(recipe, settings, old)
     target = folder.resolve()
     part = target.with_name(f".{target.name}.part")
     missing = [parent for parent in part.parents if not parent.exists()]
@@ -247,8 +200,9 @@ def _begin(folder: Path, recipe: Recipe, files: list[str], valid: list[str], *, 
     stores.mkdir(parents=True)
     try:
         again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
-        vocabularies = prepare(recipe, again, again_valid, stores)
+        vocabularies = prepare(recipe, again, again_valid, stores, given)
         corpus = open_corpus(recipe, vocabularies, stores)  # so that a text too short fails here
+        recipe = _first_weights(recipe, vocabularies, old, part / RUN / START)
         (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
         (part / RUN / "tokenizer.json").write_text(json.dumps(vocabularies.to_json(), ensure_ascii=False), "utf-8")
         _make_empty(target)
@@ -262,7 +216,25 @@ def _begin(folder: Path, recipe: Recipe, files: list[str], valid: list[str], *, 
             with suppress(OSError):  # it holds the run
                 parent.rmdir()
     del corpus
-    return open_corpus(recipe, vocabularies, folder / RUN / STORES)
+    return recipe, open_corpus(recipe, vocabularies, folder / RUN / STORES)
+
+
+def _first_weights(recipe: Recipe, vocabularies: Vocabularies, old: Bundle | None, path: Path) -> Recipe:
+    """Store the weights that the run begins with, where these come from elsewhere; the recipe may follow their size."""
+    if old is None and recipe.model.vectors is None:
+        return recipe
+    table = None
+    if recipe.model.vectors is not None:
+        table = vectors_of(recipe.model.vectors, vocabularies)
+        recipe = override(recipe, [f"model.embedding={table.shape[1]}"])
+    model = build_model(recipe, vocabularies)
+    if table is not None:
+        place_vectors(model, table)
+    if old is not None:
+        same = old.recipe.task == recipe.task and old.vocabularies.labels == vocabularies.labels
+        carry_over(model, {n: w for n, w in old.model.named_parameters() if same or not n.startswith("head.")})
+    write_checkpoint(path, Progress(), {"model": parameters_of(model)})
+    return recipe
 
 
 def _make_empty(folder: Path) -> None:
@@ -309,9 +281,11 @@ def _fit(
     folder: Path, recipe: Recipe, corpus: Corpus, *, resume: bool, report: Reporter, stop: Callable[[], bool]
 ) -> Trained:
     model = build_model(recipe, corpus.vocabularies)
+    if (folder / RUN / START).exists():
+        load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
     bundle = Bundle(recipe, corpus.vocabularies, model, {})
     stores = folder / RUN / STORES
-    examples = [] if _is_stream(recipe) else list(islice(_held_out(stores), EVALUATED_AT_THE_END))
+    examples = [] if is_stream(recipe) else list(islice(held_out(stores), EVALUATED_AT_THE_END))
 
     def validate() -> dict[str, float]:
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
@@ -332,7 +306,7 @@ def _fit(
         training.progress.finished = False
         write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
     outcome = training.fit(stop=stop)
-    if _is_stream(recipe):
+    if is_stream(recipe):
         final = evaluate_stream(bundle, np.asarray(TokenStore.open(stores / "validation_stream").flat), stores)
     else:
         final = evaluate_examples(bundle, examples, stores)
@@ -352,36 +326,10 @@ def _fit(
 
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:
     quick = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    answers = predict(bundle, [str(e.source) for e in examples], decode=quick)
+    answers = predict(bundle, [e.source for e in examples], decode=quick)
     normalise = bundle.vocabularies.targets.normaliser
     return sum(a.output == normalise(str(e.target)) for a, e in zip(answers, examples, strict=True)) / len(examples)
 
 
-def _held_out(stores: Path) -> Iterator[Example]:
-    with (stores / HELD_OUT).open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                source, target, where = json.loads(line)
-            except ValueError:
-                raise DataError(
-                    f"{stores / HELD_OUT}:{number}: not a held-out example: {shorten(line)}",
-                    hint="the file was changed or cut; give a file to evaluate on, or train again.",
-                ) from None
-            yield Example(_side(source), _side(target), where)
-
-
-def _side(stored: str | list[str]) -> str | tuple[str, ...]:
-    return stored if isinstance(stored, str) else tuple(stored)
-
-
-def _is_stream(recipe: Recipe) -> bool:
-    return recipe.task == "lm" and recipe.data.unit == "stream"
-
-
 def _paths(data: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
-
-
-def _sizes(vocabularies: Vocabularies) -> dict[str, int]:
-    parts = {"source": vocabularies.source, "target": vocabularies.target, "labels": vocabularies.labels}
-    return {name: len(part) for name, part in parts.items() if part is not None}

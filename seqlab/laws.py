@@ -132,7 +132,8 @@ def _logits(model: Model, batch: Batch) -> list[Tensor]:
 
 def _widened(part: Padded, extra: int, junk: int) -> Padded:
     values = torch.nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
-    return Padded(torch.where(Padded(values, part.lengths).real, values, junk), part.lengths)
+    real = Padded(values, part.lengths).real
+    return Padded(torch.where(real.view(*real.shape, *(1,) * (values.dim() - 2)), values, junk), part.lengths)
 
 
 def _row(batch: Batch, row: int) -> Batch:

@@ -1,45 +1,36 @@
 """A bundle and lines of input to one answer a line: what each task does when it is used."""
 
 import math
-import warnings
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import numpy as np
 import torch
 
+from seqlab import reading
+from seqlab.assemble.vocabularies import padded
 from seqlab.bundle import Bundle
-from seqlab.data.batching import plan_in_order
+from seqlab.data.vectors import load_vectors
 from seqlab.decode.beam import Beam, Hypothesis, beam_search
 from seqlab.decode.generate import Limits, generate, stream
 from seqlab.decode.rules import Greedy, Rule, Sample
 from seqlab.decode.score import score as forced
-from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
-from seqlab.models.classifier import Classifier, Tagger
+from seqlab.errors import DataError, UsageError, shorten
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
-from seqlab.recipe import Decode, Recipe
+from seqlab.reading import Prediction, Source, batches, encode_sources, shown
+from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
-BUDGET = 8192  # tokens decoded together
 NEVER = (PAD, UNK, SOS, SEP, MASK)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model says to one input: the text of its answer, and what else there is to know about it."""
-
-    input: str
-    output: str
-    details: dict[str, Any] = field(default_factory=dict)
 
 
 def predict(
     bundle: Bundle,
-    inputs: Sequence[str],
+    inputs: Sequence[Source],
     *,
     decode: Decode | None = None,
     seed: int = 0,
@@ -58,7 +49,7 @@ def predict(
 @dataclass(frozen=True)
 class _Job:
     bundle: Bundle
-    inputs: list[str]
+    inputs: list[Any]  # texts; of a model of vectors, arrays or paths of files
     decode: Decode
     seed: int
     first_row: int
@@ -93,32 +84,58 @@ def _continue(job: _Job) -> list[Prediction]:
     model, tokenizer = cast(LanguageModel, job.bundle.model), job.bundle.vocabularies.targets
     prefixes, limits = _opening(job, tokenizer)
     found: list[list[Hypothesis]] = [[] for _ in prefixes]
-    for rows in _batches([len(prefix) + limits.most for prefix in prefixes]):
+    for rows, most in _with_room(job, prefixes, limits.most):
         prefix = Padded.from_rows([prefixes[row] for row in rows])
-        results = job.search(model.decoder, Memory(len(rows)), prefix, limits, rows)
+        results = job.search(model.decoder, Memory(len(rows)), prefix, replace(limits, most=most), rows)
         for row, hypotheses in zip(rows, results, strict=True):
             found[row] = hypotheses
     return [_written(tokenizer, text, hypotheses) for text, hypotheses in zip(job.inputs, found, strict=True)]
+
+
+def _with_room(job: _Job, prefixes: list[list[int]], most: int) -> Iterator[tuple[list[int], int]]:
+    """Rows that are decoded together, and how far. Learned positions end somewhere: who comes near goes alone."""
+    places, near = _places(job.bundle.recipe), []
+    for row, prefix in enumerate(prefixes):
+        if len(prefix) > places:
+            raise DataError(
+                f"line {job.first_row + row + 1}: {len(prefix)} tokens, and this model learned {places} positions",
+                hint="shorten the prompt.",
+            )
+        if len(prefix) + most - 1 > places:  # the last token is written, not read
+            near.append(row)
+            yield [row], places - len(prefix) + 1
+    far = [row for row in range(len(prefixes)) if row not in near]
+    for rows in batches([len(prefixes[row]) + most for row in far]):
+        yield [far[place] for place in rows], most
+
+
+def _places(recipe: Recipe) -> int:
+    """How many positions a decoder can read: where they were learned, so many, else as many as anybody asks for."""
+    stack = recipe.model.decoder
+    learned = isinstance(stack, Transformer) and stack.positions == "learned"
+    return recipe.data.max_target + 2 if learned else sys.maxsize
 
 
 @torch.inference_mode()
 def _translate(job: _Job) -> list[Prediction]:
     """Sequence to sequence: each line is translated; an empty line stays empty."""
     model, vocabularies = cast(Seq2Seq, job.bundle.model), job.bundle.vocabularies
-    sources = fit_sources(job.bundle.recipe, vocabularies.sources.encode_all(job.inputs), first_row=job.first_row)
+    sources = encode_sources(job.bundle, job.inputs, first_row=job.first_row)
     given = _given(vocabularies.targets, job.prefix)
-    limits = Limits(end=EOS, most=job.decode.max_length, never=NEVER)
+    most = min(job.decode.max_length, _places(job.bundle.recipe) - len(given))
+    limits = Limits(end=EOS, most=most, never=NEVER)
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    for rows in _batches([0 if not text.strip() else len(s) for text, s in zip(job.inputs, sources, strict=True)]):
-        rows = [row for row in rows if job.inputs[row].strip()]
+    empty = {row for row, text in enumerate(job.inputs) if isinstance(text, str) and not text.strip()}
+    for rows in batches([0 if row in empty else len(source) for row, source in enumerate(sources)]):
+        rows = [row for row in rows if row not in empty]
         if rows:
-            memory = model.encoder(Padded.from_rows([sources[row] for row in rows]))
+            memory = model.encoder(padded([sources[row] for row in rows]))
             prefix = Padded.from_rows([[SOS, *given]] * len(rows))
             for row, hypotheses in zip(rows, job.search(model.decoder, memory, prefix, limits, rows), strict=True):
                 found[row] = hypotheses
     return [
-        _written(vocabularies.targets, text, hypotheses, given)
-        for text, hypotheses in zip(job.inputs, found, strict=True)
+        _written(vocabularies.targets, shown(source), hypotheses, given)
+        for source, hypotheses in zip(job.inputs, found, strict=True)
     ]
 
 
@@ -173,83 +190,51 @@ def score(bundle: Bundle, sources: Sequence[str], targets: Sequence[str]) -> lis
         model = cast(LanguageModel, bundle.model)
         return [float(forced(model.decoder, Memory(1), Padded.from_rows([row]))[0]) for row in encoded]
     translator = cast(Seq2Seq, bundle.model)
-    read = fit_sources(bundle.recipe, vocabularies.sources.encode_all(list(sources)), first_row=0)
+    read = encode_sources(bundle, list(sources), first_row=0)
     return [
-        float(forced(translator.decoder, translator.encoder(Padded.from_rows([row])), Padded.from_rows([target]))[0])
+        float(forced(translator.decoder, translator.encoder(padded([row])), Padded.from_rows([target]))[0])
         for row, target in zip(read, encoded, strict=True)
     ]
 
 
-@torch.inference_mode()
 def _classify(job: _Job) -> list[Prediction]:
-    """Classifier: the likeliest label, with the probability of each."""
-    model, vocabularies = cast(Classifier, job.bundle.model), job.bundle.vocabularies
-    sources = fit_sources(job.bundle.recipe, vocabularies.sources.encode_all(job.inputs), first_row=job.first_row)
-    names = vocabularies.classes.names
-    answers: list[Prediction | None] = [None] * len(sources)
-    for rows in _batches([len(source) for source in sources]):
-        source = Padded.from_rows([sources[row] for row in rows])
-        probabilities = model.head(model.features(source))[:, 0].double().softmax(-1)
-        for row, p in zip(rows, probabilities, strict=True):
-            best = int(p.argmax())
-            details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
-            answers[row] = Prediction(job.inputs[row], names[best], details)
-    return [answer for answer in answers if answer is not None]
+    return reading.classify(job.bundle, job.inputs, first_row=job.first_row)
 
 
-@torch.inference_mode()
 def _tag(job: _Job) -> list[Prediction]:
-    """Tagger: one label for each word of a line; words are what stands between spaces."""
-    words = [tuple(line.split()) for line in job.inputs]
-    tags = tag_words(job.bundle, words, first_row=job.first_row)
+    """Tagger: one label for each word of a line; words are what stands between spaces. A file of vectors is one."""
+    if job.bundle.vocabularies.features is not None:
+        sequences = [load_vectors(given) if isinstance(given, str) else given for given in job.inputs]
+        tags = reading.tag(job.bundle, sequences, first_row=job.first_row)
+        answered = zip(job.inputs, tags, strict=True)
+        return [Prediction(shown(given), " ".join(labels), {"tags": labels}) for given, labels in answered]
+    words = [tuple(line.split()) if isinstance(line, str) else line for line in job.inputs]
+    tags = reading.tag(job.bundle, words, first_row=job.first_row)
     return [
-        Prediction(line, " ".join(labels), {"words": list(cut), "tags": labels})
+        Prediction(shown(line), " ".join(labels), {"words": list(cut), "tags": labels})
         for line, cut, labels in zip(job.inputs, words, tags, strict=True)
     ]
 
 
+def _fill(job: _Job) -> list[Prediction]:
+    return reading.fill(job.bundle, job.inputs, first_row=job.first_row)
+
+
+def _no_answer(job: _Job) -> list[Prediction]:
+    raise UsageError(
+        "a bidirectional language model answers nothing by itself",
+        hint="`predict --embed` gives its vectors, and `train tag DATA --from MODEL` uses them as features.",
+    )
+
+
 _TASKS: dict[str, Callable[[_Job], list[Prediction]]] = {
     "lm": _continue,
+    "mask": _fill,
+    "bilm": _no_answer,
     "classify": _classify,
     "tag": _tag,
     "translate": _translate,
 }
-
-
-@torch.inference_mode()
-def tag_words(bundle: Bundle, sentences: Sequence[tuple[str, ...]], *, first_row: int = 0) -> list[list[str]]:
-    """A label for each word of each sentence; beyond the recipe's longest sentence, the most frequent one."""
-    model, labels = cast(Tagger, bundle.model), bundle.vocabularies.classes
-    sources = fit_sources(bundle.recipe, bundle.vocabularies.encode_sources(list(sentences)), first_row=first_row)
-    tags = [[labels.majority] * len(words) for words in sentences]
-    for rows in _batches([len(source) for source in sources]):
-        source = Padded.from_rows([sources[row] for row in rows])
-        best = source.with_values(model.head(model.features(source)).argmax(-1))
-        for row, ids in zip(rows, best.rows(), strict=True):
-            tags[row][: len(ids)] = [labels.names[i] for i in ids.tolist()]
-    return tags
-
-
-def fit_sources(recipe: Recipe, sources: list[list[int]], *, first_row: int) -> list[list[int]]:
-    """Sources no longer than the model was trained for: cut, with a warning, or refused, as the recipe says."""
-    most = recipe.data.max_source
-    long = [row for row, source in enumerate(sources) if len(source) > most]
-    if not long:
-        return sources
-    line = first_row + long[0] + 1
-    said = f"line {line}: {len(sources[long[0]])} tokens, more than the {most} of data.max_source"
-    if recipe.data.too_long == "refuse":
-        raise DataError(said, hint="shorten the line, or train with a larger data.max_source.")
-    more = f" (and {len(long) - 1} more)" if len(long) > 1 else ""
-    warnings.warn(f"{said}; the rest was not read{more}", SeqlabWarning, stacklevel=2)
-    return [source[:most] for source in sources]
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Rows of like length together, up to a budget."""
-    if lengths:
-        for rows in plan_in_order(np.asarray(lengths, dtype=np.int64)[:, None], budget=BUDGET):
-            yield rows.tolist()
 
 
 def _written(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], given: Sequence[int] = ()) -> Prediction:

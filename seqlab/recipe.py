@@ -14,16 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from seqlab.errors import RecipeError, nearest
 
-Task = Literal["lm", "classify", "tag", "translate"]
+Task = Literal["lm", "mask", "bilm", "classify", "tag", "translate"]
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
 Connection = Literal["plain", "residual", "highway", "dense"]
 
 DEFAULTS: dict[Task, str] = {
     "lm": "char-lstm",
+    "mask": "bert-tiny",
+    "bilm": "elmo",
     "classify": "bilstm-classifier",
     "tag": "bilstm-tagger",
     "translate": "seq2seq",
 }
+TUNED: dict[Task, str] = {"classify": "tuned-classifier", "tag": "tuned-tagger"}  # with a model to start from
 
 
 class Section(BaseModel):
@@ -51,18 +54,20 @@ class Data(Section):
     max_validation: int = Field(2000, ge=1)  # examples
     max_source: int = Field(1000, ge=1)  # tokens
     max_target: int = Field(1000, ge=1)
-    too_long: Literal["cut", "skip", "refuse"] = "cut"
+    too_long: Literal["cut", "skip", "refuse", "split"] = "cut"  # split: text without labels becomes several rows
 
 
 class Text(Section):
     """How strings become ids."""
 
-    kind: Literal["characters", "words", "bytes", "bpe"] = "characters"
+    kind: Literal["characters", "words", "bytes", "bpe", "wordpiece", "vectors"] = "characters"
     size: int = Field(8000, ge=1)
     min_count: int = Field(1, ge=1)
     form: Literal["NFC", "NFKC", "none"] = "NFC"
     lower: bool = False
     letters_only: bool = False
+    markers: bool = False  # "[SEP]" and "[MASK]" in a text are the special tokens, not their letters
+    frame: bool = False  # a source stands between a first token and [SEP], as BERT reads it
 
 
 class Stack(Section):
@@ -87,6 +92,14 @@ class Transformer(Section):
     normalise: Literal["layer", "batch"] = "layer"
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     window: int | None = Field(None, ge=1)  # decoders: how many tokens back are seen; without it, all
+    causal: bool = False  # encoders: a token sees only what stands before it, as in the decoder it may come from
+    activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"
+    scale: bool = True  # embeddings are multiplied by the root of their size, as the paper does
+    entrance_norm: bool = False  # a layer norm on the sum of embeddings, as BERT has it
+    segments: int = Field(
+        0, ge=0
+    )  # how many texts a [SEP] may separate, each with a vector of its own; 0: not told apart
+    epsilon: float = Field(1e-5, gt=0)  # what a layer norm adds to the variance
     halt: float = Field(0.99, gt=0, lt=1)  # universal only: a token halts when it has spent this much
     ponder: float = Field(0.01, ge=0)  # universal only: what a step costs in the loss, per token
 
@@ -125,7 +138,14 @@ class Model(Section):
     encoder: Layers | None = None
     decoder: Layers | None = None
     attention: Attention | None = None  # recurrent decoders only; a Transformer decoder has its own
-    pooling: Literal["final", "mean", "max", "attention"] = "final"  # classify only
+    characters: Stack | None = None  # tag only: what reads each word's spelling, beside the word's own vector
+    elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
+    pooling: Literal["final", "mean", "max", "attention", "hops"] = "final"  # classify only
+    hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
+    hop_penalty: float = Field(0.0, ge=0)  # what it costs that two hops look at the same place (E49)
+    vectors: str | None = None  # a file of pretrained word vectors: one word a line, then its numbers
+    frozen_vectors: bool = False
+    masked: float = Field(0.15, gt=0, lt=1)  # mask only: the share of tokens to be guessed
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -150,6 +170,8 @@ class Train(Section):
     ema_decay: float = Field(0.999, gt=0, lt=1)
     average_last: int = Field(5, ge=1)  # checkpoints
     validate_every: int | None = Field(None, ge=1)  # steps; without it, twenty times in the run
+    encoder_rate: float = Field(1.0, gt=0)  # what came with --from may learn more slowly: a factor on the rate
+    encoder_frozen: int = Field(0, ge=0)  # for so many steps the encoder does not learn at all
     patience: int | None = Field(None, ge=1)  # validations without a better loss until it stops
 
     @model_validator(mode="after")
@@ -187,9 +209,9 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _parts_fit_the_task(self) -> "Recipe":
-        needs = {"lm": ("decoder",), "classify": ("encoder",), "tag": ("encoder",), "translate": ("encoder", "decoder")}
+        needs = {"lm": ("decoder",), "translate": ("encoder", "decoder")}.get(self.task, ("encoder",))
         for part in ("encoder", "decoder"):
-            has, must = getattr(self.model, part) is not None, part in needs[self.task]
+            has, must = getattr(self.model, part) is not None, part in needs
             if has != must:
                 raise ValueError(f"a '{self.task}' model {'needs' if must else 'has no'} [model.{part}]")
         decoder = self.model.decoder
@@ -197,9 +219,27 @@ class Recipe(Section):
             raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
         if isinstance(decoder, Stack) and decoder.bidirectional:
             raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
-        if self.task == "tag" and self.source.kind != "words":
-            raise ValueError("a tagger labels words: set source.kind to 'words'")
+        self._inputs_fit()
         return self
+
+    def _inputs_fit(self) -> None:
+        encoder = self.model.encoder
+        if self.task == "bilm" and not (isinstance(encoder, Stack) and encoder.size == self.model.embedding):
+            raise ValueError("a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size")
+        if (
+            self.task == "bilm"
+            and isinstance(encoder, Stack)
+            and (encoder.bidirectional or encoder.connection == "dense")
+        ):
+            raise ValueError("a 'bilm' model reads each direction by itself: bidirectional = false, and not dense")
+        if self.source.kind == "vectors" and (self.shared or self.task in ("lm", "mask", "bilm")):
+            raise ValueError(f"a '{self.task}' model reads tokens, not vectors, and shares no vocabulary with them")
+        if self.model.characters and (self.task != "tag" or self.source.kind != "words"):
+            raise ValueError("[model.characters] spells the words of a tagger: source.kind must be 'words'")
+        if self.model.elmo and self.source.kind == "vectors":
+            raise ValueError("[model.elmo] reads tokens, not vectors")
+        if self.data.too_long == "split" and self.task not in ("lm", "mask", "bilm"):
+            raise ValueError(f"a '{self.task}' example cannot be split: data.too_long is cut, skip or refuse")
 
 
 def recipe_names() -> list[str]:
@@ -252,7 +292,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
         place = table
         for key in keys[:-1]:
-            if place.get(key) is None and key in ("encoder", "decoder", "attention"):
+            if place.get(key) is None and key in ("encoder", "decoder", "attention", "characters", "elmo"):
                 place[key] = {}
             if key in place and not isinstance(place[key], dict):
                 raise RecipeError(

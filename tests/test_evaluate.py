@@ -107,7 +107,7 @@ class TestClassifier:
         examples = [Example("x", "short", "c:1"), Example("x", "short", "c:2"), Example("x x x", "long", "c:3")]
         report = evaluate_examples(classifier.bundle, examples, None)
         assert report.floors == {"majority class": {"accuracy": 2 / 3, "macro_f1": pytest.approx((4 / 5 + 0) / 2)}}
-        assert report.floor_note == ""
+        assert report.floor_note == "the linear floor needs the training part, which is not beside this model"
 
     def test_mistakes_are_shown_up_to_ten(self, classifier):
         wrong = {"short": "long", "long": "short"}

@@ -132,7 +132,18 @@ class TestParts:
                 {"model": {"encoder": {"kind": "lstm"}, "decoder": {"kind": "lstm"}}},
                 "a 'tag' model has no [model.decoder]",
             ),
-            ("bilstm-tagger", {"source": {"kind": "characters"}}, "a tagger labels words: set source.kind to 'words'"),
+            (
+                "bilstm-tagger",
+                {"source": {"kind": "bpe"}, "model": {"encoder": {"kind": "lstm"}, "characters": {"kind": "lstm"}}},
+                "[model.characters] spells the words of a tagger",
+            ),
+            (
+                "elmo",
+                {"model": {"encoder": {"kind": "lstm", "size": 8}, "embedding": 9}},
+                "a 'bilm' model has a recurrent encoder",
+            ),
+            ("bilstm-classifier", {"data": {"too_long": "split"}}, "a 'classify' example cannot be split"),
+            ("bert-tiny", {"source": {"kind": "vectors"}}, "a 'mask' model reads tokens, not vectors"),
             (
                 "char-lstm",
                 {"model": {"decoder": {"kind": "lstm", "bidirectional": True}}},

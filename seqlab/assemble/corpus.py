@@ -3,21 +3,30 @@
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from seqlab.assemble.vocabularies import Ids, Vocabularies, learn_text, learn_vocabularies
+from seqlab.assemble.vocabularies import (
+    LONGEST_WORD,
+    Ids,
+    Row,
+    Vocabularies,
+    labels_of,
+    learn_text,
+    learn_vocabularies,
+)
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name, lines, read_text
-from seqlab.data.sources import Example, read_labelled, read_pairs, read_tagged
+from seqlab.data.sources import Example, Vectors, read_labelled, read_pairs, read_tagged
 from seqlab.data.split import border, source_key
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.streams import Streams, in_chunks, in_order
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.data.vectors import read_vectors
+from seqlab.errors import DataError, SeqlabWarning, shorten
 from seqlab.padded import Batch
 from seqlab.recipe import Data, Recipe, Stack
 from seqlab.text import Tokenizer
@@ -74,13 +83,10 @@ class Corpus:
 def read_examples(recipe: Recipe, paths: Sequence[str]) -> Iterator[Example]:
     """The examples in the user's files, as the task reads them."""
     data = recipe.data
-    if recipe.task == "lm":
-        return (
-            Example("", line, f"{display_name(path)}:{number}")
-            for path in paths
-            for number, line in lines(path)
-            if line.strip()
-        )
+    if recipe.task in ("lm", "mask", "bilm"):
+        return _lines(recipe, paths)
+    if recipe.source.kind == "vectors":
+        return read_vectors(paths, target=data.target, words=recipe.task == "tag")
     if recipe.task == "tag":
         return read_tagged(paths, tag=data.target)
     if recipe.task == "classify":
@@ -88,11 +94,25 @@ def read_examples(recipe: Recipe, paths: Sequence[str]) -> Iterator[Example]:
     return read_pairs(paths, source=data.source, target=data.target)
 
 
-def prepare(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Vocabularies:
-    """Learn the vocabularies and store the ids of both parts in `folder`; `valid` names the held-out files, if any."""
-    if recipe.task == "lm" and recipe.data.unit == "stream":
-        return _prepare_stream(recipe, paths, valid, folder)
-    return _prepare_examples(recipe, paths, valid, folder)
+def _lines(recipe: Recipe, paths: Sequence[str]) -> Iterator[Example]:
+    """Plain text, a line at a time: what a language model writes, or what one of both directions reads."""
+    for path in paths:
+        for number, line in lines(path):
+            if line.strip():
+                where = f"{display_name(path)}:{number}"
+                yield Example("", line, where) if recipe.task == "lm" else Example(line, "", where)
+
+
+def prepare(
+    recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path, given: Vocabularies | None = None
+) -> Vocabularies:
+    """Learn the vocabularies and store the ids of both parts in `folder`.
+
+    `valid` names the held-out files, if any; `given` are the vocabularies of a model to start from.
+    """
+    if is_stream(recipe):
+        return _prepare_stream(recipe, paths, valid, folder, given)
+    return _prepare_examples(recipe, paths, valid, folder, given)
 
 
 def open_corpus(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Corpus:
@@ -110,11 +130,17 @@ def open_corpus(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Cor
             vocabularies, StreamBatches(streams, carries=carries), lambda: stream_in_order(recipe, held_out), size
         )
     train, validation = (
-        Rows(source=stores.get(f"{part}_source"), target=stores[f"{part}_target"]) for part in ("train", "validation")
+        Rows(source=stores.get(f"{part}_source"), target=stores.get(f"{part}_target"))
+        for part in ("train", "validation")
     )
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
     batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
     return Corpus(vocabularies, batches, lambda: (validation.batch(rows) for rows in in_sequence), size)
+
+
+def is_stream(recipe: Recipe) -> bool:
+    """Whether the data is one endless text rather than examples."""
+    return recipe.task == "lm" and recipe.data.unit == "stream"
 
 
 def carries_state(recipe: Recipe) -> bool:
@@ -133,15 +159,68 @@ def _counts(store: TokenStore) -> dict[str, int]:
     return {"rows": len(store), "tokens": store.num_tokens}
 
 
-def _prepare_examples(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Vocabularies:
+def _prepare_examples(
+    recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path, given: Vocabularies | None
+) -> Vocabularies:
     train, validation = _two_parts(recipe, paths, valid)
-    vocabularies = learn_vocabularies(recipe, train)
+    vocabularies = learn_vocabularies(recipe, train, given)
+    _warn_of_labels(vocabularies, validation)
     for part, examples in (("train", train), ("validation", validation)):
         _write_part(recipe, vocabularies, examples(), folder, part)
     with (folder / HELD_OUT).open("w", encoding="utf-8") as file:
         for example in islice(validation(), recipe.data.max_validation):
-            file.write(json.dumps(astuple(example), ensure_ascii=False) + "\n")
+            source = example.source.tolist() if isinstance(example.source, np.ndarray) else example.source
+            file.write(json.dumps((source, example.target, example.where), ensure_ascii=False) + "\n")
     return vocabularies
+
+
+def held_out(folder: Path) -> Iterator[Example]:
+    """The validation examples again, as they were in the user's files."""
+    with (folder / HELD_OUT).open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                source, target, where = json.loads(line)
+            except ValueError:
+                raise DataError(
+                    f"{folder / HELD_OUT}:{number}: not a held-out example: {shorten(line)}",
+                    hint="the file was changed or cut; give a file to evaluate on, or train again.",
+                ) from None
+            yield Example(_side(source), target if isinstance(target, str) else tuple(target), where)
+
+
+def _side(stored: str | list[str] | list[list[float]]) -> str | tuple[str, ...] | Vectors:
+    if isinstance(stored, list) and stored and isinstance(stored[0], list):
+        return np.asarray(stored, dtype=np.float32)
+    return stored if isinstance(stored, str) else tuple(map(str, stored))
+
+
+def _warn_of_labels(vocabularies: Vocabularies, validation: Callable[[], Iterator[Example]]) -> None:
+    """Say what validation cannot show: a label that training saw once, and one that is not held out at all."""
+    labels = vocabularies.labels
+    if labels is None:
+        return
+    once = [name for name, count in zip(labels.names, labels.counts, strict=True) if count == 1]
+    if once:
+        _warn(f"seen only once in training, hardly to be learnt: the label{_named(once)}")
+    there = {label for example in validation() for label in labels_of(example)}
+    missing = [name for name in labels.names if name not in there]
+    if missing:
+        _warn(f"missing from validation, so that no score tells of it: the label{_named(missing)}")
+
+
+def _named(labels: list[str]) -> str:
+    more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+    return f"{'s' if len(labels) > 1 else ''} {', '.join(repr(label) for label in labels[:5])}{more}"
+
+
+def _warn(said: str) -> None:
+    warnings.warn(said, SeqlabWarning, stacklevel=2)
+
+
+def example_key(example: Example, *, seed: int) -> int:
+    """What decides the side an example falls on: its source, or its text where that is all there is."""
+    source = example.source
+    return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
 
 
 Part = Callable[[], Iterator[Example]]
@@ -158,15 +237,13 @@ def _two_parts(recipe: Recipe, paths: Sequence[str], valid: Sequence[str]) -> tu
     seed, data = recipe.train.seed, recipe.data
 
     def key(example: Example) -> int:
-        return source_key(example.source or example.target, seed=seed)
+        return example_key(example, seed=seed)
 
     below = border(map(key, everything()), fraction=data.validation, most=data.max_validation)
     if below is None:
-        warnings.warn(
+        _warn(
             f"{', '.join(map(display_name, paths))}: too little to hold anything out; validation is on the training "
-            "data and says nothing about other data (--valid FILE gives it some)",
-            SeqlabWarning,
-            stacklevel=2,
+            "data and says nothing about other data (--valid FILE gives it some)"
         )
         return everything, everything
     return (
@@ -183,11 +260,25 @@ def _write_part(
     rows = fitted.rows(vocabularies, examples)
     classes = None if vocabularies.labels is None else "int32"  # a label never seen is -1
     target = Column(folder / f"{part}_target", len(vocabularies.labels or vocabularies.target or ()), classes)
-    if vocabularies.source is None:
+    source = _source_column(vocabularies, folder / f"{part}_source")
+    if source is None:
         write_stores([target], ((ids,) for _, ids in rows))
+    elif recipe.task in ("mask", "bilm"):
+        write_stores([source], ((ids,) for ids, _ in rows))
     else:
-        write_stores([Column(folder / f"{part}_source", len(vocabularies.source)), target], rows)
+        write_stores([source, target], rows)
     fitted.tell(part)
+
+
+def _source_column(vocabularies: Vocabularies, path: Path) -> Column | None:
+    if vocabularies.features is not None:
+        return Column(path, 0, "float32", width=len(vocabularies.features.mean))
+    if vocabularies.source is None:
+        return None
+    size = len(vocabularies.source)
+    if vocabularies.letters is not None:
+        return Column(path, max(size, len(vocabularies.letters)), width=1 + LONGEST_WORD)
+    return Column(path, size)
 
 
 class _Fitted:
@@ -198,20 +289,21 @@ class _Fitted:
         self.long: list[str] = []
         self.kept = 0
 
-    def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Ids, Ids]]:
+    def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Row, Ids]]:
         while block := list(islice(examples, BLOCK)):
             for example, (source, target) in zip(block, vocabularies.encode(block), strict=True):
-                fitted = self._fit(example, source, target)
-                if fitted is not None:
+                for fitted in self._fit(example, source, target):
                     self.kept += 1
                     yield fitted
 
-    def _fit(self, example: Example, source: Ids, target: Ids) -> tuple[Ids, Ids] | None:
+    def _fit(self, example: Example, source: Row, target: Ids) -> Iterable[tuple[Row, Ids]]:
         most_source, most_target = self.data.max_source, self.data.max_target
         if self.keeps_ends:
             most_target += 2  # SOS and EOS are not the user's
         if len(source) <= most_source and len(target) <= most_target:
-            return source, target
+            return [(source, target)]
+        if self.data.too_long == "split":
+            return self._split(source, target)
         if self.data.too_long == "refuse":
             raise DataError(
                 f"{example.where}: {len(source)} source and {len(target)} target tokens, more than "
@@ -220,12 +312,20 @@ class _Fitted:
             )
         self.long.append(example.where)
         if self.data.too_long == "skip":
-            return None
+            return []
         if self.aligned:
-            return source[:most_source], target[:most_source]
+            return [(source[:most_source], target[:most_source])]
         end = target[-1:] if self.keeps_ends else []
         kept = target if len(target) <= most_target else target[: most_target - len(end)] + end
-        return source[:most_source], kept
+        return [(source[:most_source], kept)]
+
+    def _split(self, source: Row, target: Ids) -> Iterable[tuple[Row, Ids]]:
+        """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
+        inner, most = target[1:-1], self.data.max_target
+        for start in range(0, len(source), self.data.max_source):
+            yield source[start : start + self.data.max_source], target
+        for start in range(0, len(inner), most):
+            yield source, [target[0], *inner[start : start + most], target[-1]]
 
     def tell(self, part: str) -> None:
         """Warn of what did not fit; where nothing did, there is no going on."""
@@ -237,20 +337,20 @@ class _Fitted:
             )
         if self.long:
             done = "cut" if self.data.too_long == "cut" else "skipped"
-            warnings.warn(
+            _warn(
                 f"{self.long[0]}: longer than data.max_source or data.max_target; {len(self.long)} "
-                f"example{'s' if len(self.long) > 1 else ''} of the {part} part {done}",
-                SeqlabWarning,
-                stacklevel=2,
+                f"example{'s' if len(self.long) > 1 else ''} of the {part} part {done}"
             )
 
 
-def _prepare_stream(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Vocabularies:
+def _prepare_stream(
+    recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path, given: Vocabularies | None
+) -> Vocabularies:
     """The whole text as one sequence of ids; its last part is held out unless there is a file for that."""
     total = sum(map(len, read_text(paths)))
     cut = total if valid else min(int(total * (1 - recipe.data.validation)), total - 2)
     train = _Text(paths, 0, max(cut, 0))
-    tokenizer = learn_text(recipe.target, train.blocks())
+    tokenizer = learn_text(recipe.target, train.blocks()) if given is None else given.targets
     held_out = _Text(valid, 0, None) if valid else _Text(paths, max(cut, 0), None)
     for part, piece in (("train", train), ("validation", held_out)):
         write_stores(

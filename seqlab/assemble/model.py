@@ -9,15 +9,18 @@ from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.errors import RecipeError
 from seqlab.layers.attention import SourceAttention
 from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInputs
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
 from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.decoders import Bridge, RecurrentDecoder
+from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
 from seqlab.models.encoders import RecurrentEncoder
 from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
 from seqlab.models.universal import UniversalDecoder, UniversalEncoder
@@ -37,8 +40,17 @@ def _language_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
 
 def _classifier(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder = _encoder(recipe, vocabularies)
-    pooling = Pooling(recipe.model.pooling, encoder.output_size, summary_size=encoder.summary_size, name="pooling")
-    return Classifier(encoder, pooling, Head(pooling.output_size, len(vocabularies.classes)))
+    settings = recipe.model
+    pooling = Pooling(
+        settings.pooling,
+        encoder.output_size,
+        summary_size=encoder.summary_size,
+        hops=settings.hops if settings.pooling == "hops" else 1,
+        penalty=settings.hop_penalty,
+        name="pooling",
+    )
+    head = Head(pooling.output_size, len(vocabularies.classes))
+    return Classifier(encoder, pooling, head, dropout=settings.dropout)
 
 
 def _tagger(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -53,20 +65,60 @@ def _seq2seq(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     return Seq2Seq(encoder, decoder)
 
 
-MODELS = {"lm": _language_model, "classify": _classifier, "tag": _tagger, "translate": _seq2seq}
+def _masked(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
+    encoder, num_tokens = _encoder(recipe, vocabularies), len(vocabularies.sources)
+    tied = embedding_of(encoder).weight if recipe.model.tie else None
+    head = Head(encoder.output_size, num_tokens, tied=tied)
+    return MaskedLanguageModel(encoder, head, num_tokens=num_tokens, share=recipe.model.masked)
+
+
+def _two_ways(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
+    stack = cast(Stack, recipe.model.encoder)
+    readers = _readers(stack, len(vocabularies.sources), dropout=recipe.model.dropout)
+    return BidirectionalLanguageModel(readers, _head(recipe, readers.embedding, stack.size))
+
+
+MODELS = {
+    "lm": _language_model,
+    "mask": _masked,
+    "bilm": _two_ways,
+    "classify": _classifier,
+    "tag": _tagger,
+    "translate": _seq2seq,
+}
 
 
 def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> Encoder:
     settings, stack = recipe.model, recipe.model.encoder
     assert stack is not None
+    size = stack.size if isinstance(stack, Transformer) else settings.embedding
+    inputs = _inputs(recipe, vocabularies, size)
     if isinstance(stack, Transformer):
-        embedding = Embedding(len(vocabularies.sources), stack.size, name="encoder")
-        entrance = Entrance(embedding, stack, most=recipe.data.max_source, dropout=settings.dropout, name="encoder")
+        most = recipe.data.max_source
+        entrance = Entrance(inputs.size, stack, most=most, dropout=settings.dropout, name="encoder")
         encoder = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
-        return encoder(entrance, stack, dropout=settings.dropout)
-    embedding = Embedding(len(vocabularies.sources), settings.embedding, name="encoder")
-    layers = recurrent_stack(settings.embedding, stack, dropout=settings.dropout, name="encoder")
-    return RecurrentEncoder(embedding, layers, dropout=settings.dropout)
+        return encoder(inputs, entrance, stack, dropout=settings.dropout)
+    layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
+    return RecurrentEncoder(inputs, layers, dropout=settings.dropout)
+
+
+def _inputs(recipe: Recipe, vocabularies: Vocabularies, size: int) -> Inputs:
+    if vocabularies.features is not None:
+        scale = vocabularies.features
+        return VectorInputs(list(scale.mean), list(scale.deviation), size)
+    num_tokens = len(vocabularies.sources)
+    embedding = Embedding(num_tokens, size, name="encoder")
+    embedding.weight.requires_grad_(not recipe.model.frozen_vectors)
+    inputs: Inputs = TokenInputs(embedding)
+    if recipe.model.characters is not None and vocabularies.letters is not None:
+        inputs = SpelledInputs(embedding, len(vocabularies.letters), recipe.model.characters)
+    if recipe.model.elmo is not None:
+        inputs = ElmoInputs(inputs, _readers(recipe.model.elmo, num_tokens, dropout=0.0))
+    return inputs
+
+
+def _readers(stack: Stack, num_tokens: int, *, dropout: float) -> TwoReaders:
+    return TwoReaders(Embedding(num_tokens, stack.size, name="bilm"), stack, dropout=dropout)
 
 
 def _decoder(recipe: Recipe, vocabularies: Vocabularies, *, encoder: Encoder | None) -> Teachable:
@@ -86,10 +138,11 @@ def _transformer_decoder(
 ) -> Teachable:
     dropout = recipe.model.dropout
     most = recipe.data.max_target + 2  # SOS and EOS
-    entrance = Entrance(embedding, stack, most=most, dropout=dropout, name="decoder")
+    entrance = Entrance(stack.size, stack, most=most, dropout=dropout, name="decoder")
     kind = UniversalDecoder if stack.kind == "universal" else TransformerDecoder
     memory_size = None if encoder is None else encoder.output_size
-    return kind(entrance, stack, _head(recipe, embedding, stack.size), memory_size=memory_size, dropout=dropout)
+    head = _head(recipe, embedding, stack.size)
+    return kind(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
 
 
 def _recurrent_decoder(recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None) -> Teachable:
@@ -134,12 +187,12 @@ def _head(recipe: Recipe, embedding: Embedding, size: int) -> Head:
 
 def _share_embeddings(recipe: Recipe, encoder: Encoder, decoder: Teachable) -> None:
     """One table for source and target, where one vocabulary serves both and the recipe ties what can be tied."""
-    if recipe.model.tie and recipe.shared:
+    if recipe.model.tie and recipe.shared and recipe.source.kind != "vectors":
         source, target = embedding_of(encoder), embedding_of(decoder)
         if source.weight.shape == target.weight.shape:
             source.weight = target.weight
 
 
-def embedding_of(part: Encoder | Teachable) -> Embedding:
-    """Where a part keeps its embedding."""
+def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
+    """Where a part keeps its embedding; of a whole model, the one that it reads its source with."""
     return next(module for module in cast(nn.Module, part).modules() if isinstance(module, Embedding))

@@ -1,12 +1,14 @@
 """The verbs."""
 
-import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
+from seqlab.cli import data as data_commands
+from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
+from seqlab.cli.demonstrate import demo
 from seqlab.cli.told import INTERRUPTED, told
 
 app = typer.Typer(
@@ -15,10 +17,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
+app.add_typer(data_commands.app, name="data")
+app.command()(demo)
 
 
 def _version(asked: bool) -> bool:
@@ -28,9 +28,6 @@ def _version(asked: bool) -> bool:
         print(__version__)
         raise typer.Exit
     return asked
-
-
-Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")]
 
 
 @app.callback()
@@ -45,12 +42,13 @@ def seqlab(
 @app.command()
 @told
 def train(
-    task: Annotated[str, typer.Argument(help="lm, classify, tag or translate")] = "",
+    task: Annotated[str, typer.Argument(help=TASKS)] = "",
     data: Annotated[list[str] | None, typer.Argument(help="file(s) to train on; - is standard input")] = None,
     recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="a recipe's name, or a .toml file")] = None,
     valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="directory for the model")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like train.steps=500")] = None,
+    start: Annotated[Path | None, typer.Option("--from", help="a trained model to begin with")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
     threads: Threads = None,
@@ -66,14 +64,18 @@ def train(
     seqlab train tag corpus.conllu        one word a line, blank line between sentences
 
     seqlab train lm book.txt              plain text
+
+    seqlab train mask wiki.txt            plain text, to fill blanks and to start others from
+
+    seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
-    _check_task(task, resume=resume)  # before torch is waited for
+    check_task(task, resume=resume)  # before torch is waited for
 
     from seqlab import lab
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, duration, reporter
 
-    _use_threads(threads)
+    use_threads(threads)
     interrupt = Interrupt()
     with interrupt.watching():
         trained = lab.train(
@@ -82,6 +84,7 @@ def train(
             valid=valid or (),
             recipe=recipe,
             settings=settings or (),
+            start=start,
             out=out,
             resume=resume,
             overwrite=overwrite,
@@ -95,10 +98,12 @@ def train(
         held_out = model.metrics["validation"]
         took = duration(model.metrics["seconds"])
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
-        show.say(f"model: {model.path}\nuse it: {_command()} predict {model.path}")
+        show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
+        use = f"predict {model.path}{' --embed' if model.recipe.task == 'bilm' else ''}"
+        show.say(f"model: {model.path}\nuse it: {program()} {use}")
     if trained.stopped:
         print(
-            f"stopped at step {trained.step:,}; go on with: {_command()} train --resume --out {model.path}",
+            f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
@@ -122,6 +127,9 @@ def predict(
     prefix: Annotated[str, typer.Option(help="what each translation must begin with")] = "",
     seed: Annotated[int, typer.Option(help="another seed, another sample")] = 0,
     stream: Annotated[bool, typer.Option("--stream", help="lm: show each token as it is chosen")] = False,
+    embed: Annotated[bool, typer.Option("--embed", help="a vector for each line, as JSON, or into --out")] = False,
+    normalise: Annotated[bool, typer.Option("--normalise", help="with --embed: vectors of length one")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="with --embed: a file, .npy or .jsonl")] = None,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
@@ -132,8 +140,11 @@ def predict(
     seqlab predict runs/dates --input lines.txt > answers.txt
     """
     from seqlab import lab
+    from seqlab.errors import UsageError
 
-    _use_threads(threads)
+    if out is not None and not embed:
+        raise UsageError("--out is where --embed puts its vectors", hint="answers are printed: > FILE keeps them.")
+    use_threads(threads)
     loaded = lab.load(model)
     decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
     decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
@@ -143,6 +154,9 @@ def predict(
         for piece in loaded.stream(" ".join(text or ()), seed=seed, **decode):
             print(piece, end="", flush=True)
         print()
+        return
+    if embed:
+        _embed(loaded, list(text) if text else (line for block in _blocks(source) for line in block), out, normalise)
         return
     decode["prefix"] = prefix
     if text:
@@ -175,7 +189,7 @@ def evaluate(
     from seqlab import lab
     from seqlab.cli import show
 
-    _use_threads(threads)
+    use_threads(threads)
     loaded = lab.load(model)
     report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
     if json:
@@ -212,9 +226,28 @@ def info(
         show.as_json(facts)
         return
     metrics = facts.pop("metrics", None)
-    show.table(["", ""], [[name, _readable(value)] for name, value in facts.items()])
+    show.table(["", ""], [[name, readable(value)] for name, value in facts.items()])
     if metrics:
         show.scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
+
+
+@app.command("import")
+@told
+def import_model(
+    folder: Annotated[Path, typer.Argument(help="directory with config.json, model.safetensors and a tokenizer")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
+    json: Json = False,
+) -> None:
+    """Read a Hugging Face BERT or GPT-2 directory into a model of Seqlab's, to look into it and to train on from it."""
+    from seqlab import lab
+    from seqlab.cli import show
+
+    model = lab.import_model(folder, out)
+    if json:
+        show.as_json(model.info())
+    else:
+        show.table(["", ""], [[name, readable(value)] for name, value in model.info().items()])
+        show.say(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
 
 
 @app.command()
@@ -243,154 +276,6 @@ def recipes(
     show.table(["task", "recipe", "what it is"], rows)
 
 
-data_app = typer.Typer(help="Get, make and look at data.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(data_app, name="data")
-
-
-@data_app.command("list")
-@told
-def data_list(json: Json = False) -> None:
-    """Public data sets that `data get` can fetch."""
-    from dataclasses import asdict
-
-    from seqlab.cli import show
-    from seqlab.data.catalogue import datasets
-
-    if json:
-        show.as_json([asdict(each) for each in datasets()])
-    else:
-        rows = [[each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in datasets()]
-        show.table(["name", "size", "licence", "what it is"], rows)
-
-
-@data_app.command("get")
-@told
-def data_get(
-    name: Annotated[str, typer.Argument(help="a name of `data list`")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory")] = Path("data"),
-    address: Annotated[str | None, typer.Option(help="another address of the same file")] = None,
-) -> None:
-    """Download a public data set and check its sha256."""
-    from seqlab.data.catalogue import fetch, find
-
-    print(fetch(find(name), out, address=address))
-
-
-@data_app.command("make")
-@told
-def data_make(
-    kind: Annotated[str, typer.Argument(help="dates, copies, reversals or parity")],
-    num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples")] = 10_000,
-    seed: Annotated[int, typer.Option(help="another seed, other examples")] = 1,
-) -> None:
-    """Make examples of a synthetic task, as TSV on stdout."""
-    from seqlab.data.synthetic import make
-
-    for source, target in make(kind, num, seed=seed):
-        print(f"{source}\t{target}")
-
-
-@data_app.command("look")
-@told
-def data_look(
-    task: Annotated[str, typer.Argument(help="lm, classify, tag or translate")],
-    data: Annotated[list[str], typer.Argument(help="file(s), as for train")],
-    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like data.source=2")] = None,
-    json: Json = False,
-) -> None:
-    """Read a file as training would, and say what is in it."""
-    _check_task(task, resume=False)
-
-    from seqlab import lab
-    from seqlab.cli import show
-
-    facts = lab.look(task, data, settings=settings or ())  # type: ignore[arg-type]
-    if json:
-        show.as_json(facts)
-    else:
-        show.table(["", ""], [[name.replace("_", " "), _readable(value)] for name, value in facts.items()])
-
-
-@app.command()
-@told
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")] = Path("runs/dates"),
-    steps: Annotated[int | None, typer.Option(min=1, help="fewer steps for a quick look")] = None,
-    threads: Threads = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
-    json: Json = False,
-) -> None:
-    """Learn to read dates in 48 languages, without attention and with it, then try days never seen in any of them."""
-    from seqlab.cli import show
-    from seqlab.cli.progress import Interrupt, reporter
-    from seqlab.demo import LINES, run_demo
-
-    _use_threads(threads)
-    if not json:
-        show.say(LINES)
-
-    def report(recipe: str) -> Any:
-        if not quiet:
-            print(f"\n{recipe}", file=sys.stderr)
-        return reporter(quiet=quiet)
-
-    interrupt = Interrupt()
-    with interrupt.watching():
-        result = run_demo(out, steps=steps, report=report, stop=interrupt)
-    if json:
-        show.as_json(result.to_json())
-    else:
-        _show_demo(result)
-    if result.stopped is not None:
-        again = f"{_command()} train --resume --out {result.stopped.path}"
-        print(f"stopped; go on with: {again}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
-
-
-def _show_demo(result: Any) -> None:
-    from seqlab.cli import show
-
-    best = result.models[-1]
-    rows = [[written, read, "" if read == iso else f"is {iso}"] for written, read, iso in best.shown]
-    show.table(["written", f"read by {best.recipe}", ""], rows, title="days never seen in training")
-    errors = [[tried.recipe, *row] for tried in result.models for row in tried.errors]
-    if errors:
-        show.table(["model", "written", "read as", "is"], errors, title="some of their errors")
-    if result.alignment:
-        show.say(f"where it looked (a row for each character it wrote):\n{result.alignment}")
-    rows = [
-        [tried.recipe, f"{tried.parameters:,}", f"{tried.seconds:.0f} s", f"{100 * tried.exact:.1f} %"]
-        for tried in result.models
-    ]
-    rows.append(["copy of the input", "", "", f"{100 * result.floor:.1f} %"])
-    title = f"exact on {result.num_test:,} days never seen in any language"
-    show.table(["model", "parameters", "training", "exact"], rows, title=title)
-    show.say(f'try it: {_command()} predict {best.path} "samedi 3 mai 1997"')
-
-
-def _command() -> str:
-    """How this program was called, so that what we say can be copied and run."""
-    if sys.argv[0].endswith("__main__.py"):
-        return "python -m seqlab"
-    return "seqlab" if shutil.which("seqlab") else sys.argv[0]
-
-
-def _check_task(task: str, *, resume: bool) -> None:
-    from seqlab.errors import UsageError, nearest
-    from seqlab.recipe import DEFAULTS
-
-    if task not in DEFAULTS and not (resume and not task):
-        said = f"there is no task '{task}'" if task else "which task?"
-        raise UsageError(said, hint=nearest(task, DEFAULTS))
-
-
-def _use_threads(threads: int | None) -> None:
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-
-
 def _blocks(source: str) -> Any:
     """Lines of a file in blocks that are decoded together; a person at a terminal is answered line by line."""
     from itertools import islice
@@ -406,6 +291,33 @@ def _blocks(source: str) -> Any:
     return iter(lambda: list(islice(lines, size)), [])
 
 
+def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
+    """One vector a line: JSON on stdout or in a .jsonl, or all of them in one .npy."""
+    import json
+
+    import numpy as np
+
+    from seqlab.errors import UsageError
+
+    texts = list(lines)
+    if out is not None and out.suffix not in (".npy", ".jsonl"):
+        raise UsageError(
+            f"{out}: vectors go into a .npy or a .jsonl file", hint="name the file so, or leave out --out."
+        )
+    vectors = loaded.embed(texts, normalise=normalise)
+    if out is not None and out.suffix == ".npy":
+        np.save(out, vectors)
+        return
+    rows = (
+        json.dumps({"input": t, "vector": v.tolist()}, ensure_ascii=False) for t, v in zip(texts, vectors, strict=True)
+    )
+    if out is None:
+        for row in rows:
+            print(row)
+    else:
+        out.write_text("".join(f"{row}\n" for row in rows), "utf-8")
+
+
 def _as_line(answer: Any) -> str:
     import json
 
@@ -414,12 +326,6 @@ def _as_line(answer: Any) -> str:
 
 def _unit(loaded: Any) -> str:
     return "tokens" if loaded.recipe.task == "lm" and loaded.recipe.data.unit == "stream" else "examples"
-
-
-def _readable(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_readable(part)}" for name, part in value.items())
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _installation() -> dict[str, Any]:

@@ -43,7 +43,7 @@ def plan_in_order(
 
 @final
 class Rows:
-    """A data set of parallel token stores, from which batches are made."""
+    """A data set of parallel stores, of ids or of vectors, from which batches are made."""
 
     def __init__(self, *, source: TokenStore | None = None, target: TokenStore | None = None) -> None:
         self.source, self.target = source, target

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+import numpy as np
+from jaxtyping import Float32
+
 from seqlab.data.lines import display_name, extension, lines, read_text, spool
 from seqlab.data.tables import TABLES, Layout, two_columns
 from seqlab.errors import DataError, UsageError, nearest, shorten
@@ -15,6 +18,7 @@ from seqlab.errors import DataError, UsageError, nearest, shorten
 __all__ = ["Example", "lines", "read_labelled", "read_pairs", "read_tagged", "read_text", "spool"]
 
 Text = str | tuple[str, ...]
+Vectors = Float32[np.ndarray, "_ _"]
 _PAIRS = Layout(names=("source", "target"), positions=(0, 1), names_may_differ=True)
 _LABELLED = Layout(names=("text", "label"), positions=(1, 0), names_may_differ=False)
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -22,9 +26,9 @@ _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 
 @dataclass(frozen=True)
 class Example:
-    """One source with its target, as strings or as tuples of words, and the "file:line" it came from."""
+    """One source with its target, as strings, tuples of words or feature vectors, and the "file:line" it came from."""
 
-    source: Text
+    source: Text | Vectors
     target: Text
     where: str
 

@@ -10,10 +10,13 @@ from hashlib import blake2b
 import numpy as np
 
 
-def source_key(source: str | tuple[str, ...], *, seed: int) -> int:
-    """A number from 0 to 2**64 that depends on the text of the source and on the seed."""
-    text = source if isinstance(source, str) else "\t".join(source)
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=str(seed).encode()).digest()
+def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
+    """A number from 0 to 2**64 that depends on the source and on the seed."""
+    if isinstance(source, np.ndarray):
+        content = source.tobytes()
+    else:
+        content = (source if isinstance(source, str) else "\t".join(source)).encode("utf-8", "surrogatepass")
+    digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
     return int.from_bytes(digest, "big")
 
 

@@ -1,10 +1,14 @@
-"""Token ids on disk, mapped into memory: a corpus larger than memory is read at the same speed as a small one.
+"""Sequences on disk, mapped into memory: a corpus larger than memory is read at the same speed as a small one.
 
-A store is three files: the ids of all rows end to end (`path`), where each row begins (`path.offsets`, uint64), and
-what they are (`path.json`). The last is written last, so a store that has it is whole.
+A store is three files: the numbers of all rows end to end (`path`), where each row begins (`path.offsets`,
+uint64), and what they are (`path.json`). The last is written last, so a store that has it is whole.
+
+A position of a row is one id, or several side by side (a word spelled in characters), or a vector of features.
+Offsets, lengths and `num_tokens` count positions, so that whatever plans batches need not know which.
 """
 
 import json
+import math
 from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -14,20 +18,25 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Num
 
 from seqlab.errors import DataError
 
 FORMAT = 1
-DTYPES = ("uint16", "uint32", "int32")
-_FLUSH = 1 << 20  # ids held in memory while writing
+VECTORS = "float32"
+DTYPES = ("uint16", "uint32", "int32", VECTORS)
+_FLUSH = 1 << 20  # numbers held in memory while writing
 
-Row = Sequence[int] | Integer[np.ndarray, " T"]
+Row = Sequence[int] | Sequence[Sequence[int]] | Num[np.ndarray, "T *W"]
 
 
 @final
 class TokenStore:
-    """Rows of ids on disk; `store[i]` is a copy of one row, `store.flat` all of them end to end, without a copy."""
+    """Rows of ids or of vectors on disk; `store[i]` is a copy of one row, `store.flat` all end to end without a copy.
+
+    Rows have the shape (T,) where a position is one id, else (T, width); vectors of one feature keep that axis too.
+    What is copied out is int64 for ids and float32 for vectors, whatever lies on disk.
+    """
 
     def __init__(self, path: Path, flat: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
         self.path = path
@@ -40,8 +49,8 @@ class TokenStore:
         path = Path(path)
         header = _read_header(path)
         dtype = np.dtype(header["dtype"]).newbyteorder("<")
-        flat = _mapped(path, dtype, header["num_tokens"])
-        offsets = _mapped(_offsets_path(path), np.dtype("<u8"), header["num_rows"] + 1)
+        flat = _mapped(path, dtype, (header["num_tokens"], *_features(header["dtype"], header.get("width", 1))))
+        offsets = _mapped(_offsets_path(path), np.dtype("<u8"), (header["num_rows"] + 1,))
         if offsets[0] != 0 or offsets[-1] != header["num_tokens"]:
             raise _damaged(_offsets_path(path), f"its rows end at {offsets[-1]}, not at {header['num_tokens']}")
         return cls(path, flat, offsets, header["vocabulary_size"])
@@ -49,54 +58,59 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, row: int) -> Int[np.ndarray, " T"]:
+    def __getitem__(self, row: int) -> Num[np.ndarray, "T *W"]:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store with {len(self)} rows")
         row %= len(self)
-        return self.flat[int(self.offsets[row]) : int(self.offsets[row + 1])].astype(np.int64)
+        return self.flat[int(self.offsets[row]) : int(self.offsets[row + 1])].astype(_in_memory(self.flat.dtype))
 
     @property
     def num_tokens(self) -> int:
+        """How many positions there are in all rows."""
         return len(self.flat)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a position holds."""
+        return self.flat.shape[1] if self.flat.ndim > 1 else 1
 
     @cached_property
     def lengths(self) -> Int[np.ndarray, " N"]:
         return np.diff(self.offsets.astype(np.int64))
 
-    def gather(self, rows: Int[np.ndarray, " B"]) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
+    def gather(self, rows: Int[np.ndarray, " B"]) -> tuple[Num[np.ndarray, "B T *W"], Int[np.ndarray, " B"]]:
         """Many rows side by side, with zeros on the right of the shorter ones, and their lengths."""
         lengths = self.lengths[rows]
         position = np.arange(lengths.max(initial=0))
         real = position < lengths[:, None]
-        values = np.zeros(real.shape, dtype=np.int64)
+        values = np.zeros((*real.shape, *self.flat.shape[1:]), dtype=_in_memory(self.flat.dtype))
         values[real] = self.flat[(self.offsets[rows].astype(np.int64)[:, None] + position)[real]]
         return values, lengths
 
 
 @dataclass(frozen=True)
 class Column:
-    """Where one part of each example goes. Ids are 0 to vocabulary_size - 1; dtype "int32" allows -1 beside them."""
+    """Where one part of each example goes, and what a position of it holds: `width` numbers.
+
+    Ids are 0 to vocabulary_size - 1; dtype "int32" allows -1 beside them. Vectors are "float32", of no vocabulary (0).
+    """
 
     path: Path
     vocabulary_size: int
     dtype: str | None = None
-
-
-def write_store(path: str | Path, rows: Iterable[Row], *, vocabulary_size: int, dtype: str | None = None) -> TokenStore:
-    """Stream rows of ids to disk."""
-    return write_stores([Column(Path(path), vocabulary_size, dtype)], ((row,) for row in rows))[0]
+    width: int = 1
 
 
 def write_stores(columns: Sequence[Column], rows: Iterable[Sequence[Row]]) -> list[TokenStore]:
-    """Stream rows with one sequence of ids for each column to disk, side by side.
+    """Stream rows with one sequence for each column to disk, side by side.
 
     Everything is written under temporary names first: until it is whole, a store of that name stays as it was.
     """
     with ExitStack() as stack:
         writers = [stack.enter_context(_Writer(column)) for column in columns]
         for row in rows:
-            for writer, ids in zip(writers, row, strict=True):
-                writer.add(ids)
+            for writer, part in zip(writers, row, strict=True):
+                writer.add(part)
         for writer in writers:
             writer.flush()  # all of them before one gets its name: a bad id leaves every store as it was
         for writer in writers:
@@ -113,11 +127,15 @@ class _Writer:
         self.dtype = column.dtype or ("uint16" if column.vocabulary_size <= 1 << 16 else "uint32")
         if self.dtype not in DTYPES:
             raise ValueError(f"a store holds {', '.join(DTYPES)}, not {self.dtype}")
+        if column.width < 1:
+            raise ValueError(f"a position holds at least one number, not {column.width}")
+        self.features = _features(self.dtype, column.width)
+        self.in_memory = _in_memory(np.dtype(self.dtype))
         column.path.parent.mkdir(parents=True, exist_ok=True)
         self.parts = [column.path, _offsets_path(column.path), _header_path(column.path)]
         self.temporary = [part.with_name(part.name + ".tmp") for part in self.parts]
         self.num_rows = self.num_tokens = 0
-        self._ids, self._ends = array("q"), array("q", [0])
+        self._numbers, self._ends = self._empty(), array("q", [0])
 
     def __enter__(self) -> "_Writer":
         self.tokens, self.offsets = self.temporary[0].open("wb"), self.temporary[1].open("wb")
@@ -130,18 +148,46 @@ class _Writer:
             name.unlink(missing_ok=True)
 
     def add(self, row: Row) -> None:
-        if isinstance(row, np.ndarray):
-            self._ids.frombytes(np.ascontiguousarray(row, dtype=np.int64).tobytes())
+        if self.features or isinstance(row, np.ndarray):
+            self._numbers.frombytes(self._checked(row).tobytes())
         else:
-            self._ids.extend(row)
+            self._numbers.extend(row)  # a list of ids: the way through NumPy would only be slower
         self.num_rows += 1
         self.num_tokens += len(row)
         self._ends.append(self.num_tokens)
-        if len(self._ids) + len(self._ends) >= _FLUSH:
+        if len(self._numbers) + len(self._ends) >= _FLUSH:
             self.flush()
 
     def flush(self) -> None:
-        ids = np.frombuffer(self._ids, dtype=np.int64) if self._ids else np.empty(0, dtype=np.int64)
+        numbers = np.frombuffer(self._numbers, dtype=self.in_memory) if self._numbers else np.empty(0, self.in_memory)
+        if self.dtype != VECTORS:
+            self._refuse_unknown(numbers)
+        self.tokens.write(numbers.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
+        if self._ends:
+            self.offsets.write(np.frombuffer(self._ends, dtype=np.int64).astype("<u8").tobytes())
+        self._numbers, self._ends = self._empty(), array("q")
+
+    def _empty(self) -> array:
+        return array("f" if self.dtype == VECTORS else "q")
+
+    def _checked(self, row: Row) -> Num[np.ndarray, "T *W"]:
+        """A row as an array in the column's own type; what does not fit is refused while its number is known."""
+        if len(row) == 0:  # an empty list cannot show how wide its positions are
+            return np.empty((0, *self.features), dtype=self.in_memory)
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, and is refused as such
+            values = np.asarray(row).astype(self.in_memory, casting="same_kind")
+        if values.shape[1:] != self.features:
+            expected = ", ".join(map(str, ("T", *self.features)))
+            raise ValueError(f"{self.column.path}: row {self.num_rows} has the shape {values.shape}, not ({expected})")
+        if self.dtype == VECTORS and not np.isfinite(values).all():
+            position, feature = np.argwhere(~np.isfinite(values))[0]
+            raise DataError(
+                f"{self.column.path}: row {self.num_rows}, position {position} holds {values[position, feature]}",
+                hint="features are finite numbers; mend or drop that sequence. Nothing was written.",
+            )
+        return values
+
+    def _refuse_unknown(self, ids: Int[np.ndarray, " N"]) -> None:
         lowest = -1 if self.dtype == "int32" else 0
         outside = ids[(ids < lowest) | (ids >= self.column.vocabulary_size)]
         if len(outside):
@@ -149,10 +195,6 @@ class _Writer:
                 f"{self.column.path}: the id {outside[0]} is outside a vocabulary of {self.column.vocabulary_size}",
                 hint="the ids were made with another vocabulary. Nothing was written.",
             )
-        self.tokens.write(ids.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
-        if self._ends:
-            self.offsets.write(np.frombuffer(self._ends, dtype=np.int64).astype("<u8").tobytes())
-        self._ids, self._ends = array("q"), array("q")
 
     def finish(self) -> None:
         """Write what is left and give the files their names, the header last."""
@@ -160,11 +202,20 @@ class _Writer:
         self.tokens.close()
         self.offsets.close()
         header = {"format": FORMAT, "dtype": self.dtype, "vocabulary_size": self.column.vocabulary_size}
-        header |= {"num_rows": self.num_rows, "num_tokens": self.num_tokens}
+        header |= {"width": self.column.width, "num_rows": self.num_rows, "num_tokens": self.num_tokens}
         self.temporary[2].write_text(json.dumps(header) + "\n", encoding="utf-8")
         self.parts[2].unlink(missing_ok=True)  # an old header must never describe new ids
         for name, part in zip(self.temporary, self.parts, strict=True):
             name.replace(part)
+
+
+def _features(dtype: str, width: int) -> tuple[int, ...]:
+    """The shape of one position; `()` for a single id."""
+    return (width,) if width > 1 or dtype == VECTORS else ()
+
+
+def _in_memory(dtype: np.dtype) -> type[np.int64] | type[np.float32]:
+    return np.float32 if dtype.kind == "f" else np.int64
 
 
 def _offsets_path(path: Path) -> Path:
@@ -181,6 +232,8 @@ def _read_header(path: Path) -> dict:
         header = json.loads(name.read_text(encoding="utf-8"))
         counts = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size")]
         known = header["dtype"] in DTYPES and all(isinstance(count, int) and count >= 0 for count in counts)
+        width = header.get("width", 1)  # older stores do not say: each position was one id
+        known = known and isinstance(width, int) and width >= 1
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no token store here", hint="prepare the data first.") from error
     except (ValueError, KeyError, TypeError, OSError) as error:
@@ -192,12 +245,12 @@ def _read_header(path: Path) -> dict:
     return header
 
 
-def _mapped(path: Path, dtype: np.dtype, count: int) -> np.ndarray:
+def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     """The file as an array that the operating system pages in when it is touched."""
-    size = path.stat().st_size if path.exists() else 0
-    if size != count * dtype.itemsize:
-        raise _damaged(path, f"{size} bytes where {count * dtype.itemsize} are needed")
-    return np.memmap(path, dtype=dtype, mode="r") if count else np.empty(0, dtype=dtype)
+    size, needed = path.stat().st_size if path.exists() else 0, math.prod(shape) * dtype.itemsize
+    if size != needed:
+        raise _damaged(path, f"{size} bytes where {needed} are needed")
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape) if needed else np.empty(shape, dtype=dtype)
 
 
 def _damaged(path: Path, seen: str) -> DataError:

@@ -38,14 +38,7 @@ def attention_pool(
 ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B T"]]:
     """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
     weights = masked_softmax(score, real)
-    return weighted_pool(states, weights, real), weights
-
-
-def weighted_pool(
-    states: Float[Tensor, "B T D"], weights: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]
-) -> Float[Tensor, "B D"]:
-    """E39: c = Σ_t α_t h_t over the real positions."""
-    return (weights[:, None] @ _without_pads(states, real)).squeeze(1)
+    return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights
 
 
 def _without_pads(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:

@@ -1,8 +1,12 @@
 """Transformer blocks: attention and feed-forward, each with add & norm (E52)."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn.functional import gelu
 
 from seqlab.equations.attention import causal
 from seqlab.equations.transformer import rotary
@@ -15,20 +19,28 @@ from seqlab.recipe import Transformer
 Real = Bool[Tensor, "B T"]
 
 
-class FeedForward(nn.Module):
-    """E53: two layers with a ReLU between, the same at each position."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": gelu,
+    "gelu-tanh": partial(gelu, approximate="tanh"),
+}
 
-    def __init__(self, size: int, inner: int, *, dropout: float, name: str) -> None:
+
+class FeedForward(nn.Module):
+    """E53: two layers with a ReLU between, the same at each position; GELU for models that come from elsewhere."""
+
+    def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
-        self.name = name
-        self.widen, self.narrow = nn.Linear(size, inner), nn.Linear(inner, size)
+        self.name, self.activation = name, ACTIVATIONS[settings.activation]
+        self.widen = nn.Linear(settings.size, settings.inner)
+        self.narrow = nn.Linear(settings.inner, settings.size)
         for linear in (self.widen, self.narrow):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
         self.dropout = Dropout(dropout, name=f"{name}.inner")
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return self.narrow(self.dropout(tap(f"{self.name}.inner", self.widen(x).relu())))
+        return self.narrow(self.dropout(tap(f"{self.name}.inner", self.activation(self.widen(x)))))
 
 
 class AddNorm(nn.Module):
@@ -37,7 +49,8 @@ class AddNorm(nn.Module):
     def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
         self.before = settings.norm == "pre"
-        self.norm = BatchNorm(settings.size) if settings.normalise == "batch" else LayerNorm(settings.size)
+        layer = settings.normalise == "layer"
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if layer else BatchNorm(settings.size)
         self.dropout = Dropout(dropout, name=name)
 
     def enter(self, x: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
@@ -51,13 +64,14 @@ class AddNorm(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention over the whole source, then feed-forward."""
+    """Self-attention over the whole source, or over what stands before (causal), then feed-forward."""
 
     def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
         self.name, self.rotary = name, settings.positions == "rotary"
+        self.causal, self.window = settings.causal, settings.window
         self.attention = MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.attention")
-        self.feed_forward = FeedForward(settings.size, settings.inner, dropout=dropout, name=f"{name}.feed_forward")
+        self.feed_forward = FeedForward(settings, dropout=dropout, name=f"{name}.feed_forward")
         self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 
@@ -65,7 +79,10 @@ class EncoderBlock(nn.Module):
         q, k, v = self.attention.project_all(self.first.enter(x, real))
         if self.rotary:
             q, k = rotary(q), rotary(k)
-        x = self.first.leave(x, self.attention(q, (k, v), real[:, None]), real)
+        visible = real[:, None]
+        if self.causal:
+            visible = visible & causal(x.shape[1], x.shape[1], window=self.window)
+        x = self.first.leave(x, self.attention(q, (k, v), visible), real)
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
         return tap(f"{self.name}.output", x)
 
@@ -82,7 +99,7 @@ class DecoderBlock(nn.Module):
         if reads_source:
             self.cross = MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.cross")
             self.third = AddNorm(settings, dropout=dropout, name=f"{name}.third")
-        self.feed_forward = FeedForward(settings.size, settings.inner, dropout=dropout, name=f"{name}.feed_forward")
+        self.feed_forward = FeedForward(settings, dropout=dropout, name=f"{name}.feed_forward")
         self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 

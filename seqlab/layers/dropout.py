@@ -41,6 +41,11 @@ def noise(seed: int, step: int, rows: Int[Tensor, " B"]) -> Iterator[None]:
         _noise.reset(token)
 
 
+def current_noise() -> Noise | None:
+    """What this step's randomness is keyed by; nothing outside of training."""
+    return _noise.get()
+
+
 def training() -> bool:
     """Whether this is a step of training: whether we are in a `noise` block."""
     return _noise.get() is not None

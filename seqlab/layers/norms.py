@@ -14,13 +14,14 @@ EPSILON = 1e-5
 class LayerNorm(nn.Module):
     """E50, by torch's fused kernel."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, epsilon: float = EPSILON) -> None:
         super().__init__()
+        self.epsilon = epsilon
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
-        return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, EPSILON)
+        return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, self.epsilon)
 
 
 class BatchNorm(nn.Module):

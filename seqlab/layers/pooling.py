@@ -5,30 +5,44 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.pooling import max_pool, mean_pool, weighted_pool
+from seqlab.equations.attention import diversity_penalty
+from seqlab.equations.pooling import max_pool, mean_pool
 from seqlab.equations.similarity import masked_softmax
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 
-Kind = Literal["final", "mean", "max", "attention"]
+Kind = Literal["final", "mean", "max", "attention", "hops"]
 
 
 class Pooling(nn.Module):
-    """The final state (E23), the mean (E22), the maximum, or a learned weighting of the states."""
+    """The final state (E23), the mean (E22), the maximum, a learned weighting of the states, or several of these.
 
-    def __init__(self, kind: Kind, size: int, *, summary_size: int, name: str) -> None:
+    With "hops" (S21) there are J weightings, and their results stand side by side; what they share is penalised by
+    E49, so that each hop learns to look elsewhere.
+    """
+
+    def __init__(
+        self, kind: Kind, size: int, *, summary_size: int, hops: int = 1, penalty: float = 0.0, name: str
+    ) -> None:
         super().__init__()
-        self.kind, self.name = kind, name
-        self.output_size = summary_size if kind == "final" else size
-        self.score = nn.Linear(size, 1, bias=False) if kind == "attention" else None
+        self.kind, self.name, self.penalty = kind, name, penalty
+        self.output_size = {"final": summary_size, "hops": hops * size}.get(kind, size)
+        self.hidden = nn.Linear(size, size, bias=False) if kind == "hops" else None
+        self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else None
 
-    def forward(self, states: Padded, summary: Float[Tensor, "B F"]) -> Float[Tensor, "B R"]:
+    def forward(
+        self, states: Padded, summary: Float[Tensor, "B F"]
+    ) -> tuple[Float[Tensor, "B R"], Float[Tensor, ""] | None]:
+        """The vector of each row, and the penalty summed over the rows where there is one."""
         if self.kind == "final":
-            return summary
+            return summary, None
         if self.kind == "mean":
-            return mean_pool(states.values, states.real)
+            return mean_pool(states.values, states.real), None
         if self.kind == "max":
-            return max_pool(states.values, states.real)
+            return max_pool(states.values, states.real), None
         assert self.score is not None
-        weights = masked_softmax(self.score(states.values)[..., 0], states.real)
-        return weighted_pool(states.values, tap(f"{self.name}.weights", weights), states.real)
+        x = states.masked().values
+        scores = self.score(x if self.hidden is None else self.hidden(x).tanh())
+        weights = tap(f"{self.name}.weights", masked_softmax(scores.mT, states.real[:, None]))
+        penalty = self.penalty * diversity_penalty(weights).sum() if self.penalty else None
+        return (weights @ x).flatten(1), penalty

@@ -3,9 +3,10 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
 from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Memory, Reading
+from seqlab.models.interface import Encoder, Memory, Reading, added
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -13,19 +14,25 @@ from seqlab.types import State
 class Classifier(nn.Module):
     """One label for the whole sequence, from its pooled states."""
 
-    def __init__(self, encoder: Encoder, pooling: Pooling, head: Head) -> None:
+    def __init__(self, encoder: Encoder, pooling: Pooling, head: Head, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.encoder, self.pooling, self.head = encoder, pooling, head
+        self.dropout = Dropout(dropout, name="pooling")
 
     def features(self, source: Padded) -> Float[Tensor, "B 1 D"]:
-        states, summary = _both(self.encoder(source))
-        return self.pooling(states, summary)[:, None]
+        return self._read(source)[0]
+
+    def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, ""] | None]:
+        memory = self.encoder(source)
+        pooled, penalty = self.pooling(*_both(memory))
+        return self.dropout(pooled)[:, None], added(memory.penalty, penalty)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.source is not None, "a classifier reads a source"
         assert batch.target is not None, "a label is a target of length one"
         label = Padded(batch.target.values[:, :1], batch.target.lengths)
-        return Reading(self.features(batch.source), label)
+        features, penalty = self._read(batch.source)
+        return Reading(features, label, penalty=penalty)
 
 
 class Tagger(nn.Module):
@@ -41,7 +48,8 @@ class Tagger(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.source is not None, "a tagger reads a source"
         assert batch.target is not None, "a tagger has a label for each position"
-        return Reading(self.features(batch.source), batch.target)
+        memory = self.encoder(batch.source)
+        return Reading(_both(memory)[0].values, batch.target, penalty=memory.penalty)
 
 
 def _both(memory: Memory) -> tuple[Padded, Tensor]:

@@ -102,6 +102,11 @@ def logits_of(decoder: Teachable, tokens: Int[Tensor, "B T"], context: State, st
     return decoder.head(read.features), read.state
 
 
+def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """Two penalties as one, where there are any."""
+    return other if one is None else one if other is None else one + other
+
+
 def for_each_hypothesis(part: Shaped[Tensor, "B *rest"], rows: int) -> Shaped[Tensor, "R *rest"]:
     """A part of the context for `rows` hypotheses, which stand source by source."""
     return part if len(part) == rows else part.repeat_interleave(rows // len(part), dim=0)

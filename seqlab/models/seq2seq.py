@@ -5,7 +5,7 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.models.interface import Encoder, Reading, Teachable, read_target
+from seqlab.models.interface import Encoder, Reading, Teachable, added, read_target
 from seqlab.padded import Batch
 from seqlab.types import State
 
@@ -21,8 +21,7 @@ class Seq2Seq(nn.Module):
         memory = self.encoder(batch.source)
         context, state = self.decoder.start(memory)
         reading = read_target(self.decoder, batch.target, context, state)
-        penalties = [penalty for penalty in (memory.penalty, reading.penalty) if penalty is not None]
-        return replace(reading, penalty=sum(penalties[1:], penalties[0])) if penalties else reading
+        return replace(reading, penalty=added(memory.penalty, reading.penalty))
 
     def head(self, features: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         return self.decoder.head(features)

@@ -11,43 +11,62 @@ from seqlab.equations.pooling import mean_pool
 from seqlab.layers.blocks import DecoderBlock, EncoderBlock
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Inputs, ids_of
 from seqlab.layers.norms import LayerNorm
 from seqlab.layers.positions import Positions
 from seqlab.models.heads import Head
 from seqlab.models.interface import Memory, Read, logits_of
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
+from seqlab.text.special import SEP
 from seqlab.types import State
 
 
 class Entrance(nn.Module):
-    """Tokens to vectors: the embedding, scaled to the size of the positions, plus the positions."""
+    """Vectors of tokens at the door: scaled to the size of the positions, plus the positions, plus the segments."""
 
-    def __init__(self, embedding: Embedding, settings: Transformer, *, most: int, dropout: float, name: str) -> None:
+    def __init__(self, input_size: int, settings: Transformer, *, most: int, dropout: float, name: str) -> None:
         super().__init__()
-        self.embedding = embedding
+        self.bridge = nn.Linear(input_size, settings.size) if input_size != settings.size else None
+        self.scale = math.sqrt(settings.size) if settings.scale else 1.0
         self.positions = Positions(settings.positions, settings.size, most=most, name=name)
+        self.segments: nn.Parameter | None = None
+        if settings.segments:
+            self.segments = nn.Parameter(torch.randn(settings.segments, settings.size) * settings.size**-0.5)
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.entrance_norm else None
         self.dropout = Dropout(dropout, name=f"{name}.input")
 
-    def forward(self, tokens: Int[Tensor, "B T"], *, first: int = 0) -> Float[Tensor, "B T D"]:
-        scaled = self.embedding(tokens) * math.sqrt(self.embedding.size)
-        return self.dropout(self.positions(scaled, first=first))
+    def forward(
+        self, x: Float[Tensor, "B T E"], *, first: int = 0, tokens: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """`tokens` tell the segments apart, where the model knows segments: what follows a [SEP] is the next one."""
+        x = x if self.bridge is None else self.bridge(x)
+        x = self.positions(x * self.scale, first=first)
+        if self.segments is not None and tokens is not None:
+            x = x + self.segments[segment_numbers(tokens).clamp(max=len(self.segments) - 1)]
+        return self.dropout(x if self.norm is None else self.norm(x))
+
+
+def segment_numbers(tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """Which text of a pair each token belongs to; a [SEP] is the last token of its own."""
+    ends = (tokens == SEP).long()
+    return ends.cumsum(1) - ends
 
 
 class TransformerEncoder(nn.Module):
     """N blocks of self-attention; its summary is the mean of its states."""
 
-    def __init__(self, entrance: Entrance, settings: Transformer, *, dropout: float) -> None:
+    def __init__(self, inputs: Inputs, entrance: Entrance, settings: Transformer, *, dropout: float) -> None:
         super().__init__()
-        self.entrance = entrance
+        self.inputs, self.entrance = inputs, entrance
         self.blocks = nn.ModuleList(
             EncoderBlock(settings, dropout=dropout, name=f"encoder.{depth}") for depth in range(settings.layers)
         )
-        self.norm = LayerNorm(settings.size) if settings.norm == "pre" else None
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
-        x, real = self.entrance(source.values), source.real
+        x, real = self.entrance(self.inputs(source), tokens=ids_of(source)), source.real
         for block in self.blocks:
             x = block(x, real)
         return remembered(source, x if self.norm is None else self.norm(x))
@@ -60,20 +79,27 @@ class TransformerDecoder(nn.Module):
     """
 
     def __init__(
-        self, entrance: Entrance, settings: Transformer, head: Head, *, memory_size: int | None, dropout: float
+        self,
+        embedding: Embedding,
+        entrance: Entrance,
+        settings: Transformer,
+        head: Head,
+        *,
+        memory_size: int | None,
+        dropout: float,
     ) -> None:
         super().__init__()
-        self.entrance, self.head, self.settings = entrance, head, settings
+        self.embedding, self.entrance, self.head, self.settings = embedding, entrance, head, settings
         reads = memory_size is not None
         self.blocks = nn.ModuleList(
             DecoderBlock(settings, reads_source=reads, dropout=dropout, name=f"decoder.{depth}")
             for depth in range(settings.layers)
         )
-        self.norm = LayerNorm(settings.size) if settings.norm == "pre" else None
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
         self.bridge = memory_bridge(memory_size, settings.size)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        state = empty_caches(memory.rows, self.settings, like=self.entrance.embedding.weight)
+        state = empty_caches(memory.rows, self.settings, like=self.embedding.weight)
         if memory.states is None:
             return (), state
         states = memory.states.values if self.bridge is None else self.bridge(memory.states.values)
@@ -84,7 +110,7 @@ class TransformerDecoder(nn.Module):
     def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
-        x = self.entrance(tokens, first=first)
+        x = self.entrance(self.embedding(tokens), first=first)
         after = [place + tokens.shape[1]]
         for depth, block in enumerate(self.blocks):
             past = (caches[2 * depth], caches[2 * depth + 1])

@@ -12,6 +12,8 @@ from seqlab.equations.transformer import (
     start_halting,
 )
 from seqlab.layers.blocks import DecoderBlock, EncoderBlock
+from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Inputs, ids_of
 from seqlab.layers.norms import LayerNorm
 from seqlab.layers.tap import tap
 from seqlab.models.heads import Head
@@ -50,16 +52,16 @@ class Ponder(nn.Module):
 class UniversalEncoder(nn.Module):
     """Self-attention by one block, up to `layers` times; a halted token is still seen by the others."""
 
-    def __init__(self, entrance: Entrance, settings: Transformer, *, dropout: float) -> None:
+    def __init__(self, inputs: Inputs, entrance: Entrance, settings: Transformer, *, dropout: float) -> None:
         super().__init__()
-        self.entrance, self.depth = entrance, settings.layers
+        self.inputs, self.entrance, self.depth = inputs, entrance, settings.layers
         self.block = EncoderBlock(settings, dropout=dropout, name="encoder.0")
         self.ponder = Ponder(settings, name="encoder")
-        self.norm = LayerNorm(settings.size) if settings.norm == "pre" else None
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
-        real, halting = source.real, start_halting(self.entrance(source.values))
+        real, halting = source.real, start_halting(self.entrance(self.inputs(source), tokens=ids_of(source)))
         for depth in range(self.depth):
             entered = self.ponder.enter(halting, depth)
             halting = self.ponder(halting, entered, self.block(entered, real), depth)
@@ -71,17 +73,24 @@ class UniversalDecoder(nn.Module):
     """The same for the target; each depth has a cache of its own, in which halted tokens stay as they are."""
 
     def __init__(
-        self, entrance: Entrance, settings: Transformer, head: Head, *, memory_size: int | None, dropout: float
+        self,
+        embedding: Embedding,
+        entrance: Entrance,
+        settings: Transformer,
+        head: Head,
+        *,
+        memory_size: int | None,
+        dropout: float,
     ) -> None:
         super().__init__()
-        self.entrance, self.head, self.settings = entrance, head, settings
+        self.embedding, self.entrance, self.head, self.settings = embedding, entrance, head, settings
         self.block = DecoderBlock(settings, reads_source=memory_size is not None, dropout=dropout, name="decoder.0")
         self.ponder = Ponder(settings, name="decoder")
-        self.norm = LayerNorm(settings.size) if settings.norm == "pre" else None
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
         self.bridge = memory_bridge(memory_size, settings.size)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        state = empty_caches(memory.rows, self.settings, like=self.entrance.embedding.weight)
+        state = empty_caches(memory.rows, self.settings, like=self.embedding.weight)
         if memory.states is None or self.block.cross is None:
             return (), state
         states = memory.states.values if self.bridge is None else self.bridge(memory.states.values)
@@ -90,7 +99,7 @@ class UniversalDecoder(nn.Module):
     def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
-        halting = start_halting(self.entrance(tokens, first=first))
+        halting = start_halting(self.entrance(self.embedding(tokens), first=first))
         visible, source = (context[0], (context[1], context[2])) if context else (None, None)
         after = [place + tokens.shape[1]]
         for depth in range(self.settings.layers):

@@ -24,7 +24,7 @@ from seqlab.training.average import Weights, average, load_weights, parameters_o
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
 from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
 from seqlab.training.objective import batch_loss
-from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers
+from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps
@@ -144,8 +144,7 @@ class GradientTraining:
     def _step(self, batch: Batch) -> None:
         began, place, settings = time.perf_counter(), self.progress, self.settings
         rate = learning_rate(place.step, self.num_steps, settings)
-        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
-            group["lr"] = rate
+        set_rate(self.optimizers, rate, place.step, settings)
         carried: State = self.carried if self.batches.carries else ()
         with noise(settings.seed, place.step, batch.rows):
             loss = batch_loss(cast(Model, self.model), batch, carried, label_smoothing=settings.label_smoothing)

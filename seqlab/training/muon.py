@@ -32,9 +32,7 @@ class Muon(torch.optim.Optimizer):
     A parameter that stacks several matrices says so by an attribute `num_blocks`: each is made orthogonal by itself.
     """
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float, momentum: float = 0.95
-    ) -> None:
+    def __init__(self, parameters: Iterable[Any], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
         super().__init__(list(parameters), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()

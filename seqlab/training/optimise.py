@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from seqlab.models.heads import Head
 from seqlab.recipe import Train
 from seqlab.training.muon import Muon
 
+Group = dict[str, Any]
+
 
 def optimizers(model: nn.Module, settings: Train) -> list[torch.optim.Optimizer]:
     """The optimisers of a recipe, each with its share of the weights.
@@ -18,19 +21,40 @@ def optimizers(model: nn.Module, settings: Train) -> list[torch.optim.Optimizer]
     Weight decay acts on matrices alone: a bias or a gain has nothing to overfit with. Muon takes the matrices inside;
     embeddings and heads, where a row belongs to a token, stay with AdamW.
     """
-    by_token = {id(parameter) for module in token_tables(model) for parameter in module.parameters()}
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    vectors = [parameter for parameter in learned if parameter.dim() < 2]
-    others = [parameter for parameter in learned if parameter.dim() >= 2 and id(parameter) in by_token]
-    inside = [parameter for parameter in learned if parameter.dim() >= 2 and id(parameter) not in by_token]
     rate, decay = settings.learning_rate, settings.weight_decay
+    inside, others, vectors = _groups(model, settings)
     if settings.optimizer == "muon":
-        rest = [{"params": others, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
-        return [Muon(inside, lr=rate, weight_decay=decay), torch.optim.AdamW(rest, lr=rate, fused=True)]
-    groups = [{"params": inside + others, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+        return [Muon(inside, lr=rate, weight_decay=decay), torch.optim.AdamW(others + vectors, lr=rate, fused=True)]
     if settings.optimizer == "sgd":
-        return [torch.optim.SGD(groups, lr=rate, momentum=settings.momentum)]
-    return [torch.optim.AdamW(groups, lr=rate, fused=True)]
+        return [torch.optim.SGD(inside + others + vectors, lr=rate, momentum=settings.momentum)]
+    return [torch.optim.AdamW(inside + others + vectors, lr=rate, fused=True)]
+
+
+def set_rate(optimizers: list[torch.optim.Optimizer], rate: float, step: int, settings: Train) -> None:
+    """The rate of this step; an encoder that was trained before may learn more slowly, and later."""
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        factor = 1.0
+        if group["encoder"]:
+            factor = settings.encoder_rate if step >= settings.encoder_frozen else 0.0
+        group["lr"] = rate * factor
+
+
+def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group], list[Group]]:
+    """Matrices, tables of tokens and vectors, the encoder's apart from the others where the recipe treats it so."""
+    by_token = {id(parameter) for module in token_tables(model) for parameter in module.parameters()}
+    apart = settings.encoder_rate != 1 or settings.encoder_frozen > 0
+    found: tuple[list[Group], list[Group], list[Group]] = ([], [], [])
+    for encoder in (False, True):
+        members: tuple[list[nn.Parameter], ...] = ([], [], [])
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and encoder == (apart and name.startswith("encoder.")):
+                kind = 2 if parameter.dim() < 2 else 1 if id(parameter) in by_token else 0
+                members[kind].append(parameter)
+        for kind, params in enumerate(members):
+            decay = 0.0 if kind == 2 else settings.weight_decay
+            if params:
+                found[kind].append({"params": params, "weight_decay": decay, "encoder": encoder})
+    return found
 
 
 def token_tables(model: nn.Module) -> list[nn.Module]:
@@ -55,6 +79,8 @@ def learning_rate(step: int, num_steps: int, settings: Train) -> float:
 def clip_(parameters: Iterable[nn.Parameter], threshold: float) -> float:
     """E37 in place: gradients are scaled down to a global norm of `threshold`; returns the norm they had."""
     gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
+        return 0.0
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
     if norm > threshold:
         torch._foreach_mul_(gradients, threshold / norm)

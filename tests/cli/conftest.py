@@ -66,7 +66,9 @@ def small():
     """Settings that make a model of any task tiny, as words of a command."""
 
     def small(task, steps=4):
-        sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}[task]
+        sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}
+        sizes |= {"bilm": ("model.encoder.size=8",), "mask": (*ENCODER, "model.encoder.layers=1", "source.size=280")}
+        sizes = sizes[task]
         if task == "translate":
             sizes = (*ENCODER, *DECODER, "shared=false", "source.kind=characters", "data.max_source=30")
         if task == "classify":
@@ -109,6 +111,8 @@ def files(tmp_path_factory):
         "classify": ("bits.tsv", [f"{label}\t{' '.join(bits)}" for bits, label in parity(300, seed=1)]),
         "tag": ("words.conll", list(_sentences(100, seed=1))),
         "lm": ("book.txt", list(_book(200, seed=1))),
+        "mask": ("text.txt", list(_book(100, seed=2))),
+        "bilm": ("lines.txt", list(_book(100, seed=2))),
     }
     paths = {}
     for task, (name, text) in texts.items():

@@ -82,7 +82,9 @@ def test_what_can_be_trained_on_can_be_evaluated_on(run, small, tmp_path, name):
 
 FLOORS = {
     "lm": {"1-gram", "5-gram"},
-    "classify": {"majority class"},
+    "mask": {"by frequency"},
+    "bilm": {"1-gram", "5-gram"},
+    "classify": {"majority class", "TF-IDF, linear"},
     "tag": {"most frequent tag"},
     "translate": {"copy of the source"},
 }

@@ -102,12 +102,14 @@ def test_synthetic_data_is_made_on_stdout(run):
 @pytest.mark.parametrize("task", TASKS)
 def test_looking_at_data(run, files, task):
     facts = json.loads(run("data", "look", task, files[task], "--json").stdout)
-    assert facts["examples"] == {"lm": 200, "classify": 300, "tag": 100, "translate": 300}[task]
+    sizes = {"lm": 200, "mask": 100, "bilm": 100, "classify": 300, "tag": 100, "translate": 300}
+    assert facts["examples"] == sizes[task]
     assert facts["first"].startswith(f"{files[task]}:1: ")
     if task == "classify":
         assert set(facts["most_frequent"]) == {"odd", "even"}
         assert facts["repeated_sources"] > 0
-    assert "longest target" in run("data", "look", task, files[task]).stdout
+    longest = "longest source" if task in ("mask", "bilm") else "longest target"
+    assert longest in run("data", "look", task, files[task]).stdout
 
 
 def test_looking_at_a_column_by_its_number(run, tmp_path):

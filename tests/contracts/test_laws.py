@@ -3,12 +3,13 @@
 from functools import cache
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
 from seqlab import laws
 from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import learn_vocabularies
+from seqlab.assemble.vocabularies import learn_vocabularies, padded
 from seqlab.bundle import Bundle, load_bundle, save_bundle
 from seqlab.data import synthetic
 from seqlab.data.sources import Example
@@ -70,8 +71,41 @@ CASES = [
     ("translate", _both("transformer") + " model.encoder.layers=4 model.decoder.layers=1"),
 ]
 
+LETTERS = "model.characters.kind=gru model.characters.size=3 model.characters.bidirectional=true"
+ELMO = "model.elmo.kind=lstm model.elmo.size=4 model.elmo.layers=2"
+BERT = [
+    "norm=post",
+    "positions=learned",
+    "activation=gelu",
+    "scale=false",
+    "entrance_norm=true",
+    "segments=2",
+    "epsilon=1e-12",
+]
+CASES += [
+    ("mask", ""),
+    ("mask", "model.encoder.bidirectional=true model.tie=true"),
+    ("mask", HEADS.format("encoder", "transformer") + " model.tie=true source.markers=true"),
+    (
+        "mask",
+        " ".join([HEADS.format("encoder", "transformer"), *(f"model.encoder.{o}" for o in BERT)])
+        + " source.frame=true",
+    ),
+    *[("bilm", f"model.encoder.kind={c} model.encoder.connection=residual") for c in ("lstm", "gru")],
+    ("classify", "model.pooling=hops model.hop_penalty=0.1 model.encoder.bidirectional=true"),
+    ("classify", HEADS.format("encoder", "transformer") + " model.encoder.causal=true"),
+    ("classify", f"{ELMO} model.pooling=max"),
+    ("tag", LETTERS),
+    ("tag", f"{LETTERS} {ELMO} model.encoder.bidirectional=true"),
+    ("tag", f"{LETTERS} {HEADS.format('encoder', 'transformer')}"),
+    ("tag", "source.kind=bpe source.size=300"),
+    ("tag", "source.kind=wordpiece source.frame=true"),
+    *[(task, "source.kind=vectors") for task in ("classify", "tag", "translate")],
+    ("classify", HEADS.format("encoder", "transformer") + " source.kind=vectors"),
+]
+
 STACK = {"kind": "lstm", "size": 5, "layers": 2}
-SIDES = {"lm": ("decoder",), "classify": ("encoder",), "tag": ("encoder",), "translate": ("encoder", "decoder")}
+SIDES = {"lm": ("decoder",), "translate": ("encoder", "decoder")}
 TEXTS = [pair[0] for pair in synthetic.copies(40, seed=1, longest=9)]
 BATCH = ["", "a", *TEXTS[:4]]  # an empty row, one of length one, and others
 ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -83,12 +117,16 @@ every_decoder = pytest.mark.parametrize(("task", "settings"), DECODERS, ids=map(
 both_precisions = pytest.mark.parametrize("dtype", ROUNDING, ids=["double", "single"])
 
 
-def example(task, text):
-    """What a task is to learn about a text; a word of a sentence is a letter here."""
+def example(task, text, settings=""):
+    """What a task is to learn about a text; a word of a sentence is a letter here, and so is a frame of vectors."""
+    source = tuple(text) if task == "tag" else text
+    if "kind=vectors" in settings:
+        source = np.asarray([[ord(letter), ord(letter) % 7, 1] for letter in text], dtype=np.float32).reshape(-1, 3)
     if task == "tag":
-        return Example(tuple(text), tuple("vowel" if letter in "aeiou" else "consonant" for letter in text), "")
-    target = {"lm": text, "classify": "long" if len(text) > 4 else "short", "translate": text[::-1]}[task]
-    return Example("" if task == "lm" else text, target, "")
+        return Example(source, tuple("vowel" if letter in "aeiou" else "consonant" for letter in text), "")
+    label = "long" if len(text) > 4 else "short"
+    target = {"lm": text, "mask": "", "bilm": "", "classify": label, "translate": text[::-1]}[task]
+    return Example("" if task == "lm" else source, target, "")
 
 
 @cache
@@ -98,11 +136,11 @@ def bundle(task, settings):
         "name": "small",
         "task": task,
         "source": {"kind": "words" if task == "tag" else "characters"},
-        "model": {"embedding": 4, **dict.fromkeys(SIDES[task], STACK)},
+        "model": {"embedding": 5 if task == "bilm" else 4, **dict.fromkeys(SIDES.get(task, ("encoder",)), STACK)},
         "train": {"steps": 1},
     }
     recipe = override(build_recipe(small, where="test"), settings.split())
-    vocabularies = learn_vocabularies(recipe, lambda: [example(task, text) for text in TEXTS])
+    vocabularies = learn_vocabularies(recipe, lambda: [example(task, text, settings) for text in TEXTS])
     model = build_model(recipe, vocabularies)
     generator = torch.Generator().manual_seed(3)
     for parameter in model.parameters():
@@ -119,9 +157,9 @@ def in_precision(task, settings, dtype):
 
 def batch_of(task, settings, texts=tuple(BATCH)):
     vocabularies = bundle(task, settings).vocabularies
-    sources, targets = zip(*vocabularies.encode([example(task, text) for text in texts]), strict=True)
-    source = None if vocabularies.source is None else Padded.from_rows(sources)
-    return Batch(torch.arange(len(texts)), source, Padded.from_rows(targets))
+    sources, targets = zip(*vocabularies.encode([example(task, text, settings) for text in texts]), strict=True)
+    source = None if task == "lm" else padded(sources)
+    return Batch(torch.arange(len(texts)), source, None if task in ("mask", "bilm") else Padded.from_rows(targets))
 
 
 def memory_of(model, batch):
@@ -249,7 +287,9 @@ def test_a_law_notices_when_it_is_broken():
 def test_a_tokenizer_gives_back_what_it_was_given(kind):
     """Every text made of what was seen comes back, from the tokenizer and from its copy on disk."""
     written = [" ".join(TEXTS[i : i + 3]) for i in range(len(TEXTS) - 2)]
-    texts = written if kind == "words" else [*written, *(dated[0] for dated in synthetic.dates(40, seed=2))]
+    texts = (
+        written if kind in ("words", "wordpiece") else [*written, *(dated[0] for dated in synthetic.dates(40, seed=2))]
+    )
     tokenizer = learn(kind, texts, normaliser=Normaliser(), size=2000)
     again = from_json(tokenizer.to_json())
     for text in texts:

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.sources import read_pairs
-from seqlab.data.store import write_store
+from seqlab.data.store import Column, write_stores
 from seqlab.errors import DataError
 
 
@@ -85,6 +86,11 @@ def test_rows_that_are_equally_long_meet_others_in_the_next_epoch():
     assert {frozenset(rows.tolist()) for rows in one} != {frozenset(rows.tolist()) for rows in other}
 
 
+def write_store(path, rows, *, vocabulary_size=0, dtype=None, width=1):
+    """One column alone."""
+    return write_stores([Column(path, vocabulary_size, dtype, width)], ((row,) for row in rows))[0]
+
+
 @pytest.fixture
 def stores(tmp_path):
     source = write_store(tmp_path / "source", [[1, 2, 3], [4], [5, 6]], vocabulary_size=10)
@@ -107,6 +113,25 @@ def test_a_part_may_be_absent(stores):
     assert rows.batch([1]).source is None
     assert rows.batch([1]).target.values.tolist() == [[8, 9]]
     assert rows.lengths.shape == (3, 1)
+
+
+def test_a_batch_of_feature_vectors(stores, tmp_path):
+    frames = [np.arange(2 * length, dtype=np.float32).reshape(-1, 2) + 0.5 for length in (2, 1, 3)]
+    rows = Rows(source=write_store(tmp_path / "frames", frames, dtype="float32", width=2), target=stores[1])
+    source = rows.batch([1, 0]).source
+    assert (source.values.dtype, source.values.shape) == (torch.float32, (2, 2, 2))
+    assert source.values.tolist() == [[[0.5, 1.5], [0, 0]], [[0.5, 1.5], [2.5, 3.5]]]
+    assert source.lengths.tolist() == [1, 2]
+    assert rows.lengths.tolist() == [[2, 1], [1, 2], [3, 4]]
+
+
+def test_a_batch_of_words_spelled_in_characters(stores, tmp_path):
+    words = [[[1, 2, 0]], [[3, 4, 5], [6, 0, 0]], []]
+    rows = Rows(source=write_store(tmp_path / "words", words, vocabulary_size=10, width=3), target=stores[1])
+    source = rows.batch([0, 1, 2]).source
+    assert source.values.dtype == torch.int64
+    assert source.values.tolist() == [[[1, 2, 0], [0, 0, 0]], [[3, 4, 5], [6, 0, 0]], [[0, 0, 0], [0, 0, 0]]]
+    assert [row.tolist() for row in source.rows()] == words
 
 
 def test_a_plan_goes_with_its_rows(stores):

@@ -1,12 +1,25 @@
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from seqlab.data.store import Column, TokenStore, write_store, write_stores
+from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.errors import DataError
 
 ROWS = [[3, 1, 2], [], [0], [65535, 7]]
+
+
+def write_store(path, rows, *, vocabulary_size=0, dtype=None, width=1):
+    """One column alone."""
+    return write_stores([Column(Path(path), vocabulary_size, dtype, width)], ((row,) for row in rows))[0]
+
+
+def contents(store):
+    return [store[i].tolist() for i in range(len(store))]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +98,8 @@ def test_a_source_that_breaks_off_leaves_nothing_behind(tmp_path):
 
 
 def test_an_unknown_dtype(tmp_path):
-    with pytest.raises(ValueError, match="not float32"):
-        write_store(tmp_path / "tokens.bin", [], vocabulary_size=10, dtype="float32")
+    with pytest.raises(ValueError, match="not float64"):
+        write_store(tmp_path / "tokens.bin", [], vocabulary_size=10, dtype="float64")
 
 
 def test_a_row_that_is_not_there(tmp_path):
@@ -115,6 +128,9 @@ def test_a_store_that_was_cut(tmp_path, part, damage):
         ({"format": 99}, "its format is 99, and this version reads 1"),
         ({"dtype": "float64"}, "it says"),
         ({"num_rows": -1}, "it says"),
+        ({"width": 0}, "it says"),
+        ({"width": "3"}, "it says"),
+        ({"width": 3}, "12 bytes where 36 are needed"),
     ],
 )
 def test_a_header_that_was_changed(tmp_path, change, message):
@@ -157,3 +173,110 @@ def test_a_bad_id_in_one_column_leaves_neither(tmp_path):
     with pytest.raises(DataError, match="the id 10 is outside a vocabulary of 10"):
         write_stores(columns, [([1], [10])])
     assert list(tmp_path.iterdir()) == []
+
+
+IDS = st.lists(st.integers(0, 99), min_size=3, max_size=3)
+FEATURES = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def place():
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory) / "wide.bin"
+
+
+def law_of_wide_rows(store, rows, dtype):
+    """Rows come back one by one, end to end, and side by side with zeros as pads."""
+    assert contents(store) == rows
+    assert store.lengths.tolist() == [len(row) for row in rows]
+    assert (store.width, store.num_tokens) == (3, sum(map(len, rows)))
+    assert store.flat.shape == (store.num_tokens, 3)
+    assert store.flat.tolist() == [position for row in rows for position in row]
+    values, lengths = store.gather(np.arange(len(rows)))
+    longest = max(map(len, rows), default=0)
+    assert (values.shape, values.dtype) == ((len(rows), longest, 3), dtype)
+    assert values.tolist() == [row + [[0, 0, 0]] * (longest - len(row)) for row in rows]
+    assert lengths.tolist() == store.lengths.tolist()
+    assert all(store[i].dtype == dtype and store[i].shape == (len(row), 3) for i, row in enumerate(rows))
+
+
+@given(rows=st.lists(st.lists(IDS, max_size=4), max_size=5), as_arrays=st.booleans())
+def test_words_spelled_in_characters_come_back(place, rows, as_arrays):
+    given_rows = [np.array(row, dtype=np.int32).reshape(-1, 3) for row in rows] if as_arrays else rows
+    law_of_wide_rows(write_store(place, given_rows, vocabulary_size=100, width=3), rows, np.int64)
+    law_of_wide_rows(TokenStore.open(place), rows, np.int64)
+
+
+@given(rows=st.lists(st.lists(FEATURES, max_size=4), max_size=5), dtype=st.sampled_from(["float32", "float64"]))
+def test_vectors_come_back(place, rows, dtype):
+    vectors = [np.array(row, dtype=dtype).reshape(-1, 3) for row in rows]
+    store = write_store(place, vectors, dtype="float32", width=3)
+    law_of_wide_rows(store, rows, np.float32)
+    assert (store.flat.dtype, store.vocabulary_size) == ("float32", 0)
+    law_of_wide_rows(TokenStore.open(place), rows, np.float32)
+
+
+def test_wide_rows_are_mapped_not_read(tmp_path):
+    store = write_store(tmp_path / "wide.bin", [np.ones((4, 2), dtype=np.float32)], dtype="float32", width=2)
+    assert isinstance(store.flat, np.memmap)
+    assert (tmp_path / "wide.bin").stat().st_size == 4 * 2 * 4
+
+
+def test_vectors_of_one_feature_keep_their_axis(tmp_path):
+    """A model of vectors need not know that there is only one."""
+    store = write_store(tmp_path / "one.bin", [np.array([[0.5], [1.5]])], dtype="float32")
+    assert (contents(store), store.width) == ([[[0.5], [1.5]]], 1)
+    assert store.gather(np.array([0]))[0].shape == (1, 2, 1)
+
+
+def test_integers_can_be_features_and_columns_can_come_first_on_disk(tmp_path):
+    by_columns = np.asfortranarray(np.arange(6).reshape(3, 2))
+    assert contents(write_store(tmp_path / "v.bin", [by_columns], dtype="float32", width=2)) == [by_columns.tolist()]
+
+
+def test_more_vectors_than_are_held_in_memory(tmp_path):
+    whole = np.random.default_rng(0).normal(size=(300_000, 8)).astype(np.float32)
+    rows = np.array_split(whole, 500)
+    store = write_store(tmp_path / "vectors.bin", rows, dtype="float32", width=8)
+    assert np.array_equal(store.flat, whole)
+    assert np.array_equal(store[-1], rows[-1])
+
+
+def test_a_store_from_before_there_were_widths(tmp_path):
+    write_store(tmp_path / "tokens.bin", ROWS, vocabulary_size=1 << 16)
+    header = tmp_path / "tokens.bin.json"
+    old = json.loads(header.read_text())
+    assert old.pop("width") == 1
+    header.write_text(json.dumps(old))
+    store = TokenStore.open(tmp_path / "tokens.bin")
+    assert (contents(store), store.width, store.flat.ndim) == (ROWS, 1, 1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_feature_that_is_not_finite_leaves_nothing_behind(tmp_path, bad):
+    rows = [np.zeros((2, 2)), np.array([[0, 0], [0, 0], [1, bad]])]
+    with pytest.raises(DataError, match=r"vectors\.bin: row 1, position 2 holds (nan|-?inf)") as caught:
+        write_store(tmp_path / "vectors.bin", rows, dtype="float32", width=2)
+    assert "Nothing was written" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_character_outside_the_vocabulary(tmp_path):
+    with pytest.raises(DataError, match="the id 10 is outside a vocabulary of 10"):
+        write_store(tmp_path / "wide.bin", [[[1, 2], [3, 10]]], vocabulary_size=10, width=2)
+
+
+@pytest.mark.parametrize("row", [[[1, 2, 3]], [1, 2], np.ones((4, 3), dtype=int), np.ones((2, 2, 2), dtype=int)])
+def test_a_row_of_another_width(tmp_path, row):
+    with pytest.raises(ValueError, match=r"row 1 has the shape \(.*\), not \(T, 2\)"):
+        write_store(tmp_path / "wide.bin", [[[1, 2]], row], vocabulary_size=10, width=2)
+
+
+def test_vectors_are_never_taken_for_ids(tmp_path):
+    with pytest.raises(TypeError, match="Cannot cast"):
+        write_store(tmp_path / "wide.bin", [np.array([[0.5, 1.5]])], vocabulary_size=10, width=2)
+
+
+def test_a_position_holds_something(tmp_path):
+    with pytest.raises(ValueError, match="at least one number, not 0"):
+        write_store(tmp_path / "wide.bin", [], vocabulary_size=10, width=0)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqlab.data.store import write_store
+from seqlab.data.store import Column, write_stores
 from seqlab.data.streams import Streams, in_order
 from seqlab.errors import DataError
 
@@ -59,7 +59,7 @@ def test_a_short_text_gets_fewer_rows_then_fewer_steps(length, shape):
 
 
 def test_a_store_on_disk_is_streamed(tmp_path):
-    store = write_store(tmp_path / "text", [list(range(50)), list(range(50, 100))], vocabulary_size=100)
+    [store] = write_stores([Column(tmp_path / "text", 100)], [(list(range(50)),), (list(range(50, 100)),)])
     batch = Streams(store.flat, rows=3, steps=8, seed=0).batch(0, 1)
     assert batch.target.values[0].tolist() == list(range(8, 17))
     assert [part.target.values.tolist() for part in in_order(store.flat, steps=60)] == [

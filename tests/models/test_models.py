@@ -3,6 +3,7 @@ import torch
 
 from seqlab.equations import recurrent
 from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import TokenInputs
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.tap import listening
@@ -38,7 +39,7 @@ def decoder(*, summary=None, every=False, kind="rnn", tied=False):
 def encoder(**options):
     torch.manual_seed(1)
     stack = recurrent_stack(D, Stack(kind="lstm", size=H, layers=2, **options), dropout=0.0, name="encoder")
-    return RecurrentEncoder(Embedding(V, D, name="encoder"), stack, dropout=0.0).double()
+    return RecurrentEncoder(TokenInputs(Embedding(V, D, name="encoder")), stack, dropout=0.0).double()
 
 
 def test_a_head_is_an_affine_map():
@@ -170,7 +171,7 @@ def test_a_classifier_reads_pooled_states(kind):
     model = Classifier(encoder(bidirectional=True), pooling, Head(2 * H, 4).double())
     reading = model.read_batch(Batch(ROWS, SOURCE, Padded.from_rows([[1], [0], [3]])))
     memory = model.encoder(SOURCE)
-    torch.testing.assert_close(reading.features[:, 0], pooling(memory.states, memory.summary))
+    torch.testing.assert_close(reading.features[:, 0], pooling(memory.states, memory.summary)[0])
     assert reading.gold.values.tolist() == [[1], [0], [3]]
 
 

@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from seqlab.equations import bptt
 from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import TokenInputs
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack
 from seqlab.models.classifier import Classifier, Tagger
@@ -41,7 +42,7 @@ def language_model():
 @pytest.fixture
 def encoder():
     torch.manual_seed(1)
-    return RecurrentEncoder(Embedding(V, D, name="encoder"), stack("encoder"), dropout=0.0)
+    return RecurrentEncoder(TokenInputs(Embedding(V, D, name="encoder")), stack("encoder"), dropout=0.0)
 
 
 def lines(*rows):

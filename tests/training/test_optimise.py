@@ -8,7 +8,7 @@ from torch import nn
 
 from seqlab.equations.bptt import clip_by_norm
 from seqlab.recipe import Train
-from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers
+from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 
 KINDS = get_args(Train.model_fields["optimizer"].annotation)
 
@@ -90,7 +90,19 @@ def test_frozen_weights_are_left_alone():
     model = nn.Linear(3, 2)
     model.weight.requires_grad_(False)
     (made,) = optimizers(model, settings())
-    assert [len(group["params"]) for group in made.param_groups] == [0, 1]
+    assert [group["params"] for group in made.param_groups] == [[model.bias]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_encoder_learns_more_slowly_and_later_where_the_recipe_says_so(kind):
+    model = nn.ModuleDict({"encoder": nn.Linear(3, 3), "head": nn.Linear(3, 2)})
+    chosen = settings(optimizer=kind, encoder_rate=0.25, encoder_frozen=2)
+    made = optimizers(model, chosen)
+    for step, expected in ((0, 0.0), (1, 0.0), (2, 0.025)):
+        set_rate(made, 0.1, step, chosen)
+        rates = {id(p): group["lr"] for each in made for group in each.param_groups for p in group["params"]}
+        assert {rates[id(p)] for p in model["encoder"].parameters()} == {expected}
+        assert {rates[id(p)] for p in model["head"].parameters()} == {0.1}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,132 @@
+"""Beginning from a model that was trained before: what a new recipe takes over from it, and where its weights go."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Tensor, nn
+
+from seqlab.assemble.model import embedding_of
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.data.word_vectors import read_word_vectors
+from seqlab.errors import DataError, RecipeError
+from seqlab.recipe import Model, Recipe, Stack, Task, build_recipe
+from seqlab.text import SPECIALS, WordTokenizer
+
+KEPT = ("pooling", "hops", "hop_penalty", "dropout", "masked")  # what a new recipe decides also for an old model
+READS: tuple[Task, ...] = ("classify", "tag")
+ANEW = ("head.", "pooling.")  # weights that may have another shape than before, and then begin at random
+
+
+def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[Recipe, Vocabularies]:
+    """The recipe with the architecture that the old weights fit, and the vocabularies that they know."""
+    table = recipe.model_dump()
+    if old.task == recipe.task:
+        table["model"] = old.model.model_dump() | {key: table["model"][key] for key in KEPT}
+        table["model"]["vectors"] = None  # they are in the old weights
+        table |= {"source": old.source.model_dump(), "target": old.target.model_dump(), "shared": old.shared}
+        given = replace(vocabularies, labels=None)
+    elif old.task == "bilm" and recipe.task in READS:
+        table["model"]["elmo"], table["source"] = cast(Stack, old.model.encoder).model_dump(), old.source.model_dump()
+        table["train"] |= {"encoder_rate": 1.0, "encoder_frozen": 0}  # what is old stays as it is, the encoder is new
+        given = replace(vocabularies, labels=None)
+    elif old.task == "lm" and recipe.task in READS:
+        table["model"] |= {"encoder": _as_encoder(old.model), "embedding": old.model.embedding, "elmo": None}
+        table["source"], table["model"]["characters"] = old.target.model_dump(), None
+        given = Vocabularies(source=vocabularies.target)
+    elif old.model.encoder is not None and old.task != "bilm" and recipe.task in (*READS, "mask"):
+        same = ("encoder", "embedding", "characters", "elmo")
+        table["model"] |= {key: value for key, value in old.model.model_dump().items() if key in same}
+        table["source"] = old.source.model_dump()
+        given = replace(vocabularies, labels=None, target=None)
+    else:
+        raise RecipeError(
+            f"a '{recipe.task}' model cannot start from a '{old.task}' model",
+            hint="classifiers and taggers start from any model that reads, and every model from one of its own task.",
+        )
+    _same_length(table, old)
+    return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), given
+
+
+def _as_encoder(model: Model) -> dict[str, Any]:
+    """A decoder without a source reads: its layers are an encoder that sees what stands before."""
+    assert model.decoder is not None
+    settings = model.decoder.model_dump()
+    return settings if isinstance(model.decoder, Stack) else settings | {"causal": True}
+
+
+def _same_length(table: dict[str, Any], old: Recipe) -> None:
+    """Learned positions are as many as they were."""
+    for side, other in (("encoder", "max_source"), ("decoder", "max_target")):
+        layers = table["model"].get(side)
+        if layers and layers.get("positions") == "learned":
+            from_decoder = side == "encoder" and old.task == "lm"
+            table["data"][other] = old.data.max_target + 2 if from_decoder else getattr(old.data, other)
+
+
+@torch.no_grad()
+def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
+    """Copy each old weight to where it belongs in the new model; returns the names that received one."""
+    parameters, moved = dict(model.named_parameters()), []
+    for name, weight in weights.items():
+        # what has an encoder of its own is not read by its decoder's weights
+        there = [p for p in _places(name) if p in parameters and (p == name or p not in weights)]
+        for place in there[:1]:
+            if parameters[place].shape == weight.shape:
+                parameters[place].copy_(weight)
+                moved.append(place)
+            elif not place.startswith(ANEW):
+                shapes = tuple(weight.shape), tuple(parameters[place].shape)
+                raise RecipeError(
+                    f"the model to start from has '{place}' of shape {shapes[0]} where the new one has {shapes[1]}",
+                    hint="leave out --set model.* and data.max_source, or train without --from.",
+                )
+    return moved
+
+
+def vectors_of(path: str, vocabularies: Vocabularies) -> Float32[np.ndarray, "V D"]:
+    """The pretrained vector of each word of the source, not a number where the file has none."""
+    tokenizer = vocabularies.source
+    if not isinstance(tokenizer, WordTokenizer):
+        raise RecipeError("word vectors need words", hint="set source.kind to 'words', or leave out model.vectors.")
+    ids = {word: index for index, word in enumerate(tokenizer.vocabulary)}
+    table: np.ndarray | None = None
+    for word, vector in read_word_vectors(path):
+        table = np.full((len(ids), len(vector)), np.nan, dtype=np.float32) if table is None else table
+        place = ids.get(tokenizer.normaliser(word), 0)
+        if place >= len(SPECIALS) and np.isnan(table[place, 0]):  # of two spellings the first is the more frequent
+            table[place] = vector
+    assert table is not None
+    if np.isnan(table).all():
+        raise DataError(
+            f"{path}: none of the training data's words is in it", hint="is source.lower set as it was there?"
+        )
+    return table
+
+
+@torch.no_grad()
+def place_vectors(model: nn.Module, table: Float32[np.ndarray, "V D"]) -> None:
+    """Pretrained vectors into the encoder's embedding; words without one begin at random, at the others' scale."""
+    weight, vectors = embedding_of(model).weight, torch.from_numpy(table)
+    if weight.shape != vectors.shape:
+        raise RecipeError(
+            f"vectors of {vectors.shape[1]} numbers where the encoder reads {weight.shape[1]}",
+            hint="a Transformer's vectors must be as large as model.encoder.size.",
+        )
+    known = ~vectors[:, 0].isnan()
+    weight[~known] *= vectors[known].std() / weight.std()
+    weight[known] = vectors[known]
+
+
+def _places(name: str) -> Iterator[str]:
+    """Where a weight of this name may be found in a model of another task."""
+    yield name
+    if name.startswith("readers."):
+        yield f"encoder.inputs.{name}"
+    if name == "decoder.embedding.weight":
+        yield "encoder.inputs.embedding.weight"
+    elif name.startswith("decoder."):
+        yield f"encoder.{name.removeprefix('decoder.')}"

@@ -1,0 +1,42 @@
+"""What several commands share: options, and small things said the same way everywhere."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
+TASKS = "lm, mask, bilm, classify, tag or translate"
+
+
+def program() -> str:
+    """How this program was called, so that what we say can be copied and run."""
+    if sys.argv[0].endswith("__main__.py"):
+        return "python -m seqlab"
+    return "seqlab" if shutil.which("seqlab") else sys.argv[0]
+
+
+def check_task(task: str, *, resume: bool) -> None:
+    from seqlab.errors import UsageError, nearest
+    from seqlab.recipe import DEFAULTS
+
+    if task not in DEFAULTS and not (resume and not task):
+        said = f"there is no task '{task}'" if task else "which task?"
+        raise UsageError(said, hint=nearest(task, DEFAULTS))
+
+
+def use_threads(threads: int | None) -> None:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def readable(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {readable(part)}" for name, part in value.items())
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,75 @@
+"""`seqlab data`: get, make and look at data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqlab.cli.common import TASKS, Json, check_task, readable
+from seqlab.cli.told import told
+
+app = typer.Typer(help="Get, make and look at data.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+@told
+def data_list(json: Json = False) -> None:
+    """Public data sets that `data get` can fetch."""
+    from dataclasses import asdict
+
+    from seqlab.cli import show
+    from seqlab.data.catalogue import datasets
+
+    if json:
+        show.as_json([asdict(each) for each in datasets()])
+    else:
+        rows = [[each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in datasets()]
+        show.table(["name", "size", "licence", "what it is"], rows)
+
+
+@app.command("get")
+@told
+def data_get(
+    name: Annotated[str, typer.Argument(help="a name of `data list`")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory")] = Path("data"),
+    address: Annotated[str | None, typer.Option(help="another address of the same file")] = None,
+) -> None:
+    """Download a public data set and check its sha256."""
+    from seqlab.data.catalogue import fetch, find
+
+    print(fetch(find(name), out, address=address))
+
+
+@app.command("make")
+@told
+def data_make(
+    kind: Annotated[str, typer.Argument(help="dates, copies, reversals or parity")],
+    num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples")] = 10_000,
+    seed: Annotated[int, typer.Option(help="another seed, other examples")] = 1,
+) -> None:
+    """Make examples of a synthetic task, as TSV on stdout."""
+    from seqlab.data.synthetic import make
+
+    for source, target in make(kind, num, seed=seed):
+        print(f"{source}\t{target}")
+
+
+@app.command("look")
+@told
+def data_look(
+    task: Annotated[str, typer.Argument(help=TASKS)],
+    data: Annotated[list[str], typer.Argument(help="file(s), as for train")],
+    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like data.source=2")] = None,
+    json: Json = False,
+) -> None:
+    """Read a file as training would, and say what is in it."""
+    check_task(task, resume=False)
+
+    from seqlab import lab
+    from seqlab.cli import show
+
+    facts = lab.look(task, data, settings=settings or ())  # type: ignore[arg-type]
+    if json:
+        show.as_json(facts)
+    else:
+        show.table(["", ""], [[name.replace("_", " "), readable(value)] for name, value in facts.items()])

@@ -1,0 +1,234 @@
+"""Sequences of feature vectors with their labels or texts: speech frames, pen strokes, sensors, saved by NumPy.
+
+A label stands in a table beside the path of an .npy file, or is the name of the directory in which the file lies, or
+is in the same .npz. What comes from elsewhere is only data: a header is read before anything is believed or
+allocated, arrays of objects (which are pickles) are refused, and no table leads out of its own directory.
+"""
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import IO, final
+
+import numpy as np
+from jaxtyping import Integer, Shaped
+
+from seqlab.data.lines import extension
+from seqlab.data.sources import Example, Vectors
+from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.errors import DataError, SeqlabError, UsageError, shorten
+
+MOST_NUMBERS = 2**31  # in one array
+MOST_BYTES = 4 * 2**30  # of one array in an .npz, unpacked: a few kilobytes can promise to become terabytes
+_HEADER_BYTES = 1 << 14  # NumPy trusts no header of more than 10,000 characters
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_KINDS = {"numbers": "biuf", "integers": "iu", "numbers or strings": "biufUS"}  # of dtype
+_LAYOUT = Layout(names=("file", "label"), positions=(0, 1), names_may_differ=True)
+_FORMATS = (
+    "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
+    "a sub-directory of .npy files for each label, or an .npz with values, lengths and labels."
+)
+_Found = tuple[str, Vectors, tuple[str, ...]]  # where it stands, its frames, its label or labels
+
+
+def read_vectors(paths: Sequence[str], *, target: str | None = None, words: bool = False) -> Iterator[Example]:
+    """Sequences of frames with a label or a text each, or with `words` a tuple of labels, one for each frame.
+
+    In a table the columns are `file` and `label`, else the first two; the labels of frames are separated by spaces.
+    `target` chooses another column, or another array of an .npz.
+    """
+    first: tuple[str, int] | None = None
+    for path in paths:
+        for where, vectors, labels in _found(path, target, words=words):
+            place, width = first = first or (where, vectors.shape[1])
+            if vectors.shape[1] != width:
+                raise DataError(
+                    f"{where}: {vectors.shape[1]} features where {place} has {width}",
+                    hint="all frames of all sequences have the same features; perhaps one of the two is transposed.",
+                )
+            if words and len(labels) != len(vectors):
+                raise DataError(
+                    f"{where}: {len(vectors)} frames but {len(labels)} labels: {shorten(' '.join(labels))}",
+                    hint="each frame needs one label; in a table they are separated by spaces.",
+                )
+            if not all(labels):
+                raise DataError(f"{where}: the label is empty", hint="fill it in, or drop the sequence.")
+            yield Example(vectors, labels if words else labels[0], where)
+    if first is None:
+        raise DataError(f"{' and '.join(paths)}: no example was found", hint=_FORMATS)
+
+
+def load_vectors(path: str) -> Vectors:
+    """The frames in one .npy file; a one-dimensional array is a sequence of single numbers."""
+    return _load(path, path)
+
+
+def _found(path: str, target: str | None, *, words: bool) -> Iterator[_Found]:
+    if os.path.isdir(path):
+        tables = [name for name in ("labels.tsv", "labels.csv") if os.path.isfile(os.path.join(path, name))]
+        return _in_table(os.path.join(path, tables[0]), target, words=words) if tables else _in_folders(path, target)
+    if extension(path) in TABLES:
+        return _in_table(path, target, words=words)
+    if extension(path) == ".npz":
+        return _in_archive(path, target or "labels", words=words)
+    raise DataError(f"{path}: frames with labels are not read from this kind of file", hint=_FORMATS)
+
+
+def _in_table(path: str, target: str | None, *, words: bool) -> Iterator[_Found]:
+    for line, (name, text) in two_columns(path, (None, target), _LAYOUT):
+        name = name.strip()
+        where = f"{line} ({name})"
+        if Path(name).anchor or ".." in Path(name).parts:
+            raise DataError(
+                f"{where}: this path leads out of the table's directory",
+                hint="paths are relative to the table, without '..': keep the files beside it or below.",
+            )
+        vectors = _load(os.path.join(os.path.dirname(path), name), where)
+        yield where, vectors, tuple(text.split()) if words else (text.strip(),)
+
+
+def _in_folders(path: str, target: str | None) -> Iterator[_Found]:
+    if target is not None:
+        raise UsageError(f"the column '{target}' was asked for, but {path} has no labels.tsv", hint="leave it out.")
+    for file in sorted(Path(path).glob("[!.]*/[!.]*.npy")):
+        yield str(file), load_vectors(str(file)), (file.parent.name,)
+
+
+def _in_archive(path: str, target: str, *, words: bool) -> Iterator[_Found]:
+    """All frames end to end, (frames, features), or side by side with pads, (sequences, frames, features)."""
+    with _readable(path, path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        values = _member(archive, path, "values", "numbers")
+        labels = _member(archive, path, target, "numbers or strings")
+        lengths = _lengths(archive, path, values)
+        padded = len(values.shape) == 3
+        needed = values.shape[: 1 + padded] if words else lengths.shape
+        if labels.shape != needed:
+            raise DataError(
+                f"{path}: '{target}' has the shape {labels.shape} where {needed} is needed",
+                hint=f"there is one label for each {'frame' if words else 'sequence'}.",
+            )
+        for number, length in enumerate(map(int, lengths)):
+            where, count = f"{path}[{number}]", 1 if padded else length
+            frames = values.take(count).reshape(-1, *values.shape[1 + padded :])[:length]
+            texts = labels.take(count if words else 1).reshape(-1)[:length].tolist()
+            decoded = (text.decode() if isinstance(text, bytes) else str(text) for text in texts)
+            yield where, _vectors(frames, where), tuple(text.strip() for text in decoded)
+
+
+def _lengths(archive: zipfile.ZipFile, path: str, values: "_Array") -> Integer[np.ndarray, " N"]:
+    padded = len(values.shape) == 3
+    most = values.shape[1] if padded else values.shape[0]
+    if padded and "lengths.npy" not in archive.namelist():
+        return np.broadcast_to(most, values.shape[:1])
+    array = _member(archive, path, "lengths", "integers")
+    lengths = array.take(array.shape[0]).reshape(-1)
+    outside = np.flatnonzero((lengths < 1) | (lengths > most))
+    if outside.size:
+        seen = f"length {outside[0]} is {lengths[outside[0]]} where 1 to {most} frames are possible"
+    elif padded and len(lengths) != values.shape[0]:
+        seen = f"{len(lengths)} lengths for {values.shape[0]} sequences"
+    elif not padded and lengths.sum(dtype=np.int64) != most:
+        seen = f"the lengths add up to {lengths.sum(dtype=np.int64)} frames where 'values' has {most}"
+    else:
+        return lengths
+    raise DataError(f"{path}: {seen}", hint="'lengths' says how many frames each sequence has, in order.")
+
+
+def _member(archive: zipfile.ZipFile, path: str, name: str, kind: str) -> "_Array":
+    if f"{name}.npy" not in archive.namelist():
+        there = ", ".join(member.removesuffix(".npy") for member in archive.namelist())
+        raise DataError(
+            f"{path}: there is no array '{name}'",
+            hint="np.savez(path, values=..., lengths=..., labels=...) gives frames end to end, the length of each "
+            f"sequence and its label; there are: {there}.",
+        )
+    size = archive.getinfo(f"{name}.npy").file_size
+    if size > MOST_BYTES:
+        raise DataError(
+            f"{path}: '{name}' unpacks to {size:,} bytes, more than {MOST_BYTES:,}",
+            hint="split the data over several .npz files, or keep an .npy file for each sequence.",
+        )
+    return _Array(archive.open(f"{name}.npy"), size, f"{path}: '{name}'", kind)
+
+
+def _load(path: str, where: str) -> Vectors:
+    with _readable(path, where), open(path, "rb") as stream:
+        array = _Array(stream, os.path.getsize(path), where, "numbers")
+        return _vectors(array.take(array.shape[0]), where)
+
+
+@final
+class _Array:
+    """A saved array of which some entries of the first axis are read at a time; one by columns must be held whole."""
+
+    def __init__(self, stream: IO[bytes] | io.BufferedIOBase, size: int, where: str, kind: str) -> None:
+        head = io.BytesIO(stream.read(_HEADER_BYTES))
+        self.shape, by_columns, self.dtype = _HEADERS[np.lib.format.read_magic(head)](head)
+        self.stream = stream
+        stream.seek(head.tell())
+        promised = prod(self.shape) * self.dtype.itemsize
+        if self.dtype.kind not in _KINDS[kind]:
+            seen = f"an array of dtype {self.dtype} where {kind} are needed"
+            hint = "convert it with .astype and save it again; arrays of objects are never read."
+        elif min(self.shape, default=0) < 1:
+            seen, hint = f"nothing in an array of shape {self.shape}", "a sequence has at least one frame; drop it."
+        elif prod(self.shape) > MOST_NUMBERS:
+            seen, hint = f"{prod(self.shape):,} numbers, more than {MOST_NUMBERS:,}", "split it into several."
+        elif promised > size - head.tell():
+            seen = f"{size - head.tell():,} bytes where its header promises {promised:,}"
+            hint = "the file was cut short; fetch or save it again."
+        else:
+            if by_columns:
+                whole = self.take(self.shape[0]).reshape(self.shape[::-1]).T
+                self.stream = io.BytesIO(whole.tobytes())
+            return
+        raise DataError(f"{where}: {seen}", hint=hint)
+
+    def take(self, count: int) -> Shaped[np.ndarray, "count *shape"]:
+        """The next entries."""
+        shape = (count, *self.shape[1:])
+        return np.frombuffer(self.stream.read(prod(shape) * self.dtype.itemsize), self.dtype).reshape(shape)
+
+
+def _vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
+    """Frames as float32, where they are frames of finite numbers."""
+    if values.ndim > 2:
+        raise DataError(
+            f"{where}: an array of shape {values.shape} where (frames, features) is needed",
+            hint="one file holds one sequence; values.reshape(len(values), -1) makes one vector of each frame.",
+        )
+    values = values.reshape(len(values), -1)
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is found below
+        vectors = values.astype(np.float32, order="C")
+    wrong = np.argwhere(~np.isfinite(vectors))
+    if wrong.size:
+        frame, feature = wrong[0]
+        raise DataError(
+            f"{where}: frame {frame}, feature {feature} is {values[frame, feature]} where a finite number is needed",
+            hint="frames and features are counted from 0; fill such values in, or drop the sequence.",
+        )
+    return vectors
+
+
+@contextmanager
+def _readable(path: str, where: str) -> Iterator[None]:
+    """What can go wrong with a file that is absent, damaged or something else, as one kind of error."""
+    if not os.path.isfile(path):
+        raise DataError(
+            f"{where}: there is no such file",
+            hint=f"it was looked for at '{path}'; a path in a table starts where the table lies.",
+        )
+    try:
+        yield
+    except SeqlabError:
+        raise
+    except Exception as error:  # a forged zip or header can make their readers raise nearly anything
+        reason = str(error).partition("\n")[0]  # NumPy goes on to advise trusting the file, which this never does
+        raise DataError(
+            f"{where}: this cannot be read as NumPy writes it: {reason}",
+            hint="np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name.",
+        ) from error

@@ -1,0 +1,334 @@
+"""A BERT or GPT-2 in the files that Hugging Face gives it, read as a bundle: offline, and without their library.
+
+bundle = read_huggingface("all-MiniLM-L6-v2")       # config.json, model.safetensors, tokenizer.json
+save_bundle(bundle, Path("minilm"))                 # from here on a model like any other
+
+Weights get our names, and their rows the order of our ids; nothing is computed, and nothing of theirs is run.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from seqlab import text
+from seqlab.assemble.model import build_model
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.bundle import Bundle
+from seqlab.errors import BundleError, RecipeError, SeqlabWarning, shorten
+from seqlab.recipe import Recipe, Transformer, build_recipe
+from seqlab.text import EOS, SOS, SPECIALS, Normaliser, Tokenizer
+
+Table = dict[str, Any]
+T = TypeVar("T")
+Rows = list[int | None]  # for each of our ids the row of their tables, where they have one
+
+LARGEST = 64 * 2**20  # bytes of a text file; a large vocabulary has a quarter of that
+UNLIKELY = -100.0  # the bias of a token that the model never learnt to write
+HINT = "such a directory has config.json, model.safetensors and tokenizer.json as they were published; copy it again."
+COMMON = {"kind": "transformer", "positions": "learned", "scale": False}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
+SPECIALS_OF_BERT = ("[PAD]", "[UNK]", "[CLS]", None, "[SEP]", "[MASK]")  # in the order of ours; it has no EOS
+SPECIALS_OF_GPT2 = (None, None, "<|endoftext|>", "<|endoftext|>", None, None)  # one before a text and after it
+
+LAYERS = {  # ours: theirs, # being the depth, first of BERT, then of GPT-2
+    "encoder.inputs.embedding": "embeddings.word_embeddings",
+    "encoder.entrance.positions": "embeddings.position_embeddings",
+    "encoder.entrance": "embeddings.token_type_embeddings",
+    "encoder.entrance.norm": "embeddings.LayerNorm",
+    "encoder.blocks.#.attention.query_key_value": "encoder.layer.#.attention.self",
+    "encoder.blocks.#.attention.mix": "encoder.layer.#.attention.output.dense",
+    "encoder.blocks.#.first.norm": "encoder.layer.#.attention.output.LayerNorm",
+    "encoder.blocks.#.feed_forward.widen": "encoder.layer.#.intermediate.dense",
+    "encoder.blocks.#.feed_forward.narrow": "encoder.layer.#.output.dense",
+    "encoder.blocks.#.second.norm": "encoder.layer.#.output.LayerNorm",
+    "head.output": "cls.predictions",
+    "decoder.embedding": "wte",
+    "decoder.entrance.positions": "wpe",
+    "decoder.blocks.#.first.norm": "h.#.ln_1",
+    "decoder.blocks.#.attention.query_key_value": "h.#.attn.c_attn",
+    "decoder.blocks.#.attention.mix": "h.#.attn.c_proj",
+    "decoder.blocks.#.second.norm": "h.#.ln_2",
+    "decoder.blocks.#.feed_forward.widen": "h.#.mlp.c_fc",
+    "decoder.blocks.#.feed_forward.narrow": "h.#.mlp.c_proj",
+    "decoder.norm": "ln_f",
+    "decoder.head.output": "lm_head",
+}
+
+
+def read_huggingface(folder: str | Path) -> Bundle:
+    """The model in a directory with config.json, model.safetensors and the files of a tokenizer."""
+    folder = Path(folder)
+    config = _Config(folder / "config.json")
+    family = config.one_of("model_type", {"bert": _bert, "gpt2": _gpt2})
+    table, vocabularies, rows = family(config)
+    try:
+        recipe = build_recipe({"name": folder.resolve().name, **table}, where=str(config.path))
+    except RecipeError as error:
+        raise BundleError(str(error), hint=HINT) from None
+    file = _Weights(folder / "model.safetensors")
+    bundle = Bundle(recipe, vocabularies, _build(recipe, vocabularies, file, rows), {})
+    if recipe.task == "mask":
+        has = "has a layer that Seqlab's has not" if "cls.predictions.bias" in file.tensors else "is not in the file"
+        said = f"{folder}: the head that guesses what a [MASK] hides {has} and must be learnt: train with --from"
+        warnings.warn(f"{said}; or use the encoder alone: `seqlab predict --embed`", SeqlabWarning, stacklevel=2)
+    return bundle
+
+
+def _bert(config: "_Config") -> tuple[Table, Vocabularies, Rows]:
+    _expect(config.path, config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    tokenizer, rows = _word_pieces(config.path.parent)
+    source = {"kind": "wordpiece", "size": len(tokenizer), "form": "none", "lower": tokenizer.normaliser.lower}
+    encoder = COMMON | {
+        "size": config["hidden_size"],
+        "layers": config["num_hidden_layers"],
+        "heads": config["num_attention_heads"],
+        "feed_forward": config["intermediate_size"],
+        "norm": "post",
+        "activation": config.one_of("hidden_act", ACTIVATIONS),
+        "entrance_norm": True,
+        "segments": config["type_vocab_size"],
+        "epsilon": config.get("layer_norm_eps", 1e-12),
+    }
+    table = {
+        "task": "mask",
+        "about": "A BERT encoder, read from Hugging Face's files.",
+        "data": {"max_source": config["max_position_embeddings"]},
+        "source": source | {"markers": True, "frame": True},
+        "model": {"encoder": encoder, "tie": True, "dropout": config.get("hidden_dropout_prob", 0.1)},
+        "train": {"steps": 1},
+    }
+    return table, Vocabularies(source=tokenizer, markers=True, frame=True), rows
+
+
+def _gpt2(config: "_Config") -> tuple[Table, Vocabularies, Rows]:
+    _expect(config.path, config, add_cross_attention=False, tie_word_embeddings=True)
+    _expect(config.path, config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
+    tokenizer, rows = _byte_pairs(config.path.parent)
+    positions = config.whole("n_positions")
+    decoder = COMMON | {
+        "size": config["n_embd"],
+        "layers": config["n_layer"],
+        "heads": config["n_head"],
+        "feed_forward": config.get("n_inner"),
+        "norm": "pre",
+        "activation": config.one_of("activation_function", ACTIVATIONS),
+        "epsilon": config.get("layer_norm_epsilon", 1e-5),
+    }
+    table = {
+        "task": "lm",
+        "about": "A GPT-2, read from Hugging Face's files.",
+        "data": {"unit": "stream", "max_target": positions - 2},  # SOS and EOS have positions as well
+        "target": {"kind": "bpe", "size": len(tokenizer), "form": "none"},
+        "model": {"decoder": decoder, "tie": True, "dropout": config.get("resid_pdrop", 0.1)},
+        "train": {"steps": 1, "bptt": positions},
+    }
+    return table, Vocabularies(target=tokenizer), rows
+
+
+def _build(recipe: Recipe, vocabularies: Vocabularies, file: "_Weights", rows: Rows) -> nn.Module:
+    """The model that the recipe describes, with these weights in it.
+
+    It is first built without memory, to see what it needs: a config may claim sizes that no machine has.
+    """
+    stack = recipe.model.encoder or recipe.model.decoder
+    assert isinstance(stack, Transformer)
+    positions = recipe.data.max_source if recipe.model.encoder else recipe.data.max_target
+    if stack.layers > len(file.tensors) or max(stack.size, stack.inner, stack.segments, positions) > file.largest:
+        raise BundleError(f"{file.path}: smaller than the model that config.json tells of", hint=HINT)
+    with torch.device("meta"):
+        shapes = {name: tuple(p.shape) for name, p in build_model(recipe, vocabularies).named_parameters()}
+    weights = {name: _weight(name, shape, file, rows) for name, shape in shapes.items()}
+    model = build_model(recipe, vocabularies)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+    return model
+
+
+def _weight(name: str, shape: tuple[int, ...], file: "_Weights", rows: Rows) -> Tensor:
+    """What one of our parameters is in their file: a layer, three on top of each other, or rows in our order."""
+    owner, _, part = name.rpartition(".")
+    depth = "".join(re.findall(r"\.(\d+)\.", owner))
+    theirs = LAYERS[re.sub(r"\.\d+\.", ".#.", owner)].replace("#", depth)
+    part = "bias" if part == "bias" else "weight"
+    if owner.endswith("embedding"):
+        table = file.take(f"{theirs}.weight", (None, shape[1]))
+        return file.arranged(table, rows, absent=table.mean(0))
+    if owner.endswith("head.output"):
+        has_bias = f"{theirs}.bias" in file.tensors
+        bias = file.take(f"{theirs}.bias", (None,)) if has_bias else torch.zeros(file.largest)
+        # SOS may have the row of EOS, but is not to have half of its probability
+        written: Rows = [*rows[:SOS], None if rows[SOS] == rows[EOS] else rows[SOS], *rows[EOS:]]
+        return file.arranged(bias, written, absent=torch.tensor(UNLIKELY))
+    if theirs.endswith(".self"):
+        third = (shape[0] // 3, *shape[1:])
+        return torch.cat([file.take(f"{theirs}.{each}.{part}", third) for each in ("query", "key", "value")])
+    if ".c_" in theirs and part == "weight":  # GPT-2 keeps its matrices as inputs by outputs
+        return file.take(f"{theirs}.weight", shape[::-1]).mT
+    return file.take(f"{theirs}.{part}", shape)
+
+
+def _word_pieces(folder: Path) -> tuple[Tokenizer, Rows]:
+    """From tokenizer.json, whose rules must be BERT's, or from vocab.txt with the options beside it."""
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        stored = _read_json(path)
+        cut = {"type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+        _expect(f"{path}: model", stored.get("model"), **cut)
+        _expect(f"{path}: pre_tokenizer", stored.get("pre_tokenizer"), type="BertPreTokenizer")
+        rules = _expect(f"{path}: normalizer", stored.get("normalizer"), type="BertNormalizer")
+        names = ("lowercase", "clean_text", "handle_chinese_chars")
+    else:
+        path, options = folder / "vocab.txt", folder / "tokenizer_config.json"
+        lines = _read_text(path).removesuffix("\n").split("\n")
+        stored = {"model": {"vocab": {piece: row for row, piece in enumerate(lines)}}}
+        rules = _read_json(options) if options.is_file() else {}
+        names = ("do_lower_case", "clean_text", "tokenize_chinese_chars")
+    pieces, rows = _arrange(path, stored, SPECIALS_OF_BERT)
+    lower, clean, spaced = (rules.get(name) is not False for name in names)
+    accents = lower if rules.get("strip_accents") is None else rules["strip_accents"] is True
+    data = {"kind": "wordpiece", "normaliser": Normaliser("none", lower).to_json(), "vocabulary": pieces}
+    return _tokenizer(path, data | {"clean": clean, "strip_accents": accents, "space_ideographs": spaced}), rows
+
+
+def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
+    """From tokenizer.json, or from vocab.json and merges.txt. How it splits is for our own tokenizer to check."""
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        stored = _read_json(path)
+    else:
+        path = folder / "vocab.json"
+        lines = _read_text(folder / "merges.txt").split("\n")
+        merges = [line for line in lines if line and not line.startswith("#version")]
+        stored = {"model": {"vocab": _read_json(path), "merges": merges}, "pre_tokenizer": {"type": "ByteLevel"}}
+    model = _expect(f"{path}: model", stored.get("model"), type="BPE")
+    pieces, rows = _arrange(path, stored, SPECIALS_OF_GPT2)
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    pairs = model.get("merges")
+    if isinstance(pairs, list):  # older files have a line for a pair, newer ones a list
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
+    library = {key: stored.get(key) for key in ("pre_tokenizer", "normalizer")}
+    library["model"] = {**model, "type": "BPE", "vocab": vocabulary, "merges": pairs}
+    return _tokenizer(path, {"kind": "bpe", "normaliser": Normaliser("none").to_json(), "library": library}), rows
+
+
+def _expect(where: object, table: object, **expected: object) -> Table:
+    """Settings that change the outcome are as ours; one that is left out has its default, which is the same."""
+    if not isinstance(table, dict):
+        raise BundleError(f"{where}: not an object with named parts", hint=HINT)
+    for key, value in expected.items():
+        if table.get(key) not in (None, value):
+            said = f"{where}: '{key}' is {shorten(str(table[key]))}"
+            raise BundleError(said, hint=f"Seqlab reads models in which it is {value!r}.")
+    return table
+
+
+def _arrange(path: Path, stored: Table, special: Sequence[str | None]) -> tuple[list[str], Rows]:
+    """The pieces in our order, and the row of each in theirs; `special` are their names for our special tokens."""
+    added = stored.get("added_tokens") or []
+    try:
+        rows: dict[str, int] = stored["model"]["vocab"] | {token["content"]: token["id"] for token in added}
+        good = all(type(row) is int and row >= 0 for row in rows.values()) and len({*rows.values()}) == len(rows)
+    except (TypeError, KeyError):
+        good = False
+    if not good:
+        raise BundleError(f"{path}: the vocabulary must give each piece a number of its own", hint=HINT)
+    names = [name or (ours if ours in rows else None) for name, ours in zip(special, SPECIALS, strict=True)]
+    for name in names:
+        if name is not None and name not in rows:
+            raise BundleError(f"{path}: not this model's kind of vocabulary: there is no {name}", hint=HINT)
+    rest = [piece for piece in sorted(rows, key=rows.__getitem__) if piece not in names]
+    return [*SPECIALS, *rest], [None if name is None else rows[name] for name in (*names, *rest)]
+
+
+def _tokenizer(path: Path, data: Table) -> Tokenizer:
+    try:
+        return text.from_json(data)
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}", hint=HINT) from None
+
+
+class _Config(Table):
+    """config.json; a setting that is missing is an error."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_read_json(path))
+        self.path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise BundleError(f"{self.path}: there is no '{key}'", hint=HINT)
+
+    def whole(self, key: str) -> int:
+        if type(self[key]) is not int:
+            raise BundleError(f"{self.path}: '{key}' is {shorten(str(self[key]))}, not a whole number", hint=HINT)
+        return self[key]
+
+    def one_of(self, key: str, choices: Mapping[str, T]) -> T:
+        if self[key] not in tuple(choices):
+            said = f"{self.path}: '{key}' is {shorten(str(self[key]))}"
+            raise BundleError(said, hint=f"Seqlab reads models in which it is one of: {', '.join(choices)}.")
+        return choices[self[key]]
+
+
+class _Weights:
+    """model.safetensors: tensors by their names without the family's, each taken in the shape that is expected."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tensors: dict[str, Tensor] = {}
+        if not path.is_file():
+            pickled = path.with_name("pytorch_model.bin").is_file()
+            said = "pytorch_model.bin is a pickle, which Seqlab never opens; convert it to safetensors."
+            raise BundleError(f"{path}: there is no such file", hint=said if pickled else HINT)
+        try:
+            tensors = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise BundleError(f"{path}: not a safetensors file: {error}", hint=HINT) from None
+        old = {"gamma": "weight", "beta": "bias"}  # as the first BERT files call them
+        for name in tensors:
+            owner, _, part = re.sub(r"^(bert|transformer)\.", "", name).rpartition(".")
+            self.tensors[f"{owner}.{old.get(part, part)}"] = tensors[name]
+        self.largest = max((size for tensor in tensors.values() for size in tensor.shape), default=0)
+
+    def take(self, name: str, shape: tuple[int | None, ...]) -> Tensor:
+        if name not in self.tensors:
+            raise BundleError(f"{self.path}: there is no weight '{name}'", hint=HINT)
+        tensor = self.tensors[name]
+        fits = [wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=False)]
+        if len(shape) != tensor.dim() or not all(fits) or not tensor.is_floating_point():
+            said = f"{self.path}: weight '{name}' has shape {tuple(tensor.shape)} and type {tensor.dtype}"
+            wanted = " by ".join("any" if size is None else str(size) for size in shape)
+            raise BundleError(f"{said}, where config.json asks for {wanted} real numbers", hint=HINT)
+        return tensor.float()
+
+    def arranged(self, table: Tensor, rows: Rows, *, absent: Tensor) -> Tensor:
+        """The rows in the order of our ids, with `absent` for those that there are not."""
+        if max(row for row in rows if row is not None) >= len(table):
+            raise BundleError(f"{self.path}: the tokenizer has more pieces than the model's {len(table)}", hint=HINT)
+        return torch.cat([table, absent[None]])[[len(table) if row is None else row for row in rows]]
+
+
+def _read_json(path: Path) -> Table:
+    try:
+        return _expect(path, json.loads(_read_text(path)))
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{path}: not valid JSON: {error}", hint=HINT) from None
+
+
+def _read_text(path: Path) -> str:
+    if not path.is_file():
+        raise BundleError(f"{path}: there is no such file", hint=HINT)
+    if path.stat().st_size > LARGEST:
+        raise BundleError(f"{path}: larger than {LARGEST // 2**20} MB, which no file of its kind is", hint=HINT)
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise BundleError(f"{path}: not valid UTF-8", hint=HINT) from None

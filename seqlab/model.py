@@ -1,0 +1,132 @@
+"""A trained model, as `load` and `train` give it: what can be done with it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from jaxtyping import Float32
+
+from seqlab.assemble.corpus import held_out, is_stream, read_examples
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.bundle import Bundle, load_bundle
+from seqlab.data.lines import read_text
+from seqlab.data.store import TokenStore
+from seqlab.errors import UsageError
+from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
+from seqlab.predict import predict, score, stream_text
+from seqlab.reading import Prediction, Source, embed
+from seqlab.recipe import Decode, Recipe
+
+RUN, STORES = "run", "data"
+
+
+class Model:
+    """A trained model: what `load` and `train` give."""
+
+    def __init__(self, bundle: Bundle, path: Path) -> None:
+        self.bundle, self.path = bundle, path
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.bundle.recipe
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """How good it was when it was made."""
+        return self.bundle.metrics
+
+    def predict(
+        self, inputs: Source | Sequence[Source], *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any
+    ) -> Any:
+        """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode]."""
+        settings = decode_settings(self.recipe.decode, decode)
+        one = isinstance(inputs, str | np.ndarray)
+        many = cast(list[Source], [inputs] if one else list(inputs))
+        answers: list[Prediction] = predict(
+            self.bundle, many, decode=settings, seed=seed, first_row=first_row, prefix=prefix
+        )
+        return answers[0] if one else answers
+
+    def embed(self, inputs: Source | Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
+        """A vector for each input: what a classifier's head is given, else the mean of the model's states."""
+        many = [inputs] if isinstance(inputs, str | np.ndarray) else list(inputs)
+        return embed(self.bundle, cast(list[Source], many), normalise=normalise)
+
+    def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
+        """A language model's continuation of a prompt, piece by piece."""
+        if self.recipe.task != "lm":
+            raise UsageError(f"a '{self.recipe.task}' model continues no text", hint="only an 'lm' model can stream.")
+        return stream_text(self.bundle, prompt, decode=decode_settings(self.recipe.decode, decode), seed=seed)
+
+    def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
+        """The log-probability of each target, given its source where the model reads one."""
+        return score(self.bundle, sources, targets)
+
+    def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
+        """Scores beside floors on files with known answers; without files, on what training held out.
+
+        `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
+        """
+        stores = self.path / RUN / STORES
+        at_hand = stores if stores.is_dir() else None
+        if not data and at_hand is None:
+            raise UsageError(
+                f"{self.path}: there is no held-out data beside this model", hint="give a file to evaluate on."
+            )
+        if is_stream(self.recipe):
+            return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand)
+        examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(held_out(stores))
+        settings = decode_settings(self.recipe.decode, decode)
+        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
+
+    def info(self) -> dict[str, Any]:
+        """What it is: recipe, sizes, scores."""
+        files = [file for file in self.path.iterdir() if file.is_file()]
+        return {
+            "path": str(self.path),
+            "recipe": self.recipe.name,
+            "task": self.recipe.task,
+            "about": self.recipe.about,
+            "parameters": self.bundle.num_parameters,
+            "bytes": sum(file.stat().st_size for file in files),
+            "vocabulary": _sizes(self.bundle.vocabularies),
+            "metrics": self.metrics,
+        }
+
+    def _stream(self, data: list[str], stores: Path) -> np.ndarray:
+        if not data:
+            return TokenStore.open(stores / "validation_stream").flat
+        tokenizer = self.bundle.vocabularies.targets
+        text = read_text(data)
+        pieces = [tokenizer.encode("".join(block)) for block in iter(lambda: list(islice(text, 2000)), [])]
+        return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces])
+
+
+def load(path: str | Path) -> Model:
+    """A trained model from its directory, after checking that nothing in it is missing or changed."""
+    return Model(load_bundle(path), Path(path))
+
+
+def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
+    """The recipe's [decode] with what a call asks for instead."""
+    given = {key: value for key, value in overrides.items() if value is not None}
+    sampling = {"temperature", "top_k", "top_p"} & given.keys()
+    if "beam" in given and "method" not in given:
+        given["method"] = "beam"
+    if sampling and "method" not in given:
+        given["method"] = "sample"
+    try:
+        return Decode.model_validate(recipe.model_dump() | given)
+    except ValueError as error:
+        first = error.errors()[0]  # type: ignore[attr-defined]
+        name = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"{name}: {first['msg']} (it is {first['input']!r})", hint="see `seqlab predict --help`."
+        ) from None
+
+
+def _sizes(vocabularies: Vocabularies) -> dict[str, int]:
+    parts = {"source": vocabularies.source, "target": vocabularies.target, "labels": vocabularies.labels}
+    return {name: len(part) for name, part in parts.items() if part is not None}

@@ -1,0 +1,94 @@
+"""ELMo (S19): two language models that read from both ends, and their layers as features for something else."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seqlab.equations.pretraining import mix_layers
+from seqlab.layers.dropout import Dropout
+from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Inputs, ids_of
+from seqlab.layers.stack import CausalStack
+from seqlab.layers.tap import tap
+from seqlab.models.heads import Head
+from seqlab.models.interface import Reading
+from seqlab.padded import Batch, Padded
+from seqlab.recipe import Stack
+from seqlab.text.special import EOS, SOS
+from seqlab.types import State
+
+
+class TwoReaders(nn.Module):
+    """One embedding under a stack that reads forward and one that reads backward; neither sees the other."""
+
+    def __init__(self, embedding: Embedding, stack: Stack, *, dropout: float) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.ahead = CausalStack(embedding.size, stack, dropout=dropout, name="bilm.forward")
+        self.back = CausalStack(embedding.size, stack, dropout=dropout, name="bilm.backward")
+        self.dropout = Dropout(dropout, name="bilm.input")
+        self.num_layers, self.size = stack.layers + 1, 2 * stack.size
+
+    def read(self, stack: CausalStack, framed: Padded) -> list[Tensor]:
+        """What each layer makes of all tokens but the last, the embedding first."""
+        x = self.dropout(self.embedding(framed.values[:, :-1]))
+        state, each, depths = stack.start(len(framed)), len(stack.state_sizes) // len(stack.layers), [x]
+        for depth, layer in enumerate(stack.layers):
+            x, _ = layer(x, state[depth * each : (depth + 1) * each])
+            depths.append(x)
+        return depths
+
+    def layers(self, source: Padded) -> Float[Tensor, "L B T D"]:
+        """For each word what each layer knows once it has read it, from the left beside from the right."""
+        both = framed(source)
+        ahead = self.read(self.ahead, both)
+        back = self.read(self.back, both.reversed())
+        words = Padded(source.values, source.lengths)
+        depths = [
+            torch.cat([one[:, 1:], words.with_values(other[:, 1:]).reversed().values], dim=-1)
+            for one, other in zip(ahead, back, strict=True)
+        ]
+        return torch.stack(depths)
+
+
+class BidirectionalLanguageModel(nn.Module):
+    """Predicts each token from all before it, and from all after it; both directions share embedding and head."""
+
+    def __init__(self, readers: TwoReaders, head: Head) -> None:
+        super().__init__()
+        self.readers, self.head = readers, head
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        """The two directions stand one after the other in time."""
+        assert batch.source is not None, "a language model reads a source"
+        both = framed(batch.source)
+        ways = [(self.readers.ahead, both), (self.readers.back, both.reversed())]
+        features = torch.cat([self.readers.read(stack, way)[-1] for stack, way in ways], dim=1)
+        gold = torch.cat([way.values[:, 1:] for _, way in ways], dim=1)
+        observed = Padded(both.values[:, 1:], both.lengths - 1).real.repeat(1, 2)
+        return Reading(features, Padded(gold, torch.full_like(both.lengths, gold.shape[1]), observed))
+
+
+class ElmoInputs(nn.Module):
+    """Other inputs beside the mixed layers (E66) of a language model that stays as it was trained."""
+
+    def __init__(self, inputs: Inputs, readers: TwoReaders) -> None:
+        super().__init__()
+        self.inputs, self.readers = inputs, readers.requires_grad_(False)
+        self.scores = nn.Parameter(torch.zeros(readers.num_layers))
+        self.gain = nn.Parameter(torch.ones(()))
+        self.size = inputs.size + readers.size
+
+    def forward(self, source: Padded) -> Float[Tensor, "B T D"]:
+        ids = ids_of(source)
+        assert ids is not None, "a language model reads tokens"
+        layers = self.readers.layers(source.with_values(ids))
+        return torch.cat([self.inputs(source), tap("encoder.elmo", mix_layers(layers, self.scores, self.gain))], dim=-1)
+
+
+def framed(source: Padded) -> Padded:
+    """Each row between SOS and EOS."""
+    rows, ends = len(source), (source.lengths + 1)[:, None]
+    values = torch.nn.functional.pad(source.values, (1, 1))
+    values[:, 0] = SOS
+    return Padded(values.scatter(1, ends, EOS) if rows else values, source.lengths + 2)
