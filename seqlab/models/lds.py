@@ -1,0 +1,248 @@
+"""The linear dynamical system: a hidden state that moves linearly and is seen through noise (S2).
+
+Built by hand, from the structures below (a level, a trend, seasons, a moving target; `+` puts them together), or fitted
+by `seqlab.training.em_lds`. `present` marks which entries of each observed vector were measured; the others, and the
+positions that `Padded` calls missing, are integrated out: nothing is ever filled in, and what lies there is not read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from statistics import NormalDist
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+from seqlab.equations.kalman import Filtered, Smoothed, System, factor, kalman_filter, rts_smoother
+from seqlab.errors import DataError
+from seqlab.keyed import mix, uniform
+from seqlab.padded import Padded
+
+Present = Bool[Tensor, "B T D"] | None
+Inputs = Float[Tensor, "B T_x X"] | None
+WIDE = 1e6
+"""The variance of a start about which nothing is known, for data in units near one."""
+
+
+class Evidence(NamedTuple):
+    """What a system is shown: values, which positions are real, which entries were seen, inputs."""
+
+    values: Float[Tensor, "B T D"]
+    real: Bool[Tensor, "B T"]
+    seen: Bool[Tensor, "B T D"]
+    inputs: Float[Tensor, "B T X"] | None
+
+
+class Forecast(NamedTuple):
+    """The Gaussian of each observation to come."""
+
+    mean: Float[Tensor, "B K D"]
+    covariance: Float[Tensor, "B K D D"]
+
+    def band(self, level: float = 0.8) -> tuple[Float[Tensor, "B K D"], Float[Tensor, "B K D"]]:
+        """Between these two an observation falls with probability `level`, each entry by itself."""
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+        return self.mean - reach, self.mean + reach
+
+
+@dataclass(frozen=True, eq=False)
+class LDS:
+    """h_1 ~ N(initial mean, covariance); h_t = transition h_{t-1} + input_matrix x_t + ε; y_t = observation h_t + η."""
+
+    transition: Float[Tensor, "H H"]
+    observation: Float[Tensor, "D H"]
+    process_noise: Float[Tensor, "H H"]
+    observation_noise: Float[Tensor, "D D"]
+    initial_mean: Float[Tensor, " H"]
+    initial_covariance: Float[Tensor, "H H"]
+    input_matrix: Float[Tensor, "H X"] | None = None
+
+    def __post_init__(self) -> None:
+        size, width = len(self.transition), len(self.observation)
+        needed = {"transition": (size, size), "observation": (width, size), "initial_mean": (size,)}
+        squares = {"process_noise": size, "observation_noise": width, "initial_covariance": size}
+        needed |= {name: (side, side) for name, side in squares.items()}
+        if self.input_matrix is not None:
+            needed["input_matrix"] = (size, self.input_matrix.shape[1])
+        for name, shape in needed.items():
+            if (found := tuple(getattr(self, name).shape)) != shape:
+                raise DataError(
+                    f"{name} has the shape {found}; with {size} states and {width} values a step it must be {shape}",
+                    hint="a matrix has a row for each number that it gives and a column for each that it takes.",
+                )
+        for name in squares:
+            _check_covariance(name, getattr(self, name))
+
+    @property
+    def system(self) -> System:
+        """The same in the lectures' letters."""
+        noise, start = (self.process_noise, self.observation_noise), (self.initial_mean, self.initial_covariance)
+        return System(self.transition, self.observation, *noise, *start, self.input_matrix)
+
+    def filter(self, observations: Padded, present: Present = None, inputs: Inputs = None) -> Filtered:
+        """E14: each state given the past, before and after its own observation; E68: each row's log-likelihood."""
+        return kalman_filter(self.system, *self.evidence(observations, present, inputs))
+
+    def smooth(self, observations: Padded, present: Present = None, inputs: Inputs = None) -> Smoothed:
+        """E15: each state given the whole row."""
+        evidence = self.evidence(observations, present, inputs)
+        return rts_smoother(self.system, kalman_filter(self.system, *evidence), evidence.real)
+
+    def log_likelihood(
+        self, observations: Padded, present: Present = None, inputs: Inputs = None
+    ) -> Float[Tensor, " B"]:
+        """E68, for each row."""
+        return self.filter(observations, present, inputs).log_likelihood
+
+    def forecast(self, history: Padded, horizon: int, present: Present = None, inputs: Inputs = None) -> Forecast:
+        """The next observations of each row: the filter goes on where nothing is seen.
+
+        Inputs, where the system has them, go on for `horizon` steps after each row's own end.
+        """
+        evidence = self.evidence(history, present, inputs, ahead=horizon)
+        filtered = kalman_filter(self.system, *evidence)
+        rows, steps = torch.arange(len(history))[:, None], history.lengths[:, None] + torch.arange(horizon)
+        mean, spread = filtered.predicted_mean[rows, steps], filtered.predicted_covariance[rows, steps]
+        seen = self.observation
+        return Forecast(mean @ seen.mT, seen @ spread @ seen.mT + self.observation_noise)
+
+    def sample(
+        self, num: int, length: int, *, seed: int, inputs: Inputs = None
+    ) -> tuple[Float[Tensor, "B T H"], Padded]:
+        """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
+        width, size = self.observation.shape
+        z = _normal(num, length, size + width, seed).to(self.transition.dtype)
+        moves = z[..., :size] @ factor(self.process_noise).mT
+        moves[:, :1] = self.initial_mean + z[:, :1, :size] @ factor(self.initial_covariance).mT
+        drive = self._known(inputs, torch.ones(num, length, dtype=torch.bool))
+        if self.input_matrix is not None and drive is not None:
+            moves[:, 1:] += drive[:, 1:] @ self.input_matrix.mT
+        states = moves
+        for t in range(1, length):
+            states[:, t] += states[:, t - 1] @ self.transition.mT
+        values = states @ self.observation.mT + z[..., size:] @ factor(self.observation_noise).mT
+        return states, Padded(values, torch.full((num,), length))
+
+    def __add__(self, other: "LDS") -> "LDS":
+        """Two systems side by side, of which the sum is seen: a trend plus seasons."""
+        both, drives = (self, other), [part.input_matrix for part in (self, other)]
+        width = max(0 if drive is None else drive.shape[1] for drive in drives)
+        zeros = [part.transition.new_zeros(len(part.transition), width) for part in both]
+        whole = [zero if drive is None else drive for zero, drive in zip(zeros, drives, strict=True)]
+        return LDS(
+            transition=torch.block_diag(*(part.transition for part in both)),
+            observation=torch.cat([part.observation for part in both], dim=1),
+            process_noise=torch.block_diag(*(part.process_noise for part in both)),
+            observation_noise=self.observation_noise + other.observation_noise,
+            initial_mean=torch.cat([part.initial_mean for part in both]),
+            initial_covariance=torch.block_diag(*(part.initial_covariance for part in both)),
+            input_matrix=torch.cat(whole) if width else None,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything there is to save, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "LDS":
+        """The inverse of `tensors`."""
+        return cls(**tensors)
+
+    def evidence(self, observations: Padded, present: Present, inputs: Inputs, *, ahead: int = 0) -> Evidence:
+        """Rows as the equations want them, followed by `ahead` steps at which nothing is seen."""
+        values, dtype = observations.values, self.transition.dtype
+        values = values if values.dim() == 3 else values[..., None]
+        if values.shape[2] != len(self.observation):
+            found, needed = values.shape[2], len(self.observation)
+            raise DataError(f"{found} values a step, where the system has {needed}", hint="choose other columns.")
+        if len(values) == 0 or values.shape[1] + ahead == 0:
+            raise DataError("there is nothing to read: all rows are empty", hint="give a row with a value.")
+        seen = observations.scored[..., None].expand(values.shape)
+        seen = seen if present is None else seen & present
+        if wrong := (seen & ~values.isfinite()).nonzero().tolist():
+            row, step, _ = wrong[0]
+            raise DataError(f"row {row}, step {step}: not a number", hint="mark it as missing, in `present`.")
+        values, seen = (pad(part, (0, 0, 0, ahead)) for part in (values.to(dtype), seen))
+        real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
+        return Evidence(values, real, seen, self._known(inputs, real))
+
+    def _known(self, inputs: Inputs, real: Bool[Tensor, "B T"]) -> Float[Tensor, "B T X"] | None:
+        """The inputs, of which none may be missing."""
+        if (inputs is None) != (self.input_matrix is None):
+            raise DataError("inputs without an input matrix, or the reverse", hint="give both, or neither.")
+        if inputs is None:
+            return None
+        if inputs.shape[:2] != real.shape or not inputs[real].isfinite().all():
+            found = "x".join(map(str, inputs.shape[:2]))
+            raise DataError(
+                f"inputs for {found} rows and steps, where {'x'.join(map(str, real.shape))} must be known",
+                hint="an input cannot be missing; for a forecast they run on to its end.",
+            )
+        return inputs.to(self.transition.dtype).masked_fill(~real[..., None], 0.0)
+
+
+def local_level(*, level: float, noise: float, initial_variance: float = WIDE) -> LDS:
+    """A level that wanders, with variance `level` a step, seen with variance `noise`."""
+    return _structure(_matrix([[1.0]]), _matrix([[level]]), noise, initial_variance)
+
+
+def local_linear_trend(*, level: float, slope: float, noise: float, initial_variance: float = WIDE) -> LDS:
+    """A level that rises by a slope; both wander, with their own variances a step."""
+    transition, process_noise = _matrix([[1.0, 1.0], [0.0, 1.0]]), _matrix([[level, 0.0], [0.0, slope]])
+    return _structure(transition, process_noise, noise, initial_variance)
+
+
+def seasonal(period: int, *, season: float, noise: float = 0.0, initial_variance: float = WIDE) -> LDS:
+    """Effects that sum to zero over a period p but for variance `season`: s_t = -(s_{t-1} + .. + s_{t-p+1}) + ε."""
+    if period < 2:
+        raise DataError(f"a season of {period} steps", hint="a period is at least 2 steps: 7 for days, 12 for months.")
+    transition = torch.eye(period - 1, dtype=torch.float64).roll(1, 0)
+    transition[0] = -1.0
+    process_noise = torch.zeros_like(transition)
+    process_noise[0, 0] = season
+    return _structure(transition, process_noise, noise, initial_variance)
+
+
+def constant_velocity(
+    *, dimensions: int, dt: float = 1.0, acceleration: float, noise: float, initial_variance: float = WIDE
+) -> LDS:
+    """A target that keeps its velocity but for white acceleration, its place seen every `dt` (C25).
+
+    The states are place and velocity of each dimension in turn; each is driven by a dt [[dt²/3, dt/2], [dt/2, 1]].
+    """
+    drift = acceleration * dt * _matrix([[dt * dt / 3, dt / 2], [dt / 2, 1.0]])
+    one = _structure(_matrix([[1.0, dt], [0.0, 1.0]]), drift, noise, initial_variance)
+    blocks = {name: torch.block_diag(*[part] * dimensions) for name, part in one.tensors().items() if part.dim() == 2}
+    return LDS(**blocks, initial_mean=one.initial_mean.repeat(dimensions))
+
+
+def _structure(
+    transition: Float[Tensor, "H H"], process_noise: Float[Tensor, "H H"], noise: float, initial_variance: float
+) -> LDS:
+    """A system of which the first state is seen, and whose start is unknown."""
+    eye = torch.eye(len(transition), dtype=torch.float64)
+    start = torch.zeros(len(transition), dtype=torch.float64)
+    return LDS(transition, eye[:1], process_noise, _matrix([[noise]]), start, initial_variance * eye)
+
+
+def _matrix(rows: list[list[float]]) -> Float[Tensor, "_ _"]:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _normal(rows: int, steps: int, width: int, seed: int) -> Float[Tensor, "B T D"]:
+    """Standard normal numbers for each (seed, row, step)."""
+    keys = mix(torch.arange(rows), seed)[:, None] + torch.arange(steps * width)
+    return torch.special.ndtri(uniform(keys, 0).clamp(min=2.0**-54)).unflatten(1, (steps, width))
+
+
+def _check_covariance(name: str, matrix: Float[Tensor, "D D"]) -> None:
+    slack = max(1e-9, 64 * torch.finfo(matrix.dtype).eps) * float(matrix.abs().max())
+    symmetric = matrix.isfinite().all() and float((matrix - matrix.mT).abs().max()) <= slack
+    if not symmetric or float(torch.linalg.eigvalsh(matrix)[0]) < -slack:
+        raise DataError(
+            f"{name} is no covariance: it must be finite and symmetric, without a negative eigenvalue",
+            hint="a matrix A gives one as A times its own transpose.",
+        )

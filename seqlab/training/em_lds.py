@@ -1,0 +1,236 @@
+"""Fitting a linear dynamical system by expectation and maximisation (E16).
+
+The E step smooths (E15); the M step regresses states on the states before them and observations on states. Which
+parameters are learnt is free: of a structure made by hand, usually the noises. A component that starts without noise
+stays without. The likelihood never falls; should it fall by more than rounding, the code is wrong, and says so.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seqlab.equations.kalman import Pairs, Smoothed, factor, kalman_filter, reestimate, rts_smoother
+from seqlab.errors import RunError, UsageError, nearest
+from seqlab.keyed import uniform
+from seqlab.models.lds import LDS, Evidence, Inputs, Present
+from seqlab.padded import Padded
+from seqlab.training.memory import keep_memory
+
+PARAMETERS = tuple(field.name for field in fields(LDS))
+NOISES = ("process_noise", "observation_noise")
+_COVARIANCES = (*NOISES, "initial_covariance")
+
+
+@dataclass(frozen=True)
+class Climb:
+    """What is learnt, and how long. A gain below `tolerance`, in nats for each observed number, is no gain.
+
+    `diagonal` keeps the noises of components apart. `floor` is the smallest variance, as a share of the data's for the
+    observation noise, of the start's for the others.
+    """
+
+    learn: tuple[str, ...] = PARAMETERS
+    diagonal: bool = False
+    iterations: int = 200
+    tolerance: float = 1e-6
+    floor: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for name in self.learn:
+            if name not in PARAMETERS:
+                raise UsageError(f"a linear dynamical system has no '{name}' to learn", hint=nearest(name, PARAMETERS))
+
+
+class Progress(NamedTuple):
+    iteration: int
+    log_likelihood: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Where the climb ended, and the log-likelihood of its start and after each iteration."""
+
+    model: LDS
+    log_likelihoods: tuple[float, ...]
+    converged: bool
+
+    @property
+    def iterations(self) -> int:
+        return len(self.log_likelihoods) - 1
+
+
+def fit_lds(
+    start: LDS,
+    observations: Padded,
+    present: Present = None,
+    inputs: Inputs = None,
+    *,
+    climb: Climb | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Fit:
+    """E16 from a given system until nothing is gained or the iterations are spent."""
+    keep_memory()
+    climb = climb or Climb()
+    evidence = start.evidence(observations, present, inputs)
+    floors = _floors(start, evidence, climb)
+    gain = climb.tolerance * max(1, int(evidence.seen.sum()))
+    model = replace(start, **{name: _above(getattr(start, name), floors[name], climb.diagonal) for name in floors})
+    log_likelihoods: list[float] = []
+    while True:
+        filtered = kalman_filter(model.system, *evidence)
+        log_likelihoods.append(float(filtered.log_likelihood.sum()))
+        _check_ascent(log_likelihoods)
+        if progress is not None:
+            progress(Progress(len(log_likelihoods) - 1, log_likelihoods[-1]))
+        converged = len(log_likelihoods) > 1 and log_likelihoods[-1] - log_likelihoods[-2] <= gain
+        if converged or len(log_likelihoods) > climb.iterations:
+            return Fit(model, tuple(log_likelihoods), converged)
+        smoothed = rts_smoother(model.system, filtered, evidence.real)
+        found = _maximise(model, evidence, smoothed, shared=filtered.shared, climb=climb)
+        kept = {name: found[name] for name in climb.learn if name in found}
+        kept |= {name: _above(kept[name], floor, climb.diagonal) for name, floor in floors.items() if name in kept}
+        model = replace(model, **kept)
+
+
+def start_lds(observations: Padded, present: Present = None, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
+    """Where a climb may begin: states that turn at random and fade by half, half of what is seen being noise.
+
+    States that all move alike would stay alike. Fading leaves the way to any frequency open, as slow states do not.
+    """
+    values = observations.values if observations.values.dim() == 3 else observations.values[..., None]
+    seen = observations.scored[..., None].expand(values.shape)
+    seen = seen if present is None else seen & present
+    power = torch.where(seen, values, 0.0).double().square().sum((0, 1)) / seen.sum((0, 1)).clamp(min=1)
+    power = torch.where(power > 0, power, 1.0)
+    eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
+    return LDS(
+        transition=fade * torch.linalg.qr(_normal(num_states, num_states, seed, 0)).Q,
+        observation=(power[:, None] / num_states).sqrt() * _normal(len(power), num_states, seed, 1),
+        process_noise=(1 - fade**2) * eye,
+        observation_noise=(power / 2).diag(),
+        initial_mean=torch.zeros(num_states, dtype=torch.float64),
+        initial_covariance=eye,
+        input_matrix=0.1 * _normal(num_states, num_inputs, seed, 2) if num_inputs else None,
+    )
+
+
+def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bool, climb: Climb) -> dict[str, Tensor]:
+    """The M step (E16): every parameter, each given those others that are not learnt."""
+    found: dict[str, Tensor] = {}
+    size = len(model.transition)
+
+    moved = _moves(evidence, smoothed, shared=shared)
+    columns = [model.transition] if model.input_matrix is None else [model.transition, model.input_matrix]
+    learnt = [name in climb.learn for name in ("transition", "input_matrix")]
+    if len(moved.y):
+        free = torch.cat([torch.full((part.shape[1],), on) for part, on in zip(columns, learnt, strict=False)])
+        matrix, found["process_noise"] = reestimate(moved, torch.cat(columns, dim=1), free)
+        found["transition"] = matrix[:, :size]
+        if model.input_matrix is not None:
+            found["input_matrix"] = matrix[:, size:]
+
+    sighted = _sightings(model, evidence, smoothed, shared=shared)
+    if len(sighted.y):
+        free = torch.full((size,), "observation" in climb.learn)
+        found["observation"], found["observation_noise"] = reestimate(sighted, model.observation, free)
+
+    begun, free = _starts(evidence, smoothed), torch.tensor(["initial_mean" in climb.learn])
+    if len(begun.y):
+        mean, found["initial_covariance"] = reestimate(begun, model.initial_mean[:, None], free)
+        found["initial_mean"] = mean[:, 0]
+    return found
+
+
+def _moves(evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
+    """h_t beside [h_{t-1}; x_t], at every real step but the first."""
+    after, before = evidence.real.clone(), torch.zeros_like(evidence.real)
+    after[:, 0] = False
+    before[:, :-1] = after[:, 1:]
+    z = smoothed.mean[before]
+    yy, yz = (_total(part, after, shared=shared) for part in (smoothed.covariance, smoothed.lagged))
+    zz = _total(smoothed.covariance, before, shared=shared)
+    if evidence.inputs is not None:
+        x = evidence.inputs[after]
+        z, zz = torch.cat([z, x], dim=1), torch.block_diag(zz, zz.new_zeros(x.shape[1], x.shape[1]))
+        yz = torch.cat([yz, yz.new_zeros(len(yz), x.shape[1])], dim=1)
+    return Pairs(smoothed.mean[after], z, yy, yz, zz)
+
+
+def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
+    """y_t beside h_t, wherever something was seen; entries that were not are expected, given those that were.
+
+    With G = R_mo R_oo⁻¹, a missing part is y_m = W_m h + G (y_o - W_o h) + e, where e has the covariance R_mm - G R_om.
+    """
+    where = evidence.seen.any(-1)
+    y, z, zz = evidence.values[where], smoothed.mean[where], _total(smoothed.covariance, where, shared=shared)
+    yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
+    gaps = where & ~evidence.seen.all(-1)
+    if gaps.any():
+        seen, matrix, noise = evidence.seen[gaps], model.observation, model.observation_noise
+        row, column = seen[:, :, None], seen[:, None]
+        known = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
+        slope = torch.cholesky_solve(noise * (row & ~column), factor(known)).mT
+        mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
+        apart = torch.where(seen, evidence.values[gaps] - mean, 0.0)
+        y = y.clone()
+        y[gaps[where]] = torch.where(seen, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
+        lean = (matrix - slope @ matrix) * ~row
+        yz = (lean @ spread).sum(0)
+        yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
+    return Pairs(y, z, yy, yz, zz)
+
+
+def _starts(evidence: Evidence, smoothed: Smoothed) -> Pairs:
+    """h_1 beside a one, in every row that has a first step."""
+    first = evidence.real[:, 0]
+    y, yy = smoothed.mean[first, 0], smoothed.covariance[first, 0].sum(0)
+    return Pairs(y, y.new_ones(len(y), 1), yy, y.new_zeros(y.shape[1], 1), y.new_zeros(1, 1))
+
+
+def _total(part: Float[Tensor, "B T H H"], where: Bool[Tensor, "B T"], *, shared: bool) -> Float[Tensor, "H H"]:
+    """The sum over some positions; rows that share their covariances are counted, not added up one by one."""
+    rows = 1 if shared else len(part)
+    counts = where[:rows].flatten().to(part.dtype) * (len(part) // rows)
+    return (counts @ part[:rows].flatten(2).flatten(0, 1)).unflatten(0, part.shape[2:])
+
+
+def _floors(start: LDS, evidence: Evidence, climb: Climb) -> dict[str, Float[Tensor, " D"]]:
+    """The smallest variance of each entry of the covariances that are learnt."""
+    count = evidence.seen.sum((0, 1)).clamp(min=1)
+    apart = torch.where(evidence.seen, evidence.values, 0.0)
+    apart = torch.where(evidence.seen, evidence.values - apart.sum((0, 1)) / count, 0.0)
+    variance = apart.square().sum((0, 1)) / count
+    scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
+    scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)
+    return {name: climb.floor * scale for name, scale in scales.items() if name in climb.learn}
+
+
+def _above(covariance: Float[Tensor, "D D"], floor: Float[Tensor, " D"], diagonal: bool) -> Float[Tensor, "D D"]:
+    """The likeliest covariance of which no direction has less variance than diag(floor) gives it; 0 where that is 0."""
+    if diagonal:
+        return torch.where(floor > 0, covariance.diagonal().maximum(floor), 0.0).diag()
+    free = floor > 0
+    unit = floor[free].sqrt()[:, None] * floor[free].sqrt()
+    values, vectors = torch.linalg.eigh(covariance[free][:, free] / unit)
+    whole = torch.zeros_like(covariance)
+    whole[free[:, None] & free] = ((vectors * values.clamp(min=1.0)) @ vectors.mT * unit).flatten()
+    return (whole + whole.mT) / 2
+
+
+def _check_ascent(log_likelihoods: Sequence[float]) -> None:
+    if len(log_likelihoods) > 1 and log_likelihoods[-1] < log_likelihoods[-2] - 1e-8 * (1 + abs(log_likelihoods[-2])):
+        before, now = log_likelihoods[-2:]
+        raise RunError(
+            f"iteration {len(log_likelihoods) - 1}: the log-likelihood fell from {before!r} to {now!r}",
+            hint="EM cannot do this: it is an error in Seqlab. Please report it with the data.",
+        )
+
+
+def _normal(rows: int, columns: int, seed: int, stream: int) -> Float[Tensor, "_ _"]:
+    """Standard normal numbers for each (seed, stream, entry)."""
+    keys = torch.arange(rows * columns)
+    return torch.special.ndtri(uniform(keys, seed, stream).clamp(min=2.0**-54)).unflatten(0, (rows, columns))
