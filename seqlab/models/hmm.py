@@ -1,0 +1,337 @@
+"""The hidden Markov model: where it starts, where it goes, and what each of its N states emits.
+
+Emissions work on positions side by side (P of them): those that carry a value. `present` marks which features of each
+vector were measured; the others are integrated out, so nothing is ever filled in, and what lies there is not read.
+Their `counts` are the expected sufficient statistics of EM, which add up over batches; `maximise` is the M step.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from seqlab.equations import hmm
+from seqlab.errors import DataError
+from seqlab.keyed import mix, uniform
+from seqlab.padded import Padded
+
+Counts = tuple[Tensor, ...]
+Present = Bool[Tensor, "B T D"] | None
+PresentHere = Bool[Tensor, "P D"] | None
+_ALIVE = 1e-30  # a state with fewer expected visits than this keeps its parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical:
+    """B_jv = p(x_t = v | z_t = j)."""
+
+    probabilities: Float[Tensor, "N V"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probabilities", _distributions("emissions", self.probabilities))
+
+    @property
+    def num_parameters(self) -> int:
+        return self.probabilities.shape[0] * (self.probabilities.shape[1] - 1)
+
+    def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+        return self.probabilities.log().mT.contiguous().index_select(0, values)
+
+    def counts(self, values: Int[Tensor, " P"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+        """Σ_{t: x_t = v} γ_t(j)."""
+        return (gamma.new_zeros(self.probabilities.mT.shape).index_add_(0, values, gamma).mT,)
+
+    def maximise(self, counts: Counts, *, pseudo: float, floor: Float[Tensor, " D"] | None) -> "Categorical":
+        return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
+
+    def log_prior(self, pseudo: float) -> float:
+        return _log_dirichlet(self.probabilities, pseudo)
+
+    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B V"]:
+        return belief @ self.probabilities
+
+    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Int[Tensor, " P"]:
+        symbols, u = torch.zeros_like(states), uniform(keys, 1)
+        for state in range(len(self.probabilities)):
+            here = states == state
+            symbols[here] = torch.searchsorted(_steps_up(self.probabilities[state]), u[here], right=True)
+        return symbols
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"probabilities": self.probabilities}
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalGaussian:
+    """p(x_t | z_t = j) = Π_d N(x_td; μ_jd, σ²_jd), over the features that are present."""
+
+    means: Float[Tensor, "N D"]
+    variances: Float[Tensor, "N D"]
+
+    @property
+    def num_parameters(self) -> int:
+        return 2 * self.means.numel()
+
+    def log_likelihood(self, values: Float[Tensor, "P D"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+        log_normal = self.variances.log() + math.log(2 * math.pi)
+        constant = log_normal.sum(1) if present is None else present.to(log_normal.dtype) @ log_normal.mT
+        apart = self._apart(values, present)
+        distance = [d.square() @ v.reciprocal() for d, v in zip(apart, self.variances, strict=True)]
+        return -0.5 * (torch.stack(distance, 1) + constant)
+
+    def counts(self, values: Float[Tensor, "P D"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+        """Σ γ, Σ γ (x - μ) and Σ γ (x - μ)², of each feature where it is present."""
+        there = torch.ones_like(values, dtype=gamma.dtype) if present is None else present.to(gamma.dtype)
+        sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, self._apart(values, present), strict=True)]
+        return gamma.mT @ there, torch.stack([first for first, _ in sums]), torch.stack([second for _, second in sums])
+
+    def maximise(self, counts: Counts, *, pseudo: float, floor: Float[Tensor, " D"] | None) -> "DiagonalGaussian":
+        total, first, second = counts
+        alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
+        variances = second / total - (first / total).square()
+        variances = variances if floor is None else variances.maximum(floor)
+        means = torch.where(alive, self.means + first / total, self.means)
+        return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
+
+    def log_prior(self, pseudo: float) -> float:
+        return 0.0
+
+    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B D"]:
+        return belief @ self.means
+
+    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Float[Tensor, "P D"]:
+        return self.means[states] + self.variances[states].sqrt() * _normal(keys, self.means)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"means": self.means, "variances": self.variances}
+
+    def _apart(self, values: Tensor, present: Tensor | None) -> Iterator[Tensor]:
+        """x - μ_j state by state, 0 where absent; all states at once would not fit into memory for long series."""
+        for mean in self.means:
+            apart = values.to(mean.dtype) - mean
+            yield apart if present is None else apart.masked_fill_(~present, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class FullGaussian:
+    """p(x_t | z_t = j) = N(x_t; μ_j, Σ_j); of a vector with gaps, the marginal over what is present."""
+
+    means: Float[Tensor, "N D"]
+    covariances: Float[Tensor, "N D D"]
+
+    @property
+    def num_parameters(self) -> int:
+        num_states, size = self.means.shape
+        return num_states * (size + size * (size + 1) // 2)
+
+    def log_likelihood(self, values: Float[Tensor, "P D"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+        log_p = self.means.new_empty(len(values), len(self.means))
+        for where, seen, _ in _patterns(values, present):
+            x = values[where][:, seen].to(self.means.dtype)
+            for j, factor in enumerate(torch.linalg.cholesky(self.covariances[:, seen][:, :, seen])):
+                white = torch.linalg.solve_triangular(factor, (x - self.means[j, seen]).mT, upper=False)
+                log_normal = 2 * factor.diagonal().log().sum() + len(seen) * math.log(2 * math.pi)
+                log_p[where, j] = -0.5 * (white.square().sum(0) + log_normal)
+        return log_p
+
+    def counts(self, values: Float[Tensor, "P D"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+        """Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], expected over what is absent given what is present."""
+        first, second = torch.zeros_like(self.means), torch.zeros_like(self.covariances)
+        for where, seen, gone in _patterns(values, present):
+            x = values[where][:, seen].to(self.means.dtype)
+            for j, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
+                weight, apart = gamma[where, j], x.new_zeros(len(x), len(mean))
+                across = covariance[seen][:, gone]
+                slope = torch.cholesky_solve(across, torch.linalg.cholesky(covariance[seen][:, seen]))
+                apart[:, seen] = x - mean[seen]
+                apart[:, gone] = apart[:, seen] @ slope
+                first[j] += weight @ apart
+                second[j] += apart.mT @ (weight[:, None] * apart)
+                second[j, gone[:, None], gone] += weight.sum() * (covariance[gone][:, gone] - across.mT @ slope)
+        return gamma.sum(0)[:, None], first, second
+
+    def maximise(self, counts: Counts, *, pseudo: float, floor: Float[Tensor, " D"] | None) -> "FullGaussian":
+        """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
+        total, first, second = counts
+        alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
+        shift = first / total
+        covariances = second / total[..., None] - shift[:, :, None] * shift[:, None]
+        if floor is not None:
+            unit = floor.sqrt()[:, None] * floor.sqrt()
+            values, vectors = torch.linalg.eigh(covariances / unit)
+            covariances = (vectors * values.clamp(min=1.0)[:, None]) @ vectors.mT * unit
+        covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
+        return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
+
+    def log_prior(self, pseudo: float) -> float:
+        return 0.0
+
+    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B D"]:
+        return belief @ self.means
+
+    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Float[Tensor, "P D"]:
+        factor = torch.linalg.cholesky(self.covariances)[states]
+        return self.means[states] + (factor @ _normal(keys, self.means)[..., None]).squeeze(-1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"means": self.means, "covariances": self.covariances}
+
+
+Emissions = Categorical | DiagonalGaussian | FullGaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The positions of a batch that carry a value, step after step: what emissions work on."""
+
+    where: Bool[Tensor, "T B"]
+    values: Shaped[Tensor, "P *F"]
+    present: PresentHere
+
+    @classmethod
+    def of(cls, observations: Padded, present: Present = None) -> "Seen":
+        where = (observations.scored if present is None else observations.scored & present.any(-1)).mT
+        there = None if present is None else present.transpose(0, 1)[where]
+        return cls(where, observations.values.transpose(0, 1)[where], there)
+
+    def gather(self, x: Shaped[Tensor, "B T N"]) -> Shaped[Tensor, "P N"]:
+        return x.transpose(0, 1).flatten(0, 1) if self.where.all() else x.transpose(0, 1)[self.where]
+
+    def spread(self, x: Shaped[Tensor, "P N"], elsewhere: int = 0) -> Shaped[Tensor, "B T N"]:
+        """Back to their places, with zeros elsewhere: as log-likelihoods, nothing observed."""
+        if len(x) == self.where.numel():
+            return x.unflatten(0, self.where.shape).transpose(0, 1)
+        steps = x.new_full((*self.where.shape, x.shape[1]), elsewhere)
+        return steps.masked_scatter_(self.where[..., None], x).transpose(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class HMM:
+    """π, A and the emissions. Each method takes rows of observations, and which of their features are `present`."""
+
+    initial: Float[Tensor, " N"]
+    transitions: Float[Tensor, "N N"]
+    emissions: Emissions
+
+    def __post_init__(self) -> None:
+        for name in ("initial", "transitions"):
+            object.__setattr__(self, name, _distributions(name, getattr(self, name)))
+
+    @property
+    def num_states(self) -> int:
+        return len(self.initial)
+
+    @property
+    def num_parameters(self) -> int:
+        return (self.num_states - 1) * (self.num_states + 1) + self.emissions.num_parameters
+
+    def log_prior(self, pseudo: float, pseudo_emissions: float) -> float:
+        """What pseudo-counts add to the log-likelihood that EM climbs."""
+        chain = _log_dirichlet(self.initial, pseudo) + _log_dirichlet(self.transitions, pseudo)
+        return chain + self.emissions.log_prior(pseudo_emissions)
+
+    def log_emissions(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
+        """log p(x_t | z_t); 0 at pads and where nothing was observed."""
+        seen = Seen.of(observations, present)
+        return seen.spread(self.emissions.log_likelihood(seen.values, seen.present))
+
+    def filter(
+        self, observations: Padded, present: Present = None
+    ) -> tuple[Float[Tensor, "B T N"], Float[Tensor, " B"]]:
+        """E7: the belief after each observation, and the log-likelihood of each row."""
+        log_b = self.log_emissions(observations, present)
+        return hmm.forward(self.initial, self.transitions, log_b, observations.lengths)
+
+    def smooth(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
+        """E9: the belief about each position once the whole row is known."""
+        log_b = self.log_emissions(observations, present)
+        return hmm.posterior(self.initial, self.transitions, log_b, observations.lengths).gamma
+
+    def viterbi(self, observations: Padded, present: Present = None) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
+        """E10: the likeliest path of each row, and its log-probability together with the observations."""
+        log_b = self.log_emissions(observations, present)
+        return hmm.viterbi(self.initial, self.transitions, log_b, observations.lengths)
+
+    def posterior_decode(self, observations: Padded, present: Present = None) -> Int[Tensor, "B T"]:
+        """The likeliest state of each position by itself: most positions right, if not always a possible path."""
+        return self.smooth(observations, present).argmax(-1)
+
+    def log_likelihood(self, observations: Padded, present: Present = None) -> Float[Tensor, " B"]:
+        return self.filter(observations, present)[1]
+
+    def predict(self, observations: Padded, present: Present = None) -> Float[Tensor, "B _ N"]:
+        """E5: p(z_t | x_<t) before each position and after the last; with `emissions.mean`, a language model."""
+        filtered, _ = self.filter(observations, present)
+        return torch.cat([self.initial.expand(len(filtered), 1, -1), filtered @ self.transitions], dim=1)
+
+    def predict_next(self, observations: Padded, present: Present = None) -> Float[Tensor, "B F"]:
+        """What follows each row: the probability of every symbol, or the mean vector."""
+        rows = torch.arange(len(observations), device=self.initial.device)
+        return self.emissions.mean(self.predict(observations, present)[rows, observations.lengths])
+
+    def sample(self, num: int, length: int, *, seed: int) -> tuple[Int[Tensor, "B T"], Padded]:
+        """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
+        keys = mix(mix(torch.arange(num), seed)[:, None] + torch.arange(length), 0)
+        u, start, move = uniform(keys, 0), _steps_up(self.initial), _steps_up(self.transitions)
+        states = torch.zeros(num, length, dtype=torch.long)
+        for t in range(length):
+            edges = move[states[:, t - 1]] if t else start
+            states[:, t] = (edges <= u[:, t, None]).sum(-1)
+        values = self.emissions.sample(states.flatten(), keys.flatten()).unflatten(0, (num, length))
+        return states, Padded(values, torch.full((num,), length))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything there is to save, by name."""
+        emitted = {f"emissions.{name}": tensor for name, tensor in self.emissions.tensors().items()}
+        return {"initial": self.initial, "transitions": self.transitions, **emitted}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "HMM":
+        """The inverse of `tensors`: the names tell what kind of emissions they are."""
+        emitted = {name.removeprefix("emissions."): x for name, x in tensors.items() if name.startswith("emissions.")}
+        kinds = {"probabilities": Categorical, "variances": DiagonalGaussian, "covariances": FullGaussian}
+        kind = next(kind for name, kind in kinds.items() if name in emitted)
+        return cls(tensors["initial"], tensors["transitions"], kind(**emitted))
+
+
+def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
+    """Positions with the same gaps together: where they are, which features are seen, and which are gone."""
+    features = torch.arange(values.shape[1])
+    if present is None:
+        yield slice(None), features, features[:0]
+        return
+    codes = (present * mix(features, 0)).sum(-1)  # sixty-three random bits: sorting numbers is quicker than rows
+    for code in codes.unique():
+        where = (codes == code).nonzero().squeeze(1)
+        pattern = present[where[0]]
+        yield where, features[pattern], features[~pattern]
+
+
+def _normal(keys: Int[Tensor, " P"], like: Float[Tensor, "N D"]) -> Float[Tensor, "P D"]:
+    """Standard normal numbers for each key."""
+    u = uniform(keys[:, None] + torch.arange(like.shape[1]), 1).clamp(min=2.0**-54)
+    return (math.sqrt(2) * torch.erfinv(2 * u - 1)).to(like.dtype)
+
+
+def _steps_up(probabilities: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows N"]:
+    """The cumulative distribution, ending in exactly 1."""
+    steps = probabilities.double().cumsum(-1)
+    return steps / steps[..., -1:]
+
+
+def _log_dirichlet(probabilities: Float[Tensor, "*rows N"], pseudo: float) -> float:
+    """pseudo Σ log θ over what is possible."""
+    return pseudo * float(probabilities[probabilities > 0].log().sum()) if pseudo else 0.0
+
+
+def _distributions(name: str, rows: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows N"]:
+    """The rows, each made to sum to one where rounding on the way (float32, text) has left it a little off."""
+    if not (rows >= 0).all():
+        raise DataError(f"{name}: a probability is negative or not a number", hint="look at how it was made.")
+    wrong = float((rows.sum(-1) - 1).abs().max())
+    if wrong > 1e-4:
+        raise DataError(f"{name}: a row is {wrong:.2g} away from summing to one", hint="divide each row by its sum.")
+    return rows / rows.sum(-1, keepdim=True) if wrong > 64 * torch.finfo(rows.dtype).eps else rows

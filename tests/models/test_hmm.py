@@ -1,0 +1,218 @@
+import itertools
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from seqlab.errors import DataError
+from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
+from seqlab.padded import Padded
+
+KINDS = ["categorical", "diagonal", "full"]
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def model(kind, num_states=3, size=4, seed=0):
+    emissions = {
+        "categorical": lambda: Categorical(numbers(num_states, size, seed=seed + 2).softmax(-1)),
+        "diagonal": lambda: DiagonalGaussian(2 * numbers(num_states, size), numbers(num_states, size, seed=3).exp()),
+        "full": lambda: FullGaussian(2 * numbers(num_states, size), covariances(num_states, size)),
+    }[kind]()
+    return HMM(numbers(num_states).softmax(-1), numbers(num_states, num_states, seed=seed + 1).softmax(-1), emissions)
+
+
+def covariances(num_states, size):
+    factor = numbers(num_states, size, size, seed=3)
+    return factor @ factor.mT + 0.5 * torch.eye(size, dtype=torch.float64)
+
+
+def ragged(hmm, *, gaps=True):
+    """Rows of 5, 0, 2 and 3 positions, one of them unobserved; of vectors, some features are missing and NaN."""
+    _, sampled = hmm.sample(4, 5, seed=1)
+    lengths, observed = torch.tensor([5, 0, 2, 3]), torch.ones(4, 5, dtype=torch.bool)
+    observed[0, 2] = observed[3, 0] = False
+    if sampled.values.dim() == 2 or not gaps:
+        return Padded(sampled.values, lengths, observed), None
+    present = numbers(4, 5, 4, seed=7) > -0.5
+    present[0, 1] = False
+    return Padded(sampled.values.masked_fill(~present, math.nan), lengths, observed), present
+
+
+def log_density(emissions, state, value, present):
+    """log p of one observation, by torch's own distributions, over the features that are there."""
+    if isinstance(emissions, Categorical):
+        return emissions.probabilities[state, value].log()
+    if not present.any():
+        return torch.tensor(0.0, dtype=torch.float64)
+    covariance = emissions.variances[state].diag() if hasattr(emissions, "variances") else emissions.covariances[state]
+    normal = MultivariateNormal(emissions.means[state, present], covariance[present][:, present])
+    return normal.log_prob(value[present])
+
+
+def joint_table(hmm, observations, present, row):
+    """Every state path of a row, with the log of its joint probability with what was observed."""
+    length = int(observations.lengths[row])
+    paths = list(itertools.product(range(hmm.num_states), repeat=length))
+    log_p = torch.zeros(len(paths), dtype=torch.float64)
+    for i, path in enumerate(paths):
+        for t, state in enumerate(path):
+            log_p[i] += (hmm.transitions[path[t - 1], state] if t else hmm.initial[state]).log()
+            if observations.scored[row, t]:
+                there = present[row, t] if present is not None else torch.ones(4, dtype=torch.bool)
+                log_p[i] += log_density(hmm.emissions, state, observations.values[row, t], there)
+    return torch.tensor(paths).view(len(paths), length), log_p
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_model_equals_its_joint_table(kind, gaps):
+    hmm = model(kind)
+    observations, present = ragged(hmm, gaps=gaps)
+    log_likelihood, gamma = hmm.log_likelihood(observations, present), hmm.smooth(observations, present)
+    path, best = hmm.viterbi(observations, present)
+    for row in (0, 2, 3):
+        length = int(observations.lengths[row])
+        paths, table = joint_table(hmm, observations, present, row)
+        expected = torch.nn.functional.one_hot(paths, 3).double().mul(table.softmax(0)[:, None, None]).sum(0)
+        torch.testing.assert_close(log_likelihood[row], table.logsumexp(0), atol=1e-8, rtol=0)
+        torch.testing.assert_close(gamma[row, :length], expected, atol=1e-8, rtol=0)
+        torch.testing.assert_close(best[row], table.max(), atol=1e-8, rtol=0)
+        assert path[row, :length].tolist() == paths[table.argmax()].tolist()
+        assert hmm.posterior_decode(observations, present)[row, :length].tolist() == expected.argmax(-1).tolist()
+    assert log_likelihood[1] == 0
+    assert not gamma[1].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
+    hmm = model(kind)
+    observations, present = ragged(hmm)
+    together = hmm.filter(observations, present)
+    for row, length in enumerate(observations.lengths.tolist()):
+        alone = Padded(
+            observations.values[row : row + 1, :length],
+            torch.tensor([length]),
+            observations.observed[row : row + 1, :length],
+        )
+        filtered, log_likelihood = hmm.filter(alone, None if present is None else present[row : row + 1, :length])
+        torch.testing.assert_close(filtered[0], together[0][row, :length])
+        torch.testing.assert_close(log_likelihood[0], together[1][row])
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_all_features_present_is_no_mask_and_none_is_missing(kind):
+    hmm = model(kind)
+    _, observations = hmm.sample(3, 6, seed=1)
+    everything, nothing = (torch.full((3, 6, 4), present) for present in (True, False))
+    torch.testing.assert_close(hmm.smooth(observations, everything), hmm.smooth(observations))
+    assert hmm.log_emissions(observations, nothing).eq(0).all()
+
+
+def test_a_full_gaussian_with_a_diagonal_covariance_is_the_diagonal_one():
+    diagonal = model("diagonal")
+    full = HMM(
+        diagonal.initial,
+        diagonal.transitions,
+        FullGaussian(diagonal.emissions.means, diagonal.emissions.variances.diag_embed()),
+    )
+    observations, present = ragged(diagonal)
+    torch.testing.assert_close(full.log_emissions(observations, present), diagonal.log_emissions(observations, present))
+
+
+def test_the_next_symbol_is_what_scoring_each_continuation_says():
+    """p(v | x) = p(x v) / p(x), for rows of any length, the empty one too."""
+    hmm = model("categorical")
+    rows = [[0, 3, 1], [], [2]]
+    before = hmm.log_likelihood(Padded.from_rows(rows))
+    scores = [hmm.log_likelihood(Padded.from_rows([[*row, symbol] for row in rows])) - before for symbol in range(4)]
+    torch.testing.assert_close(hmm.predict_next(Padded.from_rows(rows)), torch.stack(scores, 1).exp())
+
+
+def test_as_a_language_model_it_gives_each_symbol_its_probability_before_it_is_seen():
+    """E57: Σ_t log p(x_t | x_<t) = log p(x)."""
+    hmm = model("categorical")
+    observations = Padded.from_rows([[0, 3, 1, 1], [2, 2, 0, 3]])
+    before = hmm.predict(observations)[:, :-1] @ hmm.emissions.probabilities
+    each = before.gather(2, observations.values[..., None]).log().sum((1, 2))
+    torch.testing.assert_close(each, hmm.log_likelihood(observations))
+
+
+def test_the_mean_of_the_next_vector_weighs_the_states():
+    hmm = model("full")
+    _, observations = hmm.sample(2, 3, seed=1)
+    expected = hmm.filter(observations)[0][:, -1] @ hmm.transitions @ hmm.emissions.means
+    torch.testing.assert_close(hmm.predict_next(observations), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_keyed_by_row_and_step(kind):
+    hmm = model(kind)
+    states, observations = hmm.sample(6, 9, seed=1)
+    fewer_states, fewer = hmm.sample(4, 5, seed=1)
+    assert fewer_states.equal(states[:4, :5])
+    assert fewer.values.equal(observations.values[:4, :5])
+    assert not hmm.sample(6, 9, seed=2)[0].equal(states)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_have_the_models_statistics(kind):
+    hmm = model(kind)
+    states, observations = hmm.sample(4000, 5, seed=1)
+    chain = torch.nn.functional.one_hot(states, 3).double()
+    moves = torch.einsum("bti,btj->ij", chain[:, :-1], chain[:, 1:])
+    torch.testing.assert_close(chain[:, 0].mean(0), hmm.initial, atol=0.03, rtol=0)
+    torch.testing.assert_close(moves / moves.sum(1, keepdim=True), hmm.transitions, atol=0.03, rtol=0)
+    for state in range(3):
+        values = observations.values[states == state]
+        if kind == "categorical":
+            frequency = torch.bincount(values, minlength=4) / len(values)
+            torch.testing.assert_close(frequency.double(), hmm.emissions.probabilities[state], atol=0.03, rtol=0)
+            continue
+        spread = hmm.emissions.variances[state].diag() if kind == "diagonal" else hmm.emissions.covariances[state]
+        torch.testing.assert_close(values.mean(0), hmm.emissions.means[state], atol=0.15, rtol=0)
+        torch.testing.assert_close(values.mT.cov(), spread, atol=0.3, rtol=0.1)
+
+
+def test_what_has_no_probability_is_never_sampled():
+    emissions = Categorical(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
+    hmm = HMM(torch.tensor([0.0, 1.0]).double(), torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double(), emissions)
+    states, observations = hmm.sample(500, 4, seed=0)
+    assert states.unique(dim=0).tolist() == [[1, 0, 1, 0]]
+    assert observations.values[:, ::2].unique().tolist() == [0, 2]
+    assert observations.values[:, 1::2].unique().tolist() == [1]
+
+
+def test_a_symbol_that_no_state_emits_makes_the_row_impossible_and_nothing_nan():
+    emissions = Categorical(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64))
+    hmm = HMM(torch.tensor([0.5, 0.5]).double(), torch.full((2, 2), 0.5).double(), emissions)
+    observations = Padded.from_rows([[0, 2, 1], [0, 1, 1]])
+    assert hmm.log_likelihood(observations).tolist()[0] == -math.inf
+    assert hmm.viterbi(observations)[1].tolist()[0] == -math.inf
+    assert hmm.smooth(observations).isfinite().all()
+    assert hmm.log_likelihood(observations)[1].isfinite()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saving_and_loading_is_identity(kind):
+    hmm = model(kind)
+    again = HMM.from_tensors(hmm.tensors())
+    assert type(again.emissions) is type(hmm.emissions)
+    assert all(tensor.equal(hmm.tensors()[name]) for name, tensor in again.tensors().items())
+
+
+@pytest.mark.parametrize(("row", "message"), [([0.5, 0.4], "0.1 away from summing"), ([1.5, -0.5], "negative")])
+def test_rows_that_are_no_distributions_are_refused(row, message):
+    with pytest.raises(DataError, match=message):
+        HMM(torch.tensor(row).double(), torch.eye(2).double(), Categorical(torch.eye(2).double()))
+
+
+def test_rows_that_rounding_left_a_little_off_are_made_exact():
+    """Otherwise pads, which only predict, would change something."""
+    rounded = torch.tensor([[0.9, 0.1], [0.3, 0.7]]).double()
+    hmm = HMM(torch.tensor([0.2, 0.8]).double(), rounded, Categorical(rounded))
+    assert (rounded.sum(-1) - 1).abs().max() > 1e-9
+    assert (hmm.transitions.sum(-1) - 1).abs().max() < 1e-15
