@@ -23,6 +23,7 @@ from seqlab.recipe import Train
 from seqlab.training.average import Weights, average, load_weights, parameters_of, wearing
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
 from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
+from seqlab.training.memory import tidy_memory
 from seqlab.training.objective import batch_loss
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.types import State
@@ -178,6 +179,7 @@ class GradientTraining:
         )
         self.report.step(seen)
         if place.step % LOG_EVERY == 0 or place.step == self.num_steps:
+            tidy_memory()
             self.metrics.append(
                 place.step,
                 loss=seen.loss,
