@@ -85,9 +85,6 @@ class Batch:
     rows: Int[Tensor, " B"]
     source: Padded | None = None
     target: Padded | None = None
-    segments: Padded | None = None
-    characters: Padded | None = None
-    covariates: Padded | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,7 +1,6 @@
 """The user's files, prepared for training: vocabularies learnt, ids stored, a part held out."""
 
 import json
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from seqlab.assemble.fitted import BLOCK, Fitted, warn
 from seqlab.assemble.vocabularies import (
     LONGEST_WORD,
     Ids,
-    Row,
     Vocabularies,
     labels_of,
     learn_text,
@@ -26,13 +25,12 @@ from seqlab.data.split import border, source_key
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.streams import Streams, in_chunks, in_order
 from seqlab.data.vectors import read_vectors
-from seqlab.errors import DataError, SeqlabWarning, shorten
+from seqlab.errors import DataError, shorten
 from seqlab.padded import Batch
-from seqlab.recipe import Data, Recipe, Stack
+from seqlab.recipe import Recipe, Stack
 from seqlab.text import Tokenizer
 
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
-BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
 STREAM_ROWS_OF_VALIDATION = 100  # tokens of a stream that count as one held-out example
 
 
@@ -201,20 +199,16 @@ def _warn_of_labels(vocabularies: Vocabularies, validation: Callable[[], Iterato
         return
     once = [name for name, count in zip(labels.names, labels.counts, strict=True) if count == 1]
     if once:
-        _warn(f"seen only once in training, hardly to be learnt: the label{_named(once)}")
+        warn(f"seen only once in training, hardly to be learnt: the label{_named(once)}")
     there = {label for example in validation() for label in labels_of(example)}
     missing = [name for name in labels.names if name not in there]
     if missing:
-        _warn(f"missing from validation, so that no score tells of it: the label{_named(missing)}")
+        warn(f"missing from validation, so that no score tells of it: the label{_named(missing)}")
 
 
 def _named(labels: list[str]) -> str:
     more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
     return f"{'s' if len(labels) > 1 else ''} {', '.join(repr(label) for label in labels[:5])}{more}"
-
-
-def _warn(said: str) -> None:
-    warnings.warn(said, SeqlabWarning, stacklevel=2)
 
 
 def example_key(example: Example, *, seed: int) -> int:
@@ -241,7 +235,7 @@ def _two_parts(recipe: Recipe, paths: Sequence[str], valid: Sequence[str]) -> tu
 
     below = border(map(key, everything()), fraction=data.validation, most=data.max_validation)
     if below is None:
-        _warn(
+        warn(
             f"{', '.join(map(display_name, paths))}: too little to hold anything out; validation is on the training "
             "data and says nothing about other data (--valid FILE gives it some)"
         )
@@ -256,7 +250,7 @@ def _write_part(
     recipe: Recipe, vocabularies: Vocabularies, examples: Iterator[Example], folder: Path, part: str
 ) -> None:
     """One part's ids in stores side by side, a block of examples at a time: memory does not grow with the file."""
-    fitted = _Fitted(recipe.data, keeps_ends=vocabularies.labels is None, aligned=recipe.task == "tag")
+    fitted = Fitted(recipe.data, keeps_ends=vocabularies.labels is None, aligned=recipe.task == "tag")
     rows = fitted.rows(vocabularies, examples)
     classes = None if vocabularies.labels is None else "int32"  # a label never seen is -1
     target = Column(folder / f"{part}_target", len(vocabularies.labels or vocabularies.target or ()), classes)
@@ -279,68 +273,6 @@ def _source_column(vocabularies: Vocabularies, path: Path) -> Column | None:
     if vocabularies.letters is not None:
         return Column(path, max(size, len(vocabularies.letters)), width=1 + LONGEST_WORD)
     return Column(path, size)
-
-
-class _Fitted:
-    """Examples whose ids fit the recipe's limits: cut, skipped or refused where they do not, and counted."""
-
-    def __init__(self, data: Data, *, keeps_ends: bool, aligned: bool) -> None:
-        self.data, self.keeps_ends, self.aligned = data, keeps_ends, aligned
-        self.long: list[str] = []
-        self.kept = 0
-
-    def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Row, Ids]]:
-        while block := list(islice(examples, BLOCK)):
-            for example, (source, target) in zip(block, vocabularies.encode(block), strict=True):
-                for fitted in self._fit(example, source, target):
-                    self.kept += 1
-                    yield fitted
-
-    def _fit(self, example: Example, source: Row, target: Ids) -> Iterable[tuple[Row, Ids]]:
-        most_source, most_target = self.data.max_source, self.data.max_target
-        if self.keeps_ends:
-            most_target += 2  # SOS and EOS are not the user's
-        if len(source) <= most_source and len(target) <= most_target:
-            return [(source, target)]
-        if self.data.too_long == "split":
-            return self._split(source, target)
-        if self.data.too_long == "refuse":
-            raise DataError(
-                f"{example.where}: {len(source)} source and {len(target)} target tokens, more than "
-                f"{self.data.max_source} and {self.data.max_target}",
-                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut' or 'skip'.",
-            )
-        self.long.append(example.where)
-        if self.data.too_long == "skip":
-            return []
-        if self.aligned:
-            return [(source[:most_source], target[:most_source])]
-        end = target[-1:] if self.keeps_ends else []
-        kept = target if len(target) <= most_target else target[: most_target - len(end)] + end
-        return [(source[:most_source], kept)]
-
-    def _split(self, source: Row, target: Ids) -> Iterable[tuple[Row, Ids]]:
-        """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
-        inner, most = target[1:-1], self.data.max_target
-        for start in range(0, len(source), self.data.max_source):
-            yield source[start : start + self.data.max_source], target
-        for start in range(0, len(inner), most):
-            yield source, [target[0], *inner[start : start + most], target[-1]]
-
-    def tell(self, part: str) -> None:
-        """Warn of what did not fit; where nothing did, there is no going on."""
-        if self.long and not self.kept:
-            raise DataError(
-                f"{self.long[0]}: longer than data.max_source or data.max_target, and so are all others of the {part} "
-                "part: none is left",
-                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut'.",
-            )
-        if self.long:
-            done = "cut" if self.data.too_long == "cut" else "skipped"
-            _warn(
-                f"{self.long[0]}: longer than data.max_source or data.max_target; {len(self.long)} "
-                f"example{'s' if len(self.long) > 1 else ''} of the {part} part {done}"
-            )
 
 
 def _prepare_stream(

@@ -68,23 +68,21 @@ def _same_length(table: dict[str, Any], old: Recipe) -> None:
 
 
 @torch.no_grad()
-def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
-    """Copy each old weight to where it belongs in the new model; returns the names that received one."""
-    parameters, moved = dict(model.named_parameters()), []
+def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy each old weight to where it belongs in the new model."""
+    parameters = dict(model.named_parameters())
     for name, weight in weights.items():
         # what has an encoder of its own is not read by its decoder's weights
         there = [p for p in _places(name) if p in parameters and (p == name or p not in weights)]
         for place in there[:1]:
             if parameters[place].shape == weight.shape:
                 parameters[place].copy_(weight)
-                moved.append(place)
             elif not place.startswith(ANEW):
                 shapes = tuple(weight.shape), tuple(parameters[place].shape)
                 raise RecipeError(
                     f"the model to start from has '{place}' of shape {shapes[0]} where the new one has {shapes[1]}",
                     hint="leave out --set model.* and data.max_source, or train without --from.",
                 )
-    return moved
 
 
 def vectors_of(path: str, vocabularies: Vocabularies) -> Float32[np.ndarray, "V D"]:

@@ -325,7 +325,9 @@ def _as_line(answer: Any) -> str:
 
 
 def _unit(loaded: Any) -> str:
-    return "tokens" if loaded.recipe.task == "lm" and loaded.recipe.data.unit == "stream" else "examples"
+    from seqlab.assemble.corpus import is_stream
+
+    return "tokens" if is_stream(loaded.recipe) else "examples"
 
 
 def _installation() -> dict[str, Any]:

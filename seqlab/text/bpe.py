@@ -43,7 +43,7 @@ class BPETokenizer:
                 f"a byte-level vocabulary cannot be as small as {size}: 256 bytes and {len(SPECIALS)} special tokens",
                 hint=f"choose a size of at least {SMALLEST}, or the kind 'characters'.",
             )
-        _survive_forks()
+        survive_forks()
         library = Library(models.BPE())
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         trainer = trainers.BpeTrainer(
@@ -94,7 +94,7 @@ class BPETokenizer:
         _check_rules(stored["library"])
         vocabulary = _read_vocabulary(stored["library"]["model"].get("vocab"))
         merges = _read_merges(stored["library"]["model"].get("merges"), vocabulary)
-        _survive_forks()
+        survive_forks()
         try:
             return cls(_assemble(vocabulary, merges), normaliser)
         except (KeyboardInterrupt, SystemExit):
@@ -178,7 +178,7 @@ def _to_bytes(spelling: str) -> bytes:
 
 
 @cache
-def _survive_forks() -> None:
+def survive_forks() -> None:
     """No threads after a fork: the library's pool is dead in the child, and would be waited for.
 
     Some versions of the library see to that themselves, but print a warning each time unless this variable is set.

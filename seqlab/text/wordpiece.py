@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from seqlab.text import vocabulary as vocabularies
-from seqlab.text.bpe import _survive_forks
+from seqlab.text.bpe import survive_forks
 from seqlab.text.normalise import Normaliser
 from seqlab.text.special import SILENT, SPECIALS, UNK
 from seqlab.text.stored import odd, parts
@@ -137,7 +137,7 @@ def _cleaner(clean: bool, strip_accents: bool, space_ideographs: bool) -> normal
 
 
 def _assemble(model: models.WordPiece, cleaner: normalizers.Normalizer) -> Library:
-    _survive_forks()
+    survive_forks()
     library = Library(model)
     library.normalizer = cleaner
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
