@@ -61,11 +61,11 @@ def train(
 
     seqlab train classify reviews.tsv     a label and a text on each line
 
-    seqlab train tag corpus.conllu        one word a line, blank line between sentences
+    seqlab train tag corpus.conllu        one word a line, a blank line between
 
     seqlab train lm book.txt              plain text
 
-    seqlab train mask wiki.txt            plain text, to fill blanks and to start others from
+    seqlab train mask wiki.txt            plain text, to fill blanks
 
     seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
@@ -246,7 +246,7 @@ def import_model(
     if json:
         show.as_json(model.info())
     else:
-        show.table(["", ""], [[name, readable(value)] for name, value in model.info().items()])
+        show.table(["", ""], [[name, readable(value)] for name, value in model.info().items() if value != {}])
         show.say(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
 
 

@@ -113,24 +113,6 @@ class Fit:
         return tuple(run.log_likelihood for run in self.runs)
 
 
-class Candidate(NamedTuple):
-    """One number of states, and what speaks for it."""
-
-    num_states: int
-    num_parameters: int
-    log_likelihood: float
-    bic: float
-    held_out: float | None
-    fit: Fit
-
-
-class Order(NamedTuple):
-    """Every number of states that was tried, and the place of the best."""
-
-    table: tuple[Candidate, ...]
-    best: int
-
-
 def fit_hmm(evidence: Evidence, family: Family, *, climb: Climb | None = None, progress: Watch | None = None) -> Fit:
     """The best of several climbs, each from a start of its own: clusters of the vectors, or chance for symbols.
 
@@ -207,30 +189,6 @@ def start_hmm(evidence: Evidence, family: Family, *, seed: int, restart: int = 0
     told = _batches(replace(evidence, observations=observations, labels=labels), family.num_states)
     broad = Climb(pseudo=1.0, pseudo_emissions=1.0, floor=_START_FLOOR)
     return _maximise(model, _expect(model, told)[0], broad, _scale(evidence))
-
-
-def select_order(
-    evidence: Evidence,
-    family: Family,
-    candidates: Sequence[int],
-    *,
-    held_out: Evidence | None = None,
-    climb: Climb | None = None,
-    progress: Watch | None = None,
-) -> Order:
-    """How many states the data ask for: by the likelihood of rows held out, else by BIC = k log n - 2 log p(x)."""
-    num_observed, table = len(Seen.of(evidence.observations, evidence.present).values), []
-    for num_states in candidates:
-        fit = fit_hmm(evidence, replace(family, num_states=num_states), climb=climb, progress=progress)
-        log_p, size = fit.log_likelihoods[fit.best], fit.model.num_parameters
-        bic = size * math.log(num_observed) - 2 * log_p
-        other = None if held_out is None else fit.model.log_likelihood(held_out.observations, held_out.present)
-        told = None if other is None else float(other.sum())
-        table.append(Candidate(num_states, size, log_p, bic, told, fit))
-    scores = [-candidate.bic if candidate.held_out is None else candidate.held_out for candidate in table]
-    if max(scores) == -math.inf:
-        raise DataError("to every model some held-out row is impossible", hint="give pseudo_emissions, say 0.1.")
-    return Order(tuple(table), scores.index(max(scores)))
 
 
 class _Expected(NamedTuple):

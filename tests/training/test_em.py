@@ -11,7 +11,8 @@ from seqlab.errors import DataError, RunError
 from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
 from seqlab.padded import Padded
 from seqlab.training import em
-from seqlab.training.em import Climb, Evidence, Family, baum_welch, count_hmm, fit_hmm, select_order, start_hmm
+from seqlab.training.em import Climb, Evidence, Family, baum_welch, count_hmm, fit_hmm, start_hmm
+from seqlab.training.order import select_order
 
 KINDS = ["categorical", "diagonal", "full"]
 INITIAL = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
