@@ -13,7 +13,7 @@ from typing import Any
 from seqlab import lab
 from seqlab.data.synthetic import LANGUAGES, Dated, split_dates
 from seqlab.explain.alignment import alignment, alignment_text
-from seqlab.explain.capture import capture_translation
+from seqlab.explain.subject import subject
 from seqlab.training.log import Reporter
 
 NUM_TRAIN, NUM_TEST = 80_000, 2_000
@@ -117,5 +117,5 @@ def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
 def _drawn(model: lab.Model, test: list[Dated]) -> str:
     """The alignment of a French date, where the day comes first and in the answer last."""
     text = next(text for text, _, language in test if language == "fr" and 14 <= len(text) <= 26)
-    trace = capture_translation(model.bundle, text, model.predict(text).output)
-    return alignment_text(alignment(trace), trace.source, trace.target)
+    trace = subject(model.bundle, text).trace()
+    return alignment_text(alignment(trace), trace.source, trace.answered)

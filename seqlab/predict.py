@@ -82,7 +82,7 @@ class _Job:
 def _continue(job: _Job) -> list[Prediction]:
     """Language model: each prompt goes on; an empty one begins from nothing."""
     model, tokenizer = cast(LanguageModel, job.bundle.model), job.bundle.vocabularies.targets
-    prefixes, limits = _opening(job, tokenizer)
+    prefixes, limits = _opening(job)
     found: list[list[Hypothesis]] = [[] for _ in prefixes]
     for rows, most in _with_room(job, prefixes, limits.most):
         prefix = Padded.from_rows([prefixes[row] for row in rows])
@@ -116,14 +116,26 @@ def _places(recipe: Recipe) -> int:
     return recipe.data.max_target + 2 if learned else sys.maxsize
 
 
-@torch.inference_mode()
 def _translate(job: _Job) -> list[Prediction]:
     """Sequence to sequence: each line is translated; an empty line stays empty."""
-    model, vocabularies = cast(Seq2Seq, job.bundle.model), job.bundle.vocabularies
+    tokenizer = job.bundle.vocabularies.targets
+    given = _given(tokenizer, job.prefix)
+    return [
+        _written(tokenizer, shown(source), hypotheses, given)
+        for source, hypotheses in zip(job.inputs, _hypotheses(job, given), strict=True)
+    ]
+
+
+def search(bundle: Bundle, source: Source, decode: Decode) -> list[Hypothesis]:
+    """What the settings find for one source, best first, as tokens."""
+    return _hypotheses(_Job(bundle, [source], decode, 0, 0, ""), [])[0]
+
+
+@torch.inference_mode()
+def _hypotheses(job: _Job, given: list[int]) -> list[list[Hypothesis]]:
+    model = cast(Seq2Seq, job.bundle.model)
     sources = encode_sources(job.bundle, job.inputs, first_row=job.first_row)
-    given = _given(vocabularies.targets, job.prefix)
-    most = min(job.decode.max_length, _places(job.bundle.recipe) - len(given))
-    limits = Limits(end=EOS, most=most, never=NEVER)
+    limits = target_limits(job.bundle, job.decode, given)
     found: list[list[Hypothesis]] = [[] for _ in sources]
     empty = {row for row, text in enumerate(job.inputs) if isinstance(text, str) and not text.strip()}
     for rows in batches([0 if row in empty else len(source) for row, source in enumerate(sources)]):
@@ -133,10 +145,12 @@ def _translate(job: _Job) -> list[Prediction]:
             prefix = Padded.from_rows([[SOS, *given]] * len(rows))
             for row, hypotheses in zip(rows, job.search(model.decoder, memory, prefix, limits, rows), strict=True):
                 found[row] = hypotheses
-    return [
-        _written(vocabularies.targets, shown(source), hypotheses, given)
-        for source, hypotheses in zip(job.inputs, found, strict=True)
-    ]
+    return found
+
+
+def target_limits(bundle: Bundle, decode: Decode, given: Sequence[int] = ()) -> Limits:
+    """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
+    return Limits(end=EOS, most=min(decode.max_length, _places(bundle.recipe) - len(given)), never=NEVER)
 
 
 def _given(tokenizer: Tokenizer, prefix: str) -> list[int]:
@@ -155,7 +169,7 @@ def stream_text(bundle: Bundle, prompt: str, *, decode: Decode, seed: int = 0) -
     """A language model's continuation, piece by piece as it is chosen."""
     job = _Job(bundle, [prompt], decode, seed, 0, "")
     tokenizer = bundle.vocabularies.targets
-    prefix, limits = _opening(job, tokenizer)
+    prefix, limits = _opening(job)
     ids: list[int] = []
     shown = ""
     decoder = cast(LanguageModel, bundle.model).decoder
@@ -167,12 +181,20 @@ def stream_text(bundle: Bundle, prompt: str, *, decode: Decode, seed: int = 0) -
             shown = text
 
 
-def _opening(job: _Job, tokenizer: Tokenizer) -> tuple[list[list[int]], Limits]:
+def _opening(job: _Job) -> tuple[list[list[int]], Limits]:
     """What a language model reads before it goes on, and where it ends."""
-    prompts, most = tokenizer.encode_all(job.inputs), job.decode.max_length
-    if job.bundle.recipe.data.unit == "line":
-        return [[SOS, *ids] for ids in prompts], Limits(end=EOS, most=most, never=NEVER)
-    return [ids or [_neutral(tokenizer)] for ids in prompts], Limits(end=None, most=most, never=(*NEVER, EOS))
+    lines, most = job.bundle.recipe.data.unit == "line", job.decode.max_length
+    limits = Limits(end=EOS, most=most, never=NEVER) if lines else Limits(end=None, most=most, never=(*NEVER, EOS))
+    return opening(job.bundle, job.inputs), limits
+
+
+def opening(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
+    """The tokens of texts that a language model goes on from; where a text has no beginning, not even an empty one."""
+    tokenizer = bundle.vocabularies.targets
+    rows = tokenizer.encode_all(list(texts))
+    if bundle.recipe.data.unit == "line":
+        return [[SOS, *ids] for ids in rows]
+    return [ids or [_neutral(tokenizer)] for ids in rows]
 
 
 @torch.inference_mode()

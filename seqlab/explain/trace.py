@@ -1,24 +1,36 @@
-"""What the taps of a model recorded in one run."""
+"""What the taps of a model recorded in one run: by name, with the tokens it belongs to; written and read back."""
 
+import base64
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
+from seqlab.errors import DataError
 from seqlab.layers.tap import listening
+
+SCHEMA = 1
 
 
 @dataclass
 class Trace:
     """Named values in the order in which they came, and the tokens that they belong to.
 
-    A layer that works step by step passes the same name many times; `trace[name]` puts the steps side by side in time.
+    A layer that works step by step passes the same name many times; `trace[name]` puts the steps side by side in time,
+    and turns what was read from the right to the left round again.
     """
 
     source: list[str] = field(default_factory=list)
-    target: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
     parts: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def names(self) -> list[str]:
@@ -31,7 +43,8 @@ class Trace:
         parts = self.parts[name]
         if len(parts) == 1:
             return parts[0]
-        return torch.stack(parts, dim=1) if parts[0].dim() == 2 else torch.cat(parts, dim=1)
+        steps = torch.stack(parts, dim=1) if parts[0].dim() == 2 else torch.cat(parts, dim=1)
+        return steps.flip(1) if ".backward." in f"{name}." and parts[0].dim() == 2 else steps
 
     @contextmanager
     def recording(self) -> Iterator["Trace"]:
@@ -43,3 +56,46 @@ class Trace:
 
         with listening(keep):
             yield self
+
+    def to_json(self) -> dict[str, Any]:
+        """Names, shapes, tokens, and the values: weights as bytes (u8, 255 is 1), all else as half floats (f16)."""
+        values = {name: _packed(name, self[name]) for name in self.names()}
+        return {"schema": SCHEMA, **self._tokens(), "values": values}
+
+    def save(self, path: Path) -> None:
+        """The same in one safetensors file, a sixth of the size."""
+        tensors = {name: _small(name, self[name]).contiguous().clone() for name in self.names()}
+        save_file(tensors, path, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self._tokens())})
+
+    @classmethod
+    def load(cls, path: Path) -> "Trace":
+        """A trace that was saved; its numbers are as exact as bytes and half floats are."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tokens = json.loads(metadata.get("tokens", "null"))
+                if metadata.get("schema") != str(SCHEMA) or not isinstance(tokens, dict):
+                    raise DataError(f"{path}: not a trace of Seqlab's", hint="`seqlab explain --trace FILE` writes one.")
+                parts = {name: [_large(file.get_tensor(name))] for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, ValueError) as error:
+            raise DataError(f"{path}: not a trace that can be read: {error}", hint="write it anew.") from None
+        return cls(*(list(map(str, tokens.get(side, []))) for side in ("source", "written", "answered")), parts)
+
+    def _tokens(self) -> dict[str, list[str]]:
+        return {"source": self.source, "written": self.written, "answered": self.answered}
+
+
+def _small(name: str, value: Tensor) -> Tensor:
+    if name.endswith(".weights"):
+        return (value * 255).round().to(torch.uint8)
+    return value.to(torch.float16) if value.is_floating_point() else value
+
+
+def _large(value: Tensor) -> Tensor:
+    return value.float() / 255 if value.dtype == torch.uint8 else value.float()
+
+
+def _packed(name: str, value: Tensor) -> dict[str, Any]:
+    small = _small(name, value).numpy()
+    kind = {np.dtype(np.uint8): "u8", np.dtype(np.float16): "f16"}.get(small.dtype, str(small.dtype))
+    return {"shape": list(small.shape), "type": kind, "data": base64.b64encode(small.tobytes()).decode()}

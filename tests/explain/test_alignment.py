@@ -5,7 +5,7 @@ from seqlab import lab
 from seqlab.data.synthetic import reversals
 from seqlab.errors import UsageError
 from seqlab.explain.alignment import alignment, alignment_text
-from seqlab.explain.capture import capture_translation
+from seqlab.explain.subject import subject
 
 SMALL = ("model.embedding=24", "model.encoder.size=32", "model.decoder.size=32", "train.batch_tokens=512")
 KINDS = {
@@ -26,10 +26,10 @@ def pairs(tmp_path_factory):
 def test_a_trace_holds_the_alignment_and_the_output_it_belongs_to(kind, pairs, tmp_path):
     settings = (*SMALL, *KINDS[kind], "train.steps=2")
     model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
-    trace = capture_translation(model.bundle, "abc", "cb")
+    trace = subject(model.bundle, "abc", output="cb").trace()
     weights = alignment(trace)
     assert trace.source == list("abc")
-    assert trace.target[:2] == ["c", "b"]
+    assert trace.answered[:2] == ["c", "b"]
     assert weights.shape == (3, 3)  # the end token looks too
     torch.testing.assert_close(weights.sum(-1), torch.ones(3))
     assert trace["logits"].shape[:2] == (1, 3)
@@ -41,7 +41,7 @@ def test_attention_learns_to_read_backwards(pairs, tmp_path):
     model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
     output = model.predict("abcdef").output
     assert output == "fedcba"
-    weights = alignment(capture_translation(model.bundle, "abcdef", output))
+    weights = alignment(subject(model.bundle, "abcdef").trace())
     assert weights[:6].argmax(-1).tolist() == [5, 4, 3, 2, 1, 0]
 
 
@@ -49,7 +49,7 @@ def test_a_model_without_attention_has_no_alignment(pairs, tmp_path):
     settings = (*SMALL, "train.steps=2")
     model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
     with pytest.raises(UsageError, match="does not attend"):
-        alignment(capture_translation(model.bundle, "abc", "cb"))
+        alignment(subject(model.bundle, "abc", output="cb").trace())
 
 
 def test_the_picture_is_darker_where_it_looked():

@@ -1,0 +1,118 @@
+"""Readable cells: a text coloured by one unit, and a search for the units that follow something a person can name."""
+
+import re
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seqlab.errors import UsageError, nearest
+from seqlab.explain.subject import Subject
+from seqlab.explain.trace import Trace
+
+QUOTES = "\"“”«»„‟「」"
+OPEN, CLOSE = "([{", ")]}"
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A unit, what it follows, and how well: the area under the ROC curve for yes or no, else the correlation."""
+
+    layer: str
+    unit: int
+    what: str
+    score: float
+
+
+def states(trace: Trace, side: list[str]) -> dict[str, Float[Tensor, "T H"]]:
+    """The states of every layer that stand beside the tokens of one side."""
+    found = {}
+    for name in trace.names():
+        if name.endswith((".c", ".h", ".output")):
+            values = trace[name]
+            if values.dim() == 3 and values.shape[1] == len(side):
+                found[name] = values[0].double()
+    return found
+
+
+def unit_of(layers: dict[str, Float[Tensor, "T H"]], layer: str | None, unit: int) -> Float[Tensor, " T"]:
+    """One unit's value at each token; without a layer, of the last one."""
+    name = list(layers)[-1] if layer is None else layer
+    if name not in layers:
+        raise UsageError(f"there is no layer '{name}' with states", hint=nearest(name, layers))
+    if not 0 <= unit < layers[name].shape[1]:
+        raise UsageError(f"there is no unit {unit} in {name}", hint=f"it has units 0 to {layers[name].shape[1] - 1}.")
+    return layers[name][:, unit]
+
+
+def marks(tokens: list[str], pattern: str | None) -> dict[str, Bool[Tensor, " T"] | Float[Tensor, " T"]]:
+    """What units may follow: inside quotes, inside brackets, the place in the line, and what a user's pattern finds.
+
+    Each tells what holds once the token has been read.
+    """
+    quoted, depth, column = False, 0, 0
+    inside, bracketed, places = [], [], []
+    for token in tokens:
+        text = token.replace("␣", " ").replace("⏎", "\n")
+        for character in text:
+            quoted = not quoted if character in QUOTES else quoted
+            depth = max(0, depth + (character in OPEN) - (character in CLOSE))
+            column = 0 if character == "\n" else column + 1
+        inside.append(quoted)
+        bracketed.append(depth > 0)
+        places.append(float(column))
+    found: dict[str, Tensor] = {
+        "quotes": torch.tensor(inside),
+        "brackets": torch.tensor(bracketed),
+        "place in line": torch.tensor(places, dtype=torch.float64),
+    }
+    if pattern is not None:
+        found[f"/{pattern}/"] = _matches(tokens, pattern)
+    return found
+
+
+def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
+    """Tokens that a match of the pattern in the whole text touches."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"{pattern!r} is not a regular expression: {error}", hint="try a plain word.") from None
+    ends = torch.tensor([len(token) for token in tokens]).cumsum(0).tolist()
+    starts = [0, *ends[:-1]]
+    spans = [match.span() for match in expression.finditer("".join(tokens))]
+    return torch.tensor([any(a < stop and b > start for a, b in spans) for start, stop in zip(starts, ends, strict=True)])
+
+
+def followers(layers: dict[str, Float[Tensor, "T H"]], marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
+    """For each thing to follow the units that do it best, in either direction."""
+    found = []
+    for what, mark in marked.items():
+        if len(mark.unique()) < 2:  # always so, or never: there is nothing to follow
+            continue
+        scored = []
+        for layer, values in layers.items():
+            scores = _area(values, mark) if mark.dtype == torch.bool else _correlation(values, mark)
+            strength = (scores - 0.5).abs() * 2 if mark.dtype == torch.bool else scores.abs()
+            scored += [(float(s), Follower(layer, u, what, float(scores[u]))) for u, s in enumerate(strength)]
+        found += [follower for _, follower in sorted(scored, key=lambda pair: -pair[0])[:most]]
+    return found
+
+
+def _area(values: Float[Tensor, "T H"], mark: Bool[Tensor, " T"]) -> Float[Tensor, " H"]:
+    """The chance that a marked token has a higher value than one that is not: 1 and 0 are perfect, 0.5 is chance."""
+    ranks = values.argsort(0).argsort(0).double() + 1
+    yes = int(mark.sum())
+    no = len(mark) - yes
+    return (ranks[mark].sum(0) - yes * (yes + 1) / 2) / (yes * no)
+
+
+def _correlation(values: Float[Tensor, "T H"], mark: Float[Tensor, " T"]) -> Float[Tensor, " H"]:
+    x, y = values - values.mean(0), mark - mark.mean()
+    scale = (x.square().sum(0) * y.square().sum()).sqrt().clamp(min=1e-12)
+    return (x * y[:, None]).sum(0) / scale
+
+
+def side_of(subject: Subject) -> list[str]:
+    """The tokens that states are shown beside: the text of a language model, else the source."""
+    return list(subject.source or subject.written)

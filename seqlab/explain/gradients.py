@@ -1,0 +1,119 @@
+"""How far a gradient reaches: ‖∂L/∂h_t‖ through time and depth, and what the recurrent matrices say about it (E36)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from seqlab.bundle import Bundle
+from seqlab.explain.subject import Subject
+from seqlab.layers.recurrence import Recurrence
+from seqlab.layers.tap import listening
+
+Verdict = Literal["vanishing", "exploding", "healthy"]
+HEALTHY = (0.93, 1.05)  # what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
+EACH_STEP_UP_TO = 48  # positions: each one's loss is sent back by itself
+REMEDIES: dict[Verdict, str] = {
+    "vanishing": "what is far back is hardly learnt: use an LSTM or GRU, attention, or residual connections.",
+    "exploding": "clip the gradient (train.clip), lower the rate, or begin with orthogonal matrices.",
+    "healthy": "nothing to do.",
+}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One block of a recurrent layer's W: what it does to a gradient that it meets again and again."""
+
+    name: str
+    singular_value: float  # the largest: no step can stretch a gradient by more (times the slope of the squashing)
+    spectral_radius: float
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Norms of ∂L/∂h at each place of each layer; L is the loss of one answer, or of each in its turn."""
+
+    names: tuple[str, ...]
+    last: Float[Tensor, "L T"]
+    each: Float[Tensor, "L S T"] | None  # [layer, whose loss, where]
+    matrices: tuple[Matrix, ...]
+    places: tuple[str, ...]
+    position: int
+
+    def rate(self, layer: int) -> float:
+        """What one step back leaves of the gradient, on average over the way from the loss to the first place."""
+        norms = self.last[layer, : self.position + 1]
+        there = (norms > 0).nonzero()[:, 0]
+        if len(there) < 2:
+            return math.nan
+        first, last = int(there[0]), int(there[-1])
+        return float((norms[first].log() - norms[last].log()) / (last - first)) if last > first else math.nan
+
+    def verdict(self, layer: int) -> Verdict:
+        """Vanishing, exploding or healthy, by the mean factor of a step."""
+        factor = math.exp(self.rate(layer))
+        return "vanishing" if not factor >= HEALTHY[0] else "exploding" if factor > HEALTHY[1] else "healthy"
+
+    def sentence(self, layer: int) -> str:
+        """The verdict, its number and what to do."""
+        if math.isnan(self.rate(layer)):
+            return f"{self.names[layer]}: too short a way to tell."
+        kind, factor = self.verdict(layer), math.exp(self.rate(layer))
+        return f"{self.names[layer]}: {kind}; a step back leaves {factor:.3f} of the gradient. {REMEDIES[kind]}"
+
+    def bound(self, name: str, distance: int) -> float:
+        """E36 with a slope of at most 1: more than this cannot be left of a gradient that far back."""
+        return next(m.singular_value for m in self.matrices if m.name == name) ** distance
+
+
+def gradient_flow(subject: Subject, *, position: int | None = None, each: bool = True) -> Flow:
+    """Send the loss of one answer back through the model, and where the input is short, that of each answer."""
+    place = subject.place(position)
+    last = _norms(subject, place)
+    every = None
+    if each and 1 < len(subject.answers) <= EACH_STEP_UP_TO:
+        rows = [_norms(subject, at) for at in range(len(subject.answers))]
+        every = torch.stack([torch.stack([row[name] for row in rows]) for name in last])
+    places = subject.written or subject.source
+    return Flow(tuple(last), torch.stack(list(last.values())), every, matrices(subject.bundle), places, place)
+
+
+def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
+    """‖∂L/∂h_t‖ at every recurrent state and every block's output that stands over the positions of one side."""
+    kept: dict[str, list[Tensor]] = {}
+
+    def keep(name: str, value: Tensor) -> Tensor:
+        if name.endswith((".h", ".output")) and value.requires_grad:
+            value.retain_grad()
+            kept.setdefault(name, []).append(value)
+        return value
+
+    with torch.enable_grad(), listening(keep):
+        log_p = subject.logits().log_softmax(-1)
+        (-log_p[place, subject.answers[place]]).backward()
+    subject.bundle.model.zero_grad()
+    side = len(subject.written or subject.source)
+    found = {}
+    for name, values in kept.items():
+        norms = [vector_norm(torch.zeros_like(v) if v.grad is None else v.grad, dim=-1)[0] for v in values]
+        steps = torch.stack(norms) if norms[0].dim() == 0 else torch.stack(norms).sum(0)
+        steps = steps.flip(0) if ".backward." in name else steps
+        if len(steps) == side:
+            found[name] = steps.double()
+    return found
+
+
+def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
+    """The recurrent matrices, gate by gate."""
+    gates = {"lstm": "ifgo", "gru": "run", "gru-torch": "rzn", "rnn": "h", "relu-rnn": "h"}
+    found = []
+    for layer in bundle.model.modules():
+        if isinstance(layer, Recurrence):
+            for gate, block in zip(gates[layer.kind], layer.W.detach().double().split(layer.size), strict=True):
+                radius = float(torch.linalg.eigvals(block).abs().max())
+                found.append(Matrix(f"{layer.name}.{gate}", float(torch.linalg.matrix_norm(block, ord=2)), radius))
+    return tuple(found)

@@ -1,0 +1,123 @@
+"""Which part of an input an answer rests on: by the gradient, along a path from nothing, and by leaving out."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seqlab.explain.subject import Subject
+from seqlab.layers.tap import listening
+
+Method = Literal["gradient", "integrated", "leave-one-out"]
+ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
+COMPLETE = 0.02  # the attributions may miss the difference they explain by this share
+STEPS = (32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Saliency:
+    """What each token of the source and of the text so far adds to the log-probability of one answer."""
+
+    method: Method
+    source: Float[Tensor, " S"]
+    written: Float[Tensor, " T"]
+    log_probability: float
+    baseline: float | None = None  # of the same answer when nothing is read: what integrated gradients begin from
+    steps: int = 1
+
+    @property
+    def gap(self) -> float:
+        """Completeness: by what share the attributions miss the difference that they explain."""
+        assert self.baseline is not None
+        difference = self.log_probability - self.baseline
+        return abs(float(self.source.sum() + self.written.sum()) - difference) / max(abs(difference), 1e-12)
+
+
+def saliency(subject: Subject, *, method: Method = "integrated", position: int | None = None) -> Saliency:
+    """The share of each token in an answer; integrated gradients (Sundararajan et al. 2017) until they are complete."""
+    place = subject.place(position)
+    if method == "leave-one-out":
+        return _left_out(subject, place)
+    if method == "gradient":
+        log_p, shares = _along(subject, place, torch.ones(1, dtype=torch.float64))
+        return Saliency(method, *_by_token(subject, shares), log_probability=log_p)
+    with torch.no_grad():
+        log_p, nothing = _scaled(subject, place, 1.0), _scaled(subject, place, 0.0)
+    for steps in STEPS:
+        # Gauss-Legendre points: far fewer than equal steps for the same completeness
+        points, weights = _gauss(steps)
+        total: dict[str, Tensor] = {}
+        for point, weight in zip(points.tolist(), weights.tolist(), strict=True):
+            _, shares = _along(subject, place, torch.tensor([point], dtype=torch.float64))
+            for name, share in shares.items():
+                total[name] = total.get(name, torch.zeros_like(share)) + weight * share
+        found = Saliency(method, *_by_token(subject, total), log_p, nothing, steps)
+        if found.gap <= COMPLETE:
+            break
+    return found
+
+
+def _along(subject: Subject, place: int, scale: Float[Tensor, " 1"]) -> tuple[float, dict[str, Float[Tensor, " _"]]]:
+    """The answer's log-probability with all embeddings scaled, and embedding times gradient of each token there."""
+    leaves: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def enter(name: str, value: Tensor) -> Tensor:
+        if name not in ENTRANCES:
+            return value
+        leaf = (value.detach() * scale.to(value.dtype)).requires_grad_()
+        leaves[name] = (value.detach(), leaf)
+        return leaf
+
+    with torch.enable_grad(), listening(enter):
+        log_p = subject.logits().double().log_softmax(-1)[place, subject.answers[place]]
+        grads = torch.autograd.grad(log_p, [leaf for _, leaf in leaves.values()], allow_unused=True)
+    shares = {
+        name: torch.zeros(value.shape[1], dtype=torch.float64) if grad is None else (value * grad)[0].sum(-1).double()
+        for (name, (value, _)), grad in zip(leaves.items(), grads, strict=True)
+    }
+    return float(log_p.detach()), shares
+
+
+def _scaled(subject: Subject, place: int, scale: float) -> float:
+    with listening(lambda name, value: value * scale if name in ENTRANCES else value):
+        return float(subject.logits().double().log_softmax(-1)[place, subject.answers[place]])
+
+
+def _by_token(subject: Subject, shares: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The shares of source tokens, whatever door they came in by, and of the tokens that the decoder has read."""
+    source = torch.zeros(len(subject.source), dtype=torch.float64)
+    written = torch.zeros(len(subject.written), dtype=torch.float64)
+    for name, share in shares.items():
+        side = written if name == "decoder.embedding" else source
+        side += share
+    return source, written
+
+
+@torch.no_grad()
+def _left_out(subject: Subject, place: int) -> Saliency:
+    """By how much the answer's log-probability falls when the embedding of one token is nothing."""
+    log_p = _scaled(subject, place, 1.0)
+    sides = {"written": len(subject.written), "source": len(subject.source)}
+    drops = {side: torch.zeros(size, dtype=torch.float64) for side, size in sides.items()}
+    for side, size in sides.items():
+        for token in range(size):
+
+            def leave(name: str, value: Tensor, side: str = side, token: int = token) -> Tensor:
+                if name not in ENTRANCES or (name == "decoder.embedding") != (side == "written"):
+                    return value
+                return value.index_fill(1, torch.tensor([token]), 0.0)
+
+            with listening(leave):
+                without = subject.logits().double().log_softmax(-1)[place, subject.answers[place]]
+            drops[side][token] = log_p - float(without)
+    return Saliency("leave-one-out", drops["source"], drops["written"], log_p)
+
+
+def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
+    """Where to look between 0 and 1, and how much each look counts (Golub & Welsch 1969)."""
+    k = torch.arange(1, points, dtype=torch.float64)
+    off = k / (4 * k * k - 1).sqrt()
+    values, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
+    return (values + 1) / 2, vectors[0].square()

@@ -1,0 +1,150 @@
+"""A beam search as a tree: every hypothesis with its scores, the pruned ones too; and the search again without the model.
+
+The search that is shown, and the one that is replayed, are the search of `decode/beam.py`: only the decoder is another,
+one that remembers what the model said after each prefix, or only remembers.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqlab.decode.beam import Beam, Hypothesis, beam_search
+from seqlab.decode.generate import Limits
+from seqlab.models.interface import Decoder, Memory
+from seqlab.padded import Padded
+from seqlab.types import State
+
+
+@dataclass(frozen=True)
+class Node:
+    """A token of one hypothesis, or of one that was cut off."""
+
+    parent: int | None
+    token: int
+    log_probability: float
+    score: float  # the sum so far
+    fate: str  # kept, ended or pruned
+
+
+@dataclass
+class Memo:
+    """What the model said after each prefix that the search came to; the root is the prefix it was given."""
+
+    logits: list[Float[Tensor, " V"]] = field(default_factory=list)
+    children: list[dict[int, int]] = field(default_factory=lambda: [{}])  # of each place: token -> place
+
+    def follow(self, place: int, token: int) -> int:
+        """The place after a token, made where nobody was before."""
+        if token not in self.children[place]:
+            self.children[place][token] = len(self.children)
+            self.children.append({})
+        return self.children[place][token]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One source's search: its results, its tree, and what is needed to search again without the model."""
+
+    beam: Beam
+    limits: Limits
+    prefix: tuple[int, ...]
+    best: tuple[Hypothesis, ...]
+    nodes: tuple[Node, ...]
+    memo: Memo
+
+
+class Remembering:
+    """A decoder that notes the logits after each prefix. Its state is the other one's, and each row's place."""
+
+    def __init__(self, decoder: Decoder, memo: Memo) -> None:
+        self.decoder, self.memo = decoder, memo
+
+    def start(self, memory: Memory) -> tuple[State, State]:
+        context, state = self.decoder.start(memory)
+        return context, (*state, torch.full((memory.rows,), -1))
+
+    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+        logits, after = self.decoder.read(tokens, context, state[:-1])
+        return logits, (*after, state[-1])  # still before the first token that was chosen
+
+    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
+        logits, after = self.decoder.step(token, context, state[:-1])
+        places = [_moved(self.memo, p, t) for p, t in zip(state[-1].tolist(), token.tolist(), strict=True)]
+        for place, row in zip(places, logits, strict=True):
+            if place == len(self.memo.logits):
+                self.memo.logits.append(row.clone())
+        return logits, (*after, torch.tensor(places))
+
+
+class Remembered:
+    """A decoder without a model: it says what was said before, and of a prefix nobody came to nothing is likely."""
+
+    def __init__(self, memo: Memo) -> None:
+        self.memo = memo
+
+    def start(self, memory: Memory) -> tuple[State, State]:
+        return (), (torch.full((memory.rows,), -1),)
+
+    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+        return self.memo.logits[0].expand(*tokens.shape, -1), state
+
+    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
+        known = len(self.memo.logits)
+        places = []
+        for place, chosen in zip(state[0].tolist(), token.tolist(), strict=True):
+            after = 0 if place < 0 else self.memo.children[place].get(chosen, known) if place < known else known
+            places.append(min(after, known))
+        nowhere = torch.full_like(self.memo.logits[0], -torch.inf)
+        return torch.stack([self.memo.logits[p] if p < known else nowhere for p in places]), (torch.tensor(places),)
+
+
+def _moved(memo: Memo, place: int, token: int) -> int:
+    return 0 if place < 0 else memo.follow(place, token)
+
+
+def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
+    """Search for one source, and keep everything."""
+    memo = Memo()
+    found = beam_search(
+        Remembering(decoder, memo), memory, Padded.from_rows([list(prefix)]), beam, limits, record=True
+    )
+    return Search(beam, limits, prefix, tuple(found.best[0]), _tree(found.steps, limits, beam), memo)
+
+
+def replay(search: Search, *, width: int | None = None, length_penalty: float | None = None) -> tuple[Hypothesis, ...]:
+    """What would have won with another beam: exact as long as it follows prefixes that the search has seen.
+
+    A narrower beam may leave the wider one's tree; what it would have found there is not known, and is not told.
+    """
+    beam = replace(
+        search.beam,
+        width=search.beam.width if width is None else width,
+        length_penalty=search.beam.length_penalty if length_penalty is None else length_penalty,
+    )
+    found = beam_search(
+        Remembered(search.memo), Memory(1), Padded.from_rows([list(search.prefix)]), beam, search.limits
+    )
+    return tuple(found.best[0])
+
+
+def _tree(steps: list, limits: Limits, beam: Beam) -> tuple[Node, ...]:  # type: ignore[type-arg]
+    """The nodes in the order in which they were found; those of a step follow those of the step before."""
+    nodes: list[Node] = []
+    live: dict[int, int | None] = {0: None}
+    for step in steps:
+        after: dict[int, int | None] = {}
+        candidates = zip(step.parents, step.tokens, step.scores, step.places, strict=True)
+        for rank, (parent, token, score, place) in enumerate(candidates):
+            if score == -torch.inf or parent not in live:
+                continue
+            above = live[parent]
+            before = 0.0 if above is None else nodes[above].score
+            ended = token == limits.end and rank < beam.width
+            fate = "kept" if place is not None else "ended" if ended else "pruned"
+            nodes.append(Node(above, token, score - before, score, fate))
+            if place is not None:
+                after[place] = len(nodes) - 1
+        live = after
+    return tuple(nodes)

@@ -1,0 +1,80 @@
+import pytest
+import torch
+
+from seqlab.errors import DataError, UsageError
+from seqlab.explain.subject import subject
+from seqlab.explain.trace import Trace
+from seqlab.predict import predict, score, search
+from seqlab.text import SOS
+
+from .conftest import TRANSFORMER
+
+ENCODERS = ("", "model.encoder.bidirectional=true", TRANSFORMER.split(" model.decoder")[0])
+TEXTS = {"classify": "the cat", "tag": "the dog ran", "mask": "the [MASK] ran", "lm": "the c", "translate": "cat"}
+
+
+@pytest.mark.parametrize("task", TEXTS)
+def test_a_trace_gives_what_the_model_gives(task, bundle_of):
+    looked = subject(bundle_of(task), TEXTS[task])
+    trace = looked.trace()
+    torch.testing.assert_close(trace["logits"].reshape(len(looked.answers), -1), looked.logits(), atol=1e-5, rtol=0)
+    assert len(looked.answered) == len(looked.answers)
+
+
+def test_a_translation_is_read_as_the_search_found_it(bundle_of):
+    bundle = bundle_of("translate", TRANSFORMER)
+    found = search(bundle, "the cat", bundle.recipe.decode)
+    second = subject(bundle, "the cat", hypothesis=2)
+    assert second.writes == (SOS, *found[1].tokens)
+    whole = second.log_probabilities()[: len(found[1].log_probabilities)].sum()
+    assert float(whole.detach()) == pytest.approx(found[1].log_probability, abs=1e-5)
+    with pytest.raises(UsageError, match="no hypothesis 9"):
+        subject(bundle, "the cat", hypothesis=9)
+
+
+def test_the_answers_are_those_that_predict_gives(bundle_of):
+    label = subject(bundle_of("classify"), "the cat")
+    assert label.answered == (predict(bundle_of("classify"), ["the cat"])[0].output,)
+    tags = subject(bundle_of("tag"), "the dog ran")
+    assert list(tags.answered) == predict(bundle_of("tag"), ["the dog ran"])[0].details["tags"]
+    assert tags.source == ("the", "dog", "ran")
+    text = subject(bundle_of("lm"), "the c")
+    likely = float(text.log_probabilities()[:-1].sum().detach())
+    ended = score(bundle_of("lm"), [], ["the c"])[0]  # which adds the end
+    assert likely > ended
+    filled = subject(bundle_of("mask"), "the [MASK] ran")
+    assert filled.answered[0], filled.answered[2] == ("the", "ran")
+    assert filled.answered[1] != "[MASK]"
+
+
+def test_an_empty_input_and_a_model_without_answers_are_refused(bundle_of):
+    with pytest.raises(UsageError, match="nothing in the input"):
+        subject(bundle_of("classify"), "")
+    with pytest.raises(UsageError, match="no position 7"):
+        subject(bundle_of("tag"), "the dog ran").place(7)
+
+
+@pytest.mark.parametrize("settings", ENCODERS)
+def test_a_trace_is_written_and_read_back(settings, bundle_of, tmp_path):
+    trace = subject(bundle_of("tag", settings), "the dog ran").trace()
+    trace.save(tmp_path / "trace.safetensors")
+    again = Trace.load(tmp_path / "trace.safetensors")
+    assert again.source == trace.source
+    assert again.answered == trace.answered
+    assert set(again.names()) == set(trace.names())
+    for name in trace.names():
+        largest = float(trace[name].abs().max())
+        torch.testing.assert_close(again[name], trace[name].float(), atol=max(0.003, 0.001 * largest), rtol=0)
+    packed = trace.to_json()
+    assert packed["schema"] == 1
+    assert packed["values"]["logits"]["type"] == "f16"
+    (tmp_path / "other.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="not a trace"):
+        Trace.load(tmp_path / "other.safetensors")
+
+
+def test_what_is_read_from_the_right_stands_at_its_own_token(bundle_of):
+    """The last token is the first that the backward layer reads: alone, it has the same state there."""
+    bundle = bundle_of("tag", "model.encoder.bidirectional=true")
+    whole, last = subject(bundle, "the dog ran").trace(), subject(bundle, "ran").trace()
+    torch.testing.assert_close(whole["encoder.0.backward.h"][0, -1], last["encoder.0.backward.h"].reshape(-1))
