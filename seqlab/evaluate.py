@@ -123,7 +123,7 @@ def _masked(bundle: Bundle, examples: list[Example], stores: Path | None) -> Rep
         return Report("mask", len(examples), scores, {}, floor_note="the unigram floor needs the training part")
     tokens = np.asarray(train.flat[:NGRAM_TOKENS])
     model = cast(MaskedLanguageModel, bundle.model)
-    golds = (model.hide(b.source, b.rows)[1] for b in _example_batches(bundle, examples) if b.source is not None)
+    golds = (model.hide(b.source, b.rows)[1] for b in example_batches(bundle, examples) if b.source is not None)
     hidden = np.concatenate([gold.values[gold.scored].numpy() for gold in golds])
     if not len(hidden):
         return Report("mask", len(examples), scores, {}, floor_note="in so short a text no token was hidden to guess")
@@ -263,10 +263,11 @@ def _by_length(
 
 def _loss(bundle: Bundle, examples: list[Example]) -> dict[str, float]:
     """Cross-entropy and perplexity of the gold answers."""
-    return mean_loss(cast(Model, bundle.model), _example_batches(bundle, examples), carries=False)
+    return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False)
 
 
-def _example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
+def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
+    """Examples as the model reads them, those of like length together."""
     data = bundle.recipe.data
     rows = [(source[: data.max_source], target) for source, target in bundle.vocabularies.encode(examples)]
     if bundle.recipe.task == "tag":

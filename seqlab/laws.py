@@ -4,7 +4,9 @@ Each takes a model and a batch and gives the largest difference found; zero, up 
 for every model there is, and so can anybody for a model of his own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -17,6 +19,7 @@ from seqlab.decode.score import score
 from seqlab.layers.tap import listening
 from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
+from seqlab.text import EOS
 
 
 def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
@@ -114,6 +117,54 @@ def looking_changes_nothing(model: Model, batch: Batch) -> float:
     with listening(lambda name, value: value):
         observed = _logits(model, batch)
     return _apart(quiet, observed)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One law on one model: by how much it is broken, and how much is only rounding."""
+
+    law: str
+    difference: float
+    allowed: float
+
+    @property
+    def kept(self) -> bool:
+        return self.difference <= self.allowed
+
+
+def check(model: Model, batch: Batch) -> Iterator[Check]:
+    """Every law that applies to a model, on a batch of its own data; float32 rounds at a few millionths of a logit."""
+    size = max((float(row.abs().max()) for row in _logits(model, batch) if row.numel()), default=1.0)
+    allowed = 2e-5 * max(1.0, size)
+    for law in (padding_changes_nothing, a_batch_equals_its_rows, looking_changes_nothing):
+        yield Check(_said(law), law(model, batch), allowed)
+    decoder, target = getattr(model, "decoder", None), batch.target
+    if decoder is None or target is None:
+        return
+    encoder = cast(Any, model).encoder if batch.source is not None else None
+
+    def memory() -> Memory:
+        return Memory(len(batch)) if encoder is None else encoder(batch.source)
+
+    with torch.inference_mode():
+        once = memory()
+    yield Check(
+        _said(the_future_never_changes_the_past),
+        the_future_never_changes_the_past(decoder, once, target.values[:, :_LIMIT]),
+        allowed,
+    )
+    yield Check(
+        _said(reading_equals_stepping), reading_equals_stepping(decoder, once, target.values[:, :_LIMIT]), allowed
+    )
+    prefix = Padded(target.values[:, :1], torch.ones(len(batch), dtype=torch.long))
+    for whole in (top_one_equals_greedy, beam_one_equals_greedy):
+        yield Check(_said(whole), whole(decoder, memory, prefix, end=EOS), 0.0)
+    for scored in (reported_scores_equal_rescoring, beam_scores_equal_rescoring):
+        yield Check(_said(scored), scored(decoder, memory, prefix, end=EOS), 10 * allowed)
+
+
+def _said(law: Callable[..., float]) -> str:
+    return law.__name__.replace("_", " ")
 
 
 _LIMIT = 12  # tokens: long enough for every kind of end, short enough for a test

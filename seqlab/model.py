@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 
 from seqlab.assemble.corpus import held_out, is_stream, read_examples
@@ -14,7 +15,10 @@ from seqlab.bundle import Bundle, load_bundle
 from seqlab.data.lines import read_text
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
-from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
+from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, example_batches
+from seqlab.explain.view import View
+from seqlab.explain.views import explain
+from seqlab.padded import Batch, Padded
 from seqlab.predict import predict, score, stream_text
 from seqlab.reading import Prediction, Source, embed
 from seqlab.recipe import Decode, Recipe
@@ -80,6 +84,22 @@ class Model:
         examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(held_out(stores))
         settings = decode_settings(self.recipe.decode, decode)
         return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
+
+    def explain(self, given: Source | None = None, view: str = "attention", **options: Any) -> View:
+        """A look inside while it works on an input: `.show()`, `.save(path)`, `.to_html()` and others; see VIEWS."""
+        return explain(self.bundle, given, view, folder=self.path, **options)
+
+    def some_batch(self, *data: str | Path, most: int = 8) -> Batch:
+        """A few examples of the given files, or of what training held out, as the model reads them."""
+        stores = self.path / RUN / STORES
+        if not data and not stores.is_dir():
+            raise UsageError(f"{self.path}: there is no held-out data beside this model", hint="give a file.")
+        if is_stream(self.recipe):
+            tokens = torch.from_numpy(np.asarray(self._stream(list(map(str, data)), stores)[:257], dtype=np.int64))
+            rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]
+            return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
+        found = read_examples(self.recipe, list(map(str, data))) if data else held_out(stores)
+        return next(example_batches(self.bundle, list(islice(found, most))))
 
     def info(self) -> dict[str, Any]:
         """What it is: recipe, sizes, scores."""

@@ -9,6 +9,7 @@ import typer
 from seqlab.cli import data as data_commands
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
+from seqlab.cli.look import check, doctor, explain
 from seqlab.cli.told import INTERRUPTED, told
 
 app = typer.Typer(
@@ -18,7 +19,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_commands.app, name="data")
-app.command()(demo)
+for verb in (demo, explain, check, doctor):
+    app.command()(verb)
 
 
 def _version(asked: bool) -> bool:

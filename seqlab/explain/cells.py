@@ -1,17 +1,22 @@
 """Readable cells: a text coloured by one unit, and a search for the units that follow something a person can name."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
-from seqlab.explain.subject import Subject
+from seqlab.explain import terminal
+from seqlab.explain.diagrams import coloured_text
+from seqlab.explain.subject import subject
 from seqlab.explain.trace import Trace
+from seqlab.explain.view import View
+from seqlab.reading import Source
 
-QUOTES = "\"“”«»„‟「」"
+QUOTES = '"“”«»„‟「」'
 OPEN, CLOSE = "([{", ")]}"
 
 
@@ -81,7 +86,9 @@ def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
     ends = torch.tensor([len(token) for token in tokens]).cumsum(0).tolist()
     starts = [0, *ends[:-1]]
     spans = [match.span() for match in expression.finditer("".join(tokens))]
-    return torch.tensor([any(a < stop and b > start for a, b in spans) for start, stop in zip(starts, ends, strict=True)])
+    return torch.tensor(
+        [any(a < stop and b > start for a, b in spans) for start, stop in zip(starts, ends, strict=True)]
+    )
 
 
 def followers(layers: dict[str, Float[Tensor, "T H"]], marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
@@ -113,6 +120,37 @@ def _correlation(values: Float[Tensor, "T H"], mark: Float[Tensor, " T"]) -> Flo
     return (x * y[:, None]).sum(0) / scale
 
 
-def side_of(subject: Subject) -> list[str]:
-    """The tokens that states are shown beside: the text of a language model, else the source."""
-    return list(subject.source or subject.written)
+def cells_view(
+    bundle: Bundle, given: Source, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
+) -> View:
+    """The text coloured by one unit: the one asked for, else the one that follows something best."""
+    looked = subject(bundle, given)
+    tokens = list(looked.source or looked.written)
+    layers = states(looked.trace(), tokens)
+    if not layers:
+        raise UsageError("this model has no states beside its tokens", hint="look at it with the view 'lens'.")
+    found = followers(layers, marks(tokens, pattern))
+    chosen = layer or list(layers)[-1]
+    if unit is None and found:
+        wanted = [f for f in found if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))] or found
+        best = max(wanted, key=lambda f: abs(f.score - 0.5) * 2 if f.what != "place in line" else abs(f.score))
+        chosen, unit = best.layer, best.unit
+    values = unit_of(layers, chosen, unit or 0).numpy()
+    name = f"unit {unit or 0} of {chosen}"
+    lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in found]
+    return View(
+        "cells",
+        f"{name} in {bundle.recipe.name}",
+        {
+            "layer": chosen,
+            "unit": unit or 0,
+            "tokens": tokens,
+            "values": values,
+            "followers": [asdict(f) for f in found],
+        },
+        (coloured_text(tokens, values, title=name),),
+        lambda width, colour: "\n".join(
+            [terminal.coloured_text(tokens, values, width=width, colour=colour), ""]
+            + (["what units follow (area under the ROC curve; for the place, correlation):", *lines] if lines else [])
+        ),
+    )

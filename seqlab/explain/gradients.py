@@ -1,18 +1,27 @@
 """How far a gradient reaches: ‖∂L/∂h_t‖ through time and depth, and what the recurrent matrices say about it (E36)."""
 
+import json
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from seqlab.bundle import Bundle
-from seqlab.explain.subject import Subject
+from seqlab.errors import UsageError
+from seqlab.explain import terminal
+from seqlab.explain.charts import Curve, heat_map, line_chart
+from seqlab.explain.subject import Subject, subject
+from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
+from seqlab.reading import Source
+from seqlab.recipe import Decode
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
 HEALTHY = (0.93, 1.05)  # what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
@@ -117,3 +126,85 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
                 radius = float(torch.linalg.eigvals(block).abs().max())
                 found.append(Matrix(f"{layer.name}.{gate}", float(torch.linalg.matrix_norm(block, ord=2)), radius))
     return tuple(found)
+
+
+def gradients_view(
+    bundle: Bundle,
+    given: Source,
+    *,
+    output: str | None = None,
+    decode: Decode | None = None,
+    position: int | None = None,
+    folder: Path | None = None,
+) -> View:
+    """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
+    looked = subject(bundle, given, output=output, decode=decode)
+    flow = gradient_flow(looked, position=position)
+    if not flow.names:
+        raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
+    distance = np.arange(flow.position, -1, -1, dtype=float)
+    curves = [
+        Curve(name, np.log10(norms[: flow.position + 1].clamp(min=1e-30).numpy()), distance)
+        for name, norms in zip(flow.names, flow.last, strict=True)
+    ]
+    bounds = [
+        Curve(
+            f"at most, {m.name} (E36)",
+            float(curves[0].y[-1]) + distance * math.log10(m.singular_value),
+            distance,
+            dashed=True,
+        )
+        for m in flow.matrices
+        if m.name.endswith(".h")
+    ]
+    verdicts = [flow.sentence(layer) for layer in range(len(flow.names))]
+    clip = clip_rate(folder, bundle.recipe.train.clip)
+    if clip is not None:
+        verdicts.append(
+            f"in training {100 * clip:.1f} % of the logged steps were clipped at {bundle.recipe.train.clip:g}."
+        )
+    canvases = [
+        line_chart(
+            curves + bounds,
+            title=f"gradient of the loss at {looked.answered[flow.position]!r}",
+            titles=("steps back from the loss", "log10 of the norm of dL/dh"),
+        )
+    ]
+    if flow.each is not None:
+        last = flow.each[-1].clamp(min=1e-30).log10().numpy()
+        title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
+        canvases.append(heat_map(last, looked.answered, flow.places, title=title))
+    data: dict[str, Any] = {
+        "layers": flow.names,
+        "places": flow.places,
+        "position": flow.position + 1,
+        "norms": flow.last.numpy(),
+        "factor_of_a_step": [math.exp(flow.rate(layer)) for layer in range(len(flow.names))],
+        "verdicts": [flow.verdict(layer) for layer in range(len(flow.names))],
+        "matrices": [asdict(m) for m in flow.matrices],
+        "clip_rate": clip,
+    }
+    data |= {} if flow.each is None else {"each": flow.each.numpy()}
+    return View(
+        "gradients",
+        f"gradient flow in {bundle.recipe.name}",
+        data,
+        tuple(canvases),
+        lambda width, colour: "\n".join(
+            [
+                terminal.line_chart(curves, width=width, colour=colour),
+                "log10 of the norm, against steps back",
+                *verdicts,
+            ]
+        ),
+    )
+
+
+def clip_rate(folder: Path | None, clip: float) -> float | None:
+    """The share of the steps that a run has logged whose gradient was clipped; None where there is no log."""
+    path = None if folder is None else folder / "run" / "metrics.jsonl"
+    if path is None or not path.exists():
+        return None
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    norms = [row["gradient_norm"] for row in rows if isinstance(row.get("gradient_norm"), float)]
+    return sum(norm > clip for norm in norms) / len(norms) if norms else None

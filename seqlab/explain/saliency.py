@@ -1,14 +1,21 @@
 """Which part of an input an answer rests on: by the gradient, along a path from nothing, and by leaving out."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.explain.subject import Subject
+from seqlab.bundle import Bundle
+from seqlab.errors import UsageError
+from seqlab.explain import terminal
+from seqlab.explain.diagrams import coloured_text
+from seqlab.explain.subject import Subject, subject
+from seqlab.explain.view import View
 from seqlab.layers.tap import listening
+from seqlab.reading import Source
+from seqlab.recipe import Decode
 
 Method = Literal["gradient", "integrated", "leave-one-out"]
 ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
@@ -121,3 +128,50 @@ def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
     off = k / (4 * k * k - 1).sqrt()
     values, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
     return (values + 1) / 2, vectors[0].square()
+
+
+def saliency_view(
+    bundle: Bundle,
+    given: Source,
+    *,
+    output: str | None = None,
+    decode: Decode | None = None,
+    method: str = "integrated",
+    position: int | None = None,
+) -> View:
+    """The input coloured by what each token adds to the log-probability of one answer."""
+    if method not in get_args(Method):
+        raise UsageError(f"there is no method '{method}'", hint=f"there are: {', '.join(get_args(Method))}.")
+    looked = subject(bundle, given, output=output, decode=decode)
+    place = looked.place(position)
+    found = saliency(looked, method=method, position=position)  # type: ignore[arg-type]
+    sides = [
+        (name, tokens, values.numpy())
+        for name, tokens, values in (
+            ("source", looked.source, found.source),
+            ("written before", looked.written[: place + 1], found.written[: place + 1]),
+        )
+        if len(tokens)
+    ]
+    answer = looked.answered[place]
+    data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1}
+    data |= {"log_probability": found.log_probability}
+    data |= {name.replace(" ", "_"): [list(tokens), values] for name, tokens, values in sides}
+    note = ""
+    if found.baseline is not None:
+        data |= {"baseline": found.baseline, "completeness_gap": found.gap, "steps": found.steps}
+        note = f"sum {float(found.source.sum() + found.written.sum()):.3f} of a difference of "
+        note += f"{found.log_probability - found.baseline:.3f} ({found.steps} steps)"
+    return View(
+        "saliency",
+        f"what {answer!r} rests on ({method})",
+        data,
+        tuple(coloured_text([f"{t} " for t in tokens], values, title=name) for name, tokens, values in sides),
+        lambda width, colour: "\n".join(
+            [
+                f"{name}:\n{terminal.coloured_text([f'{t} ' for t in tokens], values, width=width, colour=colour)}"
+                for name, tokens, values in sides
+            ]
+            + [note] * bool(note)
+        ),
+    )

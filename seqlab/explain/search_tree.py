@@ -1,19 +1,29 @@
-"""A beam search as a tree: every hypothesis with its scores, the pruned ones too; and the search again without the model.
+"""A beam search as a tree, pruned hypotheses and all scores included; and the search again, without the model.
 
 The search that is shown, and the one that is replayed, are the search of `decode/beam.py`: only the decoder is another,
 one that remembers what the model said after each prefix, or only remembers.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqlab.decode.beam import Beam, Hypothesis, beam_search
+from seqlab.bundle import Bundle
+from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
+from seqlab.errors import UsageError
+from seqlab.explain import diagrams, terminal
+from seqlab.explain.subject import subject
+from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
+from seqlab.predict import NEVER, target_limits
+from seqlab.reading import Source
+from seqlab.text import EOS
 from seqlab.types import State
 
 
@@ -107,9 +117,7 @@ def _moved(memo: Memo, place: int, token: int) -> int:
 def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
     """Search for one source, and keep everything."""
     memo = Memo()
-    found = beam_search(
-        Remembering(decoder, memo), memory, Padded.from_rows([list(prefix)]), beam, limits, record=True
-    )
+    found = beam_search(Remembering(decoder, memo), memory, Padded.from_rows([list(prefix)]), beam, limits, record=True)
     return Search(beam, limits, prefix, tuple(found.best[0]), _tree(found.steps, limits, beam), memo)
 
 
@@ -129,7 +137,7 @@ def replay(search: Search, *, width: int | None = None, length_penalty: float | 
     return tuple(found.best[0])
 
 
-def _tree(steps: list, limits: Limits, beam: Beam) -> tuple[Node, ...]:  # type: ignore[type-arg]
+def _tree(steps: Sequence[BeamStep], limits: Limits, beam: Beam) -> tuple[Node, ...]:
     """The nodes in the order in which they were found; those of a step follow those of the step before."""
     nodes: list[Node] = []
     live: dict[int, int | None] = {0: None}
@@ -148,3 +156,75 @@ def _tree(steps: list, limits: Limits, beam: Beam) -> tuple[Node, ...]:  # type:
                 after[place] = len(nodes) - 1
         live = after
     return tuple(nodes)
+
+
+def beam_view(
+    bundle: Bundle,
+    given: Source,
+    *,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    replay_beam: int | None = None,
+    replay_penalty: float | None = None,
+) -> View:
+    """The whole search tree; with `replay_*`, what another beam would have found in it without the model."""
+    looked = subject(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
+    if not looked.writes:
+        raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
+    tokenizer = bundle.vocabularies.targets
+    writes = looked.writes if bundle.recipe.task == "lm" else looked.writes[:1]
+    limits = target_limits(bundle, bundle.recipe.decode) if looked.reads is not None else _continuation(bundle)
+    with torch.inference_mode():
+        search = recorded_search(looked.decoder, looked.memory(), writes, Beam(beam, length_penalty), limits)
+    other = None
+    if replay_beam is not None or replay_penalty is not None:
+        other = replay(search, width=replay_beam, length_penalty=replay_penalty)
+    pieces = tokenizer.pieces([node.token for node in search.nodes])
+    best = _path(search, search.best[0]) if search.best else set()
+    drawn = [diagrams.Node("start", None, None, best=True)] + [
+        diagrams.Node(
+            piece, node.score, 0 if node.parent is None else node.parent + 1, node.fate == "pruned", k in best
+        )
+        for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True))
+    ]
+    shown = [_shown(bundle, hypothesis) for hypothesis in search.best]
+    nodes = [{"token": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
+    data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": shown, "nodes": nodes}
+    data |= {} if other is None else {"replayed": [_shown(bundle, hypothesis) for hypothesis in other]}
+    return View(
+        "beam",
+        f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
+        data,
+        (diagrams.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
+        lambda width, colour: "\n".join(
+            [terminal.tree(drawn, width=width, colour=colour), *_ranking("found", shown)]
+            + ([] if other is None else _ranking("replayed", data["replayed"]))
+        ),
+    )
+
+
+def _continuation(bundle: Bundle) -> Limits:
+    line = bundle.recipe.data.unit == "line"
+    return Limits(end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER)
+
+
+def _shown(bundle: Bundle, found: Hypothesis) -> dict[str, Any]:
+    text = bundle.vocabularies.targets.decode(list(found.tokens))
+    return {"output": text, "score": found.score, "log_probability": found.log_probability, "ended": found.ended}
+
+
+def _ranking(what: str, found: list[dict[str, Any]]) -> list[str]:
+    return ["", f"{what}, best first:"] + [f"{h['score']:8.3f}  {h['output']}" for h in found]
+
+
+def _path(search: Search, best: Hypothesis) -> set[int]:
+    """The nodes of one hypothesis."""
+    tokens = (*best.tokens, search.limits.end) if best.ended else best.tokens
+    for place in range(len(search.nodes) - 1, -1, -1):
+        path, at = list[int](), place
+        while at is not None:
+            path.append(at)
+            at = search.nodes[at].parent  # type: ignore[assignment]
+        if tuple(search.nodes[k].token for k in reversed(path)) == tokens:
+            return set(path)
+    return set()

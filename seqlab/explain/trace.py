@@ -75,11 +75,14 @@ class Trace:
                 metadata = file.metadata() or {}
                 tokens = json.loads(metadata.get("tokens", "null"))
                 if metadata.get("schema") != str(SCHEMA) or not isinstance(tokens, dict):
-                    raise DataError(f"{path}: not a trace of Seqlab's", hint="`seqlab explain --trace FILE` writes one.")
+                    raise DataError(
+                        f"{path}: not a trace of Seqlab's", hint="`seqlab explain --trace FILE` writes one."
+                    )
                 parts = {name: [_large(file.get_tensor(name))] for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, ValueError) as error:
             raise DataError(f"{path}: not a trace that can be read: {error}", hint="write it anew.") from None
-        return cls(*(list(map(str, tokens.get(side, []))) for side in ("source", "written", "answered")), parts)
+        source, written, answered = (list(map(str, tokens.get(side, []))) for side in ("source", "written", "answered"))
+        return cls(source, written, answered, parts)
 
     def _tokens(self) -> dict[str, list[str]]:
         return {"source": self.source, "written": self.written, "answered": self.answered}

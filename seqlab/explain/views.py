@@ -1,1 +1,57 @@
-"""The views, each one function from a model and an input to a `View`: what there is to see, in numbers and pictures."""
+"""The views by name, each one function from a model and an input to a `View`.
+
+view = explain(bundle, "the cat", "attention", layer="encoder.0.attention")
+"""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from seqlab.bundle import Bundle
+from seqlab.errors import UsageError, nearest
+from seqlab.explain.attention import attention_view
+from seqlab.explain.cells import cells_view
+from seqlab.explain.gradients import gradients_view
+from seqlab.explain.lens import lens_view
+from seqlab.explain.saliency import saliency_view
+from seqlab.explain.search_tree import beam_view
+from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
+from seqlab.explain.view import View
+from seqlab.explain.what_if import what_if_view
+from seqlab.reading import Source
+
+VIEWS: dict[str, Callable[..., View]] = {
+    "attention": attention_view,
+    "lens": lens_view,
+    "beam": beam_view,
+    "gradients": gradients_view,
+    "cells": cells_view,
+    "saliency": saliency_view,
+    "what-if": what_if_view,
+    "positions": positions_view,
+    "embeddings": embeddings_view,
+    "bpe": bpe_view,
+    "training": training_view,
+}
+
+
+def explain(bundle: Bundle, given: Source | None, view: str, *, folder: Path, **options: Any) -> View:
+    """One view of a model at work on an input; an option that the view does not know is an error that names its own."""
+    if view not in VIEWS:
+        raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
+    takes = inspect.signature(VIEWS[view]).parameters
+    for name in options:
+        if name not in takes:
+            own = ", ".join(
+                f"--{n.replace('_', '-')}" for n, p in takes.items() if p.kind is p.KEYWORD_ONLY and n != "folder"
+            )
+            raise UsageError(
+                f"the view '{view}' has no --{name.replace('_', '-')}", hint=f"it takes {own or 'no options'}."
+            )
+    needed = takes.get("given")
+    if needed is not None and needed.default is needed.empty and given is None:
+        raise UsageError(f"the view '{view}' needs an input to look at", hint="give a text after the model.")
+    options |= {"given": given} if needed is not None else {}
+    options |= {"folder": folder} if "folder" in takes else {}
+    return VIEWS[view](bundle, **options)

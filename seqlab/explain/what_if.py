@@ -4,13 +4,23 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
+from seqlab.explain import terminal
+from seqlab.explain.canvas import Canvas
+from seqlab.explain.charts import bars
+from seqlab.explain.subject import subject
 from seqlab.explain.trace import Trace
+from seqlab.explain.view import View
 from seqlab.layers.tap import listening
+from seqlab.predict import predict
+from seqlab.reading import Source
 
 ABLATABLE = (".heads", ".weights", ".h", ".c", ".output", ".inner", ".embedding")
 
@@ -72,3 +82,58 @@ def replaced(words: Sequence[str], change: str) -> list[str]:
 def _dimension(name: str) -> int:
     """Where heads or units are counted: heads stand before positions, units after."""
     return 1 if name.endswith((".heads", ".weights")) else -1
+
+
+def what_if_view(
+    bundle: Bundle,
+    given: Source,
+    *,
+    ablate: Sequence[str] = (),
+    replace: str | None = None,
+    prefix: str = "",
+    temperature: float | None = None,
+) -> View:
+    """The answer as it is and as it would be, and how likely the model then still finds what it said before."""
+    if not (ablate or replace or prefix or temperature):
+        raise UsageError("what if what?", hint="give --ablate, --replace, --prefix or --temperature.")
+    looked = subject(bundle, given)
+    silent = [Ablation.parse(text, looked.trace()) for text in ablate]
+    changed = given if replace is None else " ".join(replaced(str(given).split(), replace))
+    decode = bundle.recipe.decode
+    if temperature is not None:
+        decode = decode.model_copy(update={"method": "sample", "temperature": temperature})
+    before = predict(bundle, [given], decode=bundle.recipe.decode)[0]
+    with ablated(silent), torch.inference_mode():
+        after = predict(bundle, [changed], decode=decode, prefix=prefix)[0]
+        likely = looked.log_probabilities() if changed == given else None
+    with torch.inference_mode():
+        was = looked.log_probabilities()
+    change = None if likely is None else (likely - was).numpy()
+    data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before.output}
+    data |= {"after": after.output, "ablated": list(ablate), "answered": looked.answered}
+    data |= {"log_probability_before": was.numpy()}
+    canvases: tuple[Canvas, ...] = ()
+    if change is not None:
+        data["log_probability_after"] = was.numpy() + change
+        canvases = (
+            bars(change, looked.answered, title="change of the log-probability of each part of the old answer"),
+        )
+    changes = [*ablate, *([replace] if replace else []), *([f"prefix {prefix!r}"] if prefix else [])]
+    asked = "; ".join([*changes, *([] if temperature is None else [f"temperature {temperature:g}"])])
+    lines = [f"before: {before.output}", f"after:  {after.output}"]
+    if change is not None:
+        lines += ["the old answer's log-probability changes by:"]
+    return View(
+        "what-if",
+        f"what if: {asked}",
+        data,
+        canvases,
+        lambda width, colour: "\n".join(
+            lines
+            + (
+                []
+                if change is None
+                else [terminal.bars(np.asarray(change), looked.answered, width=width, colour=colour)]
+            )
+        ),
+    )

@@ -75,6 +75,12 @@ class BPETokenizer:
         """The merges in the order in which they were learnt, spelled as the library spells bytes."""
         return [(left, right) for left, right in json.loads(self._library.to_str())["model"]["merges"]]
 
+    def spelled(self, text: str) -> list[tuple[str, ...]]:
+        """The words that merges stay within, each as its bytes, spelled as the library spells them."""
+        splitter = self._library.pre_tokenizer
+        assert splitter is not None
+        return [tuple(word) for word, _ in splitter.pre_tokenize_str(self.normaliser(text))]
+
     def __len__(self) -> int:
         return len(self.vocabulary)
 
@@ -171,6 +177,11 @@ def _byte_of() -> dict[str, int]:
     printed = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [value for value in range(256) if value not in printed]
     return {chr(value): value for value in sorted(printed)} | {chr(256 + n): value for n, value in enumerate(hidden)}
+
+
+def readable_spelling(piece: str) -> str:
+    """A piece in the library's letters, as a person reads it."""
+    return vocabularies.visible(readable(_to_bytes(piece)))
 
 
 def _to_bytes(spelling: str) -> bytes:

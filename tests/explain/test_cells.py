@@ -38,7 +38,7 @@ def test_the_states_stand_beside_the_tokens(bundle_of):
     assert unit_of(layers, None, 11).shape == (len(looked.written),)
     with pytest.raises(UsageError, match=r"no unit 12 in decoder\.1\.h"):
         unit_of(layers, None, 12)
-    with pytest.raises(UsageError, match="no layer 'decoder.7.h'"):
+    with pytest.raises(UsageError, match=r"no layer 'decoder\.7\.h'"):
         unit_of(layers, "decoder.7.h", 0)
     with pytest.raises(UsageError, match="not a regular expression"):
         marks(TEXT, "(")

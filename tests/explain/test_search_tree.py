@@ -21,7 +21,7 @@ def searched(bundle_of):
 
 
 def test_the_recorded_search_is_the_search(searched):
-    bundle, looked, limits, recorded = searched
+    _bundle, looked, limits, recorded = searched
     with torch.inference_mode():
         plain = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), Beam(4), limits).best[0]
     assert list(recorded.best) == plain

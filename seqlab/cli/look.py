@@ -1,0 +1,116 @@
+"""`seqlab explain`, `check` and `doctor`: looking into a model."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seqlab.cli.common import Json, ModelPath, Threads, use_threads
+from seqlab.cli.told import told
+
+
+@told
+def explain(
+    model: ModelPath,
+    text: Annotated[str | None, typer.Argument(help="what the model is to work on")] = None,
+    view: Annotated[str, typer.Option("--view", "-v", help="what to look at; --list names all")] = "attention",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="a file: .html, .svg, .png or .json")] = None,
+    names: Annotated[bool, typer.Option("--list", help="the views there are")] = False,
+    output: Annotated[str | None, typer.Option(help="look at this answer instead of the model's own")] = None,
+    layer: Annotated[str | None, typer.Option(help="a layer or stage by its name")] = None,
+    head: Annotated[int | None, typer.Option(min=1, help="attention: one head")] = None,
+    hypothesis: Annotated[int | None, typer.Option(min=1, help="attention: the n-th best of a beam")] = None,
+    position: Annotated[int | None, typer.Option(min=1, help="which part of the answer, counted from 1")] = None,
+    unit: Annotated[int | None, typer.Option(min=0, help="cells: one unit")] = None,
+    pattern: Annotated[str | None, typer.Option(help="cells: a regular expression to follow")] = None,
+    method: Annotated[str | None, typer.Option(help="saliency: integrated, gradient or leave-one-out")] = None,
+    ablate: Annotated[list[str] | None, typer.Option(help="what-if: silence NAME or NAME:3,4")] = None,
+    replace: Annotated[str | None, typer.Option(help="what-if: another word, as PLACE=WORD")] = None,
+    prefix: Annotated[str | None, typer.Option(help="what-if: what the answer must begin with")] = None,
+    temperature: Annotated[float | None, typer.Option(help="what-if: sample at this temperature")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="beam: how many hypotheses")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
+    replay_beam: Annotated[int | None, typer.Option(min=1, help="beam: search the tree again, this wide")] = None,
+    replay_penalty: Annotated[float | None, typer.Option(help="beam: rank the tree again")] = None,
+    trace: Annotated[Path | None, typer.Option(help="write everything that was recorded, .safetensors")] = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Look into a model at work.
+
+    seqlab explain runs/dates "samedi 3 mai 1997"
+
+    seqlab explain runs/dates "samedi 3 mai 1997" --view beam --out tree.html
+    """
+    from seqlab import lab
+    from seqlab.cli import show
+    from seqlab.explain.views import VIEWS
+
+    if names:
+        show.table(["view", "what it shows"], [[n, str(v.__doc__).split("\n")[0]] for n, v in VIEWS.items()])
+        return
+    use_threads(threads)
+    given: dict[str, Any] = {
+        "output": output, "layer": layer, "head": head, "hypothesis": hypothesis, "position": position, "unit": unit,
+        "pattern": pattern, "method": method, "ablate": ablate, "replace": replace, "prefix": prefix,
+        "temperature": temperature, "beam": beam, "length_penalty": length_penalty, "replay_beam": replay_beam,
+        "replay_penalty": replay_penalty,
+    }  # fmt: skip
+    loaded = lab.load(model)
+    seen = loaded.explain(text, view, **{name: value for name, value in given.items() if value is not None})
+    if trace is not None:
+        from seqlab.explain.subject import subject
+
+        subject(loaded.bundle, text or "").trace().save(trace)
+    if json:
+        print(seen.to_json())
+    elif out is not None:
+        seen.save(out)
+        show.say(f"{view}: {out}")
+    else:
+        seen.show()
+
+
+@told
+def check(
+    model: ModelPath,
+    data: Annotated[list[str] | None, typer.Argument(help="file(s) of examples; none: what was held out")] = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Run the laws on a model: padding, batching, caching, searching and looking must change nothing."""
+    from seqlab import lab
+    from seqlab.cli import show
+    from seqlab.laws import check as laws_of
+
+    use_threads(threads)
+    loaded = lab.load(model)
+    checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))  # type: ignore[arg-type]
+    if json:
+        show.as_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
+    else:
+        rows = [["kept" if c.kept else "BROKEN", c.law, f"{c.difference:.2g}"] for c in checks]
+        show.table(["", "law", "largest difference"], rows, title=f"laws on {loaded.recipe.name}")
+    if not all(c.kept for c in checks):
+        raise typer.Exit(1)
+
+
+@told
+def doctor(
+    model: ModelPath,
+    data: Annotated[list[str] | None, typer.Argument(help="file(s) with known answers; none: held out")] = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Is a model well: does it use its input, end, repeat itself, look about, and beat its floor?"""
+    from seqlab import lab
+    from seqlab.cli import show
+    from seqlab.doctor import examine
+
+    use_threads(threads)
+    findings = examine(lab.load(model), list(data or ()))
+    if json:
+        show.as_json([vars(finding) for finding in findings])
+        return
+    rows = [["well" if f.well else "LOOK", f.question, f.said + ("" if f.well else f". {f.remedy}")] for f in findings]
+    show.table(["", "question", "answer"], rows)

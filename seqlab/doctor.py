@@ -1,0 +1,182 @@
+"""Is a model well? A few questions that a loss does not answer, each with a number, a sentence and a remedy."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from seqlab.assemble.corpus import held_out, is_stream, read_examples
+from seqlab.data.sources import Example
+from seqlab.data.store import TokenStore
+from seqlab.errors import UsageError
+from seqlab.evaluate import evaluate_examples, example_batches
+from seqlab.explain.attention import attention_maps
+from seqlab.explain.subject import subject
+from seqlab.model import RUN, STORES, Model
+from seqlab.models.interface import Model as Trainable
+from seqlab.padded import Batch
+from seqlab.predict import predict
+from seqlab.training.objective import mean_loss
+
+LOOKED_AT = 200  # examples
+MAIN = {"classify": "accuracy", "tag": "accuracy", "translate": "bleu", "lm": "loss", "mask": "loss", "bilm": "loss"}
+LESS_IS_BETTER = ("loss",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question, its number, and whether it gives cause for concern."""
+
+    question: str
+    number: float
+    well: bool
+    said: str
+    remedy: str = ""
+
+
+def examine(model: Model, data: Sequence[str] = ()) -> list[Finding]:
+    """Every question that applies to the model, asked on the data, or on what training held out."""
+    stores = model.path / RUN / STORES
+    if is_stream(model.recipe):
+        raise UsageError("a model of one endless text has no examples to examine", hint="`seqlab evaluate` scores it.")
+    if not data and not stores.is_dir():
+        raise UsageError(f"{model.path}: there is no held-out data beside this model", hint="give a file.")
+    examples = list(read_examples(model.recipe, list(data)) if data else held_out(stores))[:LOOKED_AT]
+    if len(examples) < 2:
+        raise UsageError("one example is too little to examine a model on", hint="give a file with more.")
+    return [finding for question in _QUESTIONS for finding in question(model, examples)]
+
+
+def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Finding]:
+    """The loss with each source exchanged for its neighbour's."""
+    if model.recipe.task not in ("translate", "classify", "tag"):
+        return
+    trainable = cast(Trainable, model.bundle.model)
+    batches = list(example_batches(model.bundle, examples))
+    own = mean_loss(trainable, batches, carries=False)["loss"]
+    other = mean_loss(trainable, map(_exchanged, batches), carries=False)["loss"]
+    gap = other - own
+    yield Finding(
+        "is the input used?",
+        gap,
+        gap > 0.05 * max(own, 0.1),
+        f"with another example's input the loss is {other:.3f} nats instead of {own:.3f}",
+        "the answer hardly depends on the input: train longer, attend to the source, or look for a fault in the data.",
+    )
+
+
+def _exchanged(batch: Batch) -> Batch:
+    assert batch.source is not None
+    rows = torch.arange(len(batch)).roll(1)
+    source = batch.source
+    return replace(batch, source=replace(source, values=source.values[rows], lengths=source.lengths[rows]))
+
+
+def _does_it_end(model: Model, examples: list[Example]) -> Iterator[Finding]:
+    """Translations: do they end, and do they say the same thing again and again?"""
+    if model.recipe.task != "translate":
+        return
+    answers = predict(model.bundle, [e.source for e in examples])
+    ended = sum(bool(a.details["hypotheses"]) and a.details["hypotheses"][0]["ended"] for a in answers) / len(answers)
+    yield Finding(
+        "does it end?",
+        ended,
+        ended >= 0.98,
+        f"{100 * ended:.1f} % of its answers end by themselves",
+        "train longer, or raise decode.max_length if answers are that long.",
+    )
+    ours = float(np.mean([_repeats(a.output) for a in answers]))
+    theirs = float(np.mean([_repeats(str(e.target)) for e in examples]))
+    yield Finding(
+        "does it repeat itself?",
+        ours,
+        ours <= theirs + 0.02,
+        f"{100 * ours:.1f} % of its answers say three words twice; of the expected ones {100 * theirs:.1f} %",
+        "decode with --no-repeat 3, or train longer.",
+    )
+
+
+def _repeats(text: str) -> bool:
+    words = text.split()
+    triples = list(zip(words, words[1:], words[2:], strict=False))
+    return len(set(triples)) < len(triples)
+
+
+def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Finding]:
+    """A head whose weights are the same whoever asks has nothing to say."""
+    if model.recipe.task not in ("translate", "classify", "tag", "mask", "lm"):
+        return
+    shifts: dict[str, list[float]] = {}
+    for example in examples[:10]:
+        given = example.target if model.recipe.task == "lm" else example.source
+        try:
+            looked = subject(model.bundle, cast(Any, given))
+            maps = attention_maps(looked, looked.trace())
+        except UsageError:  # nothing to attend to, or nothing to read
+            return
+        for m in maps:
+            for head, weights in enumerate(m.weights):
+                if len(weights) > 2 and not m.name.startswith("pooling"):
+                    shift = 0.5 * np.abs(weights - weights.mean(0)).sum(-1).mean()
+                    shifts.setdefault(f"{m.name} head {head + 1}", []).append(float(shift))
+    if not shifts:
+        return
+    collapsed = [name for name, found in shifts.items() if np.mean(found) < 0.02]
+    yield Finding(
+        "does attention look?",
+        len(collapsed) / len(shifts),
+        len(collapsed) <= len(shifts) // 3,
+        f"{len(collapsed)} of {len(shifts)} heads look at the same places whoever asks"
+        + (f" ({', '.join(collapsed[:3])})" if collapsed else ""),
+        "fewer heads or layers would do; or train longer, with a warm-up.",
+    )
+
+
+def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
+    """Inputs that were in the training part too: a score on them is no score."""
+    store = model.path / RUN / STORES / ("train_target" if model.recipe.task == "lm" else "train_source")
+    if not store.exists():
+        return
+    train = TokenStore.open(store)
+    seen = {_digest(np.asarray(train[row])) for row in range(len(train))}
+    place = 1 if model.recipe.task == "lm" else 0
+    most = model.recipe.data.max_source
+    rows = [np.asarray(pair[place][:most]) for pair in model.bundle.vocabularies.encode(examples)]
+    share = sum(_digest(row.astype(train.flat.dtype)) in seen for row in rows) / len(rows)
+    yield Finding(
+        "is the data new to it?",
+        share,
+        share <= 0.02,
+        f"{100 * share:.1f} % of these inputs were in the training part too",
+        "score it on data that it has not seen: a split by source, or another file.",
+    )
+
+
+def _digest(row: np.ndarray) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=8).digest()
+
+
+def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterator[Finding]:
+    stores = model.path / RUN / STORES
+    report = evaluate_examples(model.bundle, examples, stores if stores.is_dir() else None)
+    name = MAIN.get(model.recipe.task)
+    floors = {floor: scores[name] for floor, scores in report.floors.items() if name in scores}
+    if name is None or not floors:
+        return
+    ours, less = float(report.scores[name]), name in LESS_IS_BETTER
+    floor = min(floors, key=lambda f: floors[f]) if less else max(floors, key=lambda f: floors[f])
+    well = (ours < floors[floor] if less else ours > floors[floor]) and math.isfinite(ours)
+    yield Finding(
+        "is it better than its floor?",
+        ours,
+        well,
+        f"its {name} is {ours:.4g}, that of '{floor}' {floors[floor]:.4g}",
+        "the simple thing is as good: train longer, on more data, or use the simple thing.",
+    )
+
+
+_QUESTIONS = (_is_the_input_used, _does_it_end, _does_attention_look, _is_it_new, _is_it_better_than_nothing)

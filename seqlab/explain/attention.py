@@ -1,0 +1,162 @@
+"""Attention: every layer and head, what each head follows, and how source and target are aligned."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from seqlab.bundle import Bundle
+from seqlab.errors import UsageError
+from seqlab.explain import terminal
+from seqlab.explain.canvas import Canvas, Grid, Item, Text
+from seqlab.explain.charts import heat_map
+from seqlab.explain.diagrams import bipartite
+from seqlab.explain.palette import SEQUENTIAL, levels
+from seqlab.explain.subject import Subject, subject
+from seqlab.explain.trace import Trace
+from seqlab.explain.view import View
+from seqlab.reading import Source
+from seqlab.recipe import Decode
+
+FOLLOWED = 0.5  # of a head's weight on one kind of place, for it to be called after that
+LARGE = 64  # tokens from which numbers are not written out for every head
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """The weights of one attention: each row's weights over the columns sum to one, in every head."""
+
+    name: str
+    weights: Float[np.ndarray, "H T S"]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def follows(self, head: int) -> tuple[str, float]:
+        """What a head looks at most of all, and with how much of its weight; nothing in particular is ''."""
+        weights = self.weights[head]
+        if self.rows != self.columns or len(weights) < 3:
+            return "", 0.0
+        shares = {
+            "the token before": float(np.diagonal(weights, -1).mean()),
+            "the token itself": float(np.diagonal(weights).mean()),
+            "the token after": float(np.diagonal(weights, 1).mean()),
+            "the first token": float(weights[1:, 0].mean()),
+            "the last token": float(weights[:-1, -1].mean()),
+        }
+        best = max(shares, key=lambda what: shares[what])
+        return (best, shares[best]) if shares[best] >= FOLLOWED else ("", shares[best])
+
+
+def attention_maps(looked: Subject, trace: Trace) -> list[Map]:
+    """All attention weights that were recorded, with the tokens on both sides of each."""
+    found = []
+    for name in trace.names():
+        if name.endswith(".weights"):
+            weights = trace[name][0].numpy()
+            weights = weights[None] if weights.ndim == 2 else weights
+            rows, columns = _sides(looked, name, weights.shape)
+            found.append(Map(name.removesuffix(".weights"), weights, rows, columns))
+    if not found:
+        raise UsageError(
+            "this model attends to nothing", hint="the view 'cells' shows the states of a recurrent model."
+        )
+    return found
+
+
+def _sides(looked: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if name.startswith("pooling"):
+        return tuple(f"hop {hop + 1}" for hop in range(shape[1])), looked.source
+    if name.startswith("encoder"):
+        return looked.source, looked.source
+    if ".cross." in name or name.startswith("decoder.attention"):
+        return looked.answered, looked.source
+    return looked.written, looked.written
+
+
+def attention_view(
+    bundle: Bundle,
+    given: Source,
+    *,
+    output: str | None = None,
+    decode: Decode | None = None,
+    layer: str | None = None,
+    head: int | None = None,
+    hypothesis: int = 1,
+) -> View:
+    """Every layer and head side by side; of one layer (by its name) all heads large, of one head its lines too."""
+    looked = subject(bundle, given, output=output, decode=decode, hypothesis=hypothesis)
+    maps = attention_maps(looked, looked.trace())
+    if layer is not None:
+        maps = [m for m in maps if m.name == layer]
+        if not maps:
+            known = ", ".join(m.name for m in attention_maps(looked, looked.trace()))
+            raise UsageError(f"there is no layer '{layer}' with attention", hint=f"there are: {known}.")
+    if head is not None and not all(1 <= head <= len(m.weights) for m in maps):
+        raise UsageError(f"there is no head {head}", hint=f"heads are 1 to {min(len(m.weights) for m in maps)}.")
+    shown = maps[-1]
+    chosen = shown.weights.mean(0) if head is None else shown.weights[head - 1]
+    name = f"{shown.name}, {'mean of its heads' if head is None and len(shown.weights) > 1 else f'head {head or 1}'}"
+    canvases = [
+        heat_map(chosen, shown.rows, shown.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0)),
+        bipartite(chosen, shown.rows, shown.columns, title=f"{name}: the strongest of its weights"),
+    ]
+    if head is None and sum(len(m.weights) for m in maps) > 1:
+        canvases.append(_all_heads(maps))
+    return View(
+        "attention",
+        f"attention of {bundle.recipe.name}",
+        {"source": looked.source, "written": looked.written, "answered": looked.answered, "maps": _numbers(maps)},
+        tuple(canvases),
+        lambda width, colour: _text(maps, name, chosen, width, colour=colour),
+    )
+
+
+def _text(maps: list[Map], name: str, chosen: Float[np.ndarray, "T S"], width: int, *, colour: bool) -> str:
+    rows, columns = maps[-1].rows, maps[-1].columns
+    drawn = terminal.heat_map(chosen, rows, columns, width=width, colour=colour, reach=(0.0, 1.0))
+    return "\n".join([f"{name}: a row for each that looks", drawn, *_followed(maps)])
+
+
+def _numbers(maps: list[Map]) -> list[dict[str, Any]]:
+    """All weights of short inputs; of long ones, what each row looks at most and how much."""
+    table = []
+    for m in maps:
+        heads = [dict(zip(("follows", "share"), m.follows(h), strict=True)) for h in range(len(m.weights))]
+        row: dict[str, Any] = {"name": m.name, "rows": m.rows, "columns": m.columns, "heads": heads}
+        if max(m.weights.shape[1:]) <= LARGE:
+            row["weights"] = m.weights
+        else:
+            row["looks_at"], row["weight"] = m.weights.argmax(-1), m.weights.max(-1)
+        table.append(row)
+    return table
+
+
+def _followed(maps: list[Map]) -> list[str]:
+    lines = []
+    for m in maps:
+        for h in range(len(m.weights)):
+            what, share = m.follows(h)
+            if what:
+                lines.append(f"{m.name} head {h + 1} looks at {what}: {100 * share:.0f} % of its weight")
+    return lines
+
+
+def _all_heads(maps: list[Map]) -> Canvas:
+    """Small pictures of all heads: a row for each layer, a column for each head."""
+    side, gap, left = 132.0, 14.0, 24.0
+    items, y, widest = list[Item](), 8.0, 0.0
+    for m in maps:
+        tall = side * min(1.0, len(m.rows) / max(1, len(m.columns)) + 0.05)
+        items.append(Text(left, y + 12, m.name, 11, "muted"))
+        for h, weights in enumerate(m.weights):
+            x = left + h * (side + gap)
+            down, across = (math.ceil(n / side) for n in weights.shape)  # no finer than it is drawn
+            cells = levels(terminal.farthest(weights, down, across), 0.0, 1.0)
+            names = (m.rows[::down], m.columns[::across])
+            items.append(Grid(x, y + 20, side, tall, cells, SEQUENTIAL, *names, (0.0, 1.0)))
+            items.append(Text(x, y + 34 + tall, f"{h + 1} {m.follows(h)[0]}", 10, "muted"))
+            widest = max(widest, x + side)
+        y += tall + 56
+    return Canvas(widest + left, y, tuple(items), "all heads")

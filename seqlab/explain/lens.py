@@ -1,0 +1,142 @@
+"""The lens: one input followed through the whole model, stage by stage, to the probabilities of what comes next."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqlab.bundle import Bundle
+from seqlab.errors import UsageError, nearest
+from seqlab.explain import terminal
+from seqlab.explain.charts import heat_map
+from seqlab.explain.subject import Subject, subject
+from seqlab.explain.trace import Trace
+from seqlab.explain.view import View
+from seqlab.reading import Source
+from seqlab.recipe import Decode
+
+LIKELIEST = 5
+NUMBERS = 20_000  # of a stage up to which all its numbers are written out
+NAMES = {
+    "embedding": "token embeddings",
+    "positions": "with positions added",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "score": "scores, scaled",
+    "weights": "weights: masked, then softmax",
+    "heads": "what each head found",
+    "inner": "inside the feed-forward layer",
+    "output": "after the block",
+    "i": "input gate",
+    "f": "forget gate",
+    "g": "candidate",
+    "o": "output gate",
+    "c": "cell",
+    "h": "state",
+    "r": "reset gate",
+    "u": "update gate",
+    "z": "update gate",
+    "n": "candidate",
+    "halt": "halting probability",
+    "ponder": "steps taken",
+    "belief": "belief about the hidden state",
+    "posterior": "posterior of the hidden states",
+    "logits": "logits",
+}
+
+
+def lens_view(
+    bundle: Bundle,
+    given: Source,
+    *,
+    output: str | None = None,
+    decode: Decode | None = None,
+    layer: str | None = None,
+    position: int | None = None,
+) -> View:
+    """Every stage with its shape and numbers; with `layer` (a stage by its name), that one as a picture."""
+    looked = subject(bundle, given, output=output, decode=decode)
+    trace = looked.trace()
+    stages = [_stage(trace, name) for name in trace.names()]
+    likely = likeliest(looked)
+    place = looked.place(position)
+    chosen = _chosen(trace, layer)
+    canvases = [_picture(looked, trace, name) for name in chosen]
+    return View(
+        "lens",
+        f"{bundle.recipe.name}, stage by stage",
+        {
+            "source": looked.source,
+            "written": looked.written,
+            "answered": looked.answered,
+            "stages": stages,
+            "likeliest": likely,
+        },
+        tuple(canvases),
+        lambda width, colour: _text(looked, stages, likely, place, width),
+    )
+
+
+@torch.inference_mode()
+def likeliest(looked: Subject) -> list[list[dict[str, Any]]]:
+    """At each position the likeliest answers with their probabilities."""
+    p = looked.logits().double().softmax(-1)
+    best = p.topk(min(LIKELIEST, p.shape[-1]))
+    vocabularies = looked.bundle.vocabularies
+    if vocabularies.labels is not None:
+        names = list(vocabularies.labels.names)
+    else:
+        tokenizer = vocabularies.target or vocabularies.sources
+        names = tokenizer.pieces(range(len(tokenizer)))
+    return [
+        [{"answer": names[i], "probability": value} for i, value in zip(ids, values, strict=True)]
+        for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def _stage(trace: Trace, name: str) -> dict[str, Any]:
+    value = trace[name][0].double()
+    stage = {
+        "name": name,
+        "what": NAMES.get(name.rsplit(".", 1)[-1], ""),
+        "shape": list(value.shape),
+        "mean": float(value.mean()),
+        "deviation": float(value.std(unbiased=False)),
+        "least": float(value.min()),
+        "most": float(value.max()),
+    }
+    return stage | ({"values": value.numpy()} if value.numel() <= NUMBERS else {})
+
+
+def _chosen(trace: Trace, layer: str | None) -> list[str]:
+    if layer is not None:
+        if layer not in trace:
+            raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
+        return [layer]
+    return [n for n in trace.names() if trace[n].dim() in (3, 4) and not n.endswith((".q", ".k", ".v", "logits"))][:40]
+
+
+def _picture(looked: Subject, trace: Trace, name: str) -> Any:
+    """Features across, positions down; of several heads the heads side by side."""
+    value = trace[name][0]
+    if value.dim() == 3:
+        value = value.transpose(0, 1).flatten(1)
+    matrix = value.reshape(len(value), -1).double().numpy()
+    rows = next((s for s in (looked.source, looked.written, looked.answered) if len(s) == len(matrix)), ())
+    rows = rows or tuple(str(i + 1) for i in range(len(matrix)))
+    what = NAMES.get(name.rsplit(".", 1)[-1], "")
+    return heat_map(matrix, rows, [str(i) for i in range(matrix.shape[1])], title=f"{name}: {what}", diverging=True)
+
+
+def _text(
+    looked: Subject, stages: list[dict[str, Any]], likely: list[list[dict[str, Any]]], place: int, width: int
+) -> str:
+    lines = [f"{'stage':<34}{'shape':<14}{'mean':>9}{'deviation':>11}"]
+    for stage in stages:
+        shape = "x".join(map(str, stage["shape"]))
+        lines.append(f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}")
+    names = [guess["answer"] for guess in likely[place]]
+    lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {looked.answered[place]!r}:"]
+    p = np.array([guess["probability"] for guess in likely[place]])
+    return "\n".join([*lines, terminal.bars(p, names, width=width)])

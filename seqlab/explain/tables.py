@@ -1,0 +1,209 @@
+"""What a model holds before it reads anything: positions, embeddings, merges, and the record of its training."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from seqlab.assemble.model import embedding_of
+from seqlab.bundle import Bundle
+from seqlab.equations.bpe import merge
+from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.errors import UsageError
+from seqlab.explain import terminal
+from seqlab.explain.canvas import Canvas, Item, Rect, Text
+from seqlab.explain.charts import Curve, heat_map, line_chart, scatter
+from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.view import View
+from seqlab.explain.width import text_width
+from seqlab.layers.positions import Positions
+from seqlab.reading import Source
+from seqlab.text import SPECIALS, UNK
+from seqlab.text.bpe import BPETokenizer, readable_spelling
+
+POSITIONS = 64
+WORDS = 150  # of a vocabulary, where nobody names any
+NEIGHBOURS = 8
+
+
+def positions_view(bundle: Bundle) -> View:
+    """E54 beside E55: the sinusoids, and where the model learned its positions, those; how alike two positions are."""
+    found = [m for m in bundle.model.modules() if isinstance(m, Positions)]
+    if not found:
+        raise UsageError("this model knows no positions", hint="only a Transformer adds them; order is in the states.")
+    layer = found[0]
+    tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double().numpy()}
+    if layer.table is not None:
+        tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double().numpy()
+    canvases = []
+    for name, table in tables.items():
+        places, features = [str(i) for i in range(len(table))], [str(i) for i in range(table.shape[1])]
+        canvases.append(heat_map(table, places, features, title=name, titles=("position", "feature"), diverging=True))
+        canvases.append(
+            heat_map(_cosine(table), places, places, title=f"{name}: cosine of two positions", diverging=True)
+        )
+    said = f"this model's positions are {layer.kind}"
+    last, alike = list(tables)[-1], _cosine(list(tables.values())[-1])
+
+    def drawn(width: int, colour: bool) -> str:
+        places = [str(i) for i in range(len(alike))]
+        return terminal.heat_map(alike, places, places, width=width, colour=colour, diverging=True)
+
+    return View(
+        "positions",
+        f"positions of {bundle.recipe.name}: {layer.kind}",
+        {"kind": layer.kind, "tables": tables, "cosine": {name: _cosine(table) for name, table in tables.items()}},
+        tuple(canvases),
+        lambda width, colour: "\n".join([said, f"{last}: cosine of two positions", drawn(width, colour)]),
+    )
+
+
+def embeddings_view(bundle: Bundle, given: Source | None = None) -> View:
+    """Tokens in the plane of their two main directions, and for the named ones their nearest neighbours."""
+    vocabularies = bundle.vocabularies
+    tokenizer = vocabularies.source or vocabularies.target
+    if tokenizer is None:
+        raise UsageError(
+            "this model reads measured vectors, not tokens", hint="the view 'lens' shows what it makes of them."
+        )
+    table = embedding_of(bundle.model).weight.detach().double().numpy()
+    asked = [] if given is None else [i for word in str(given).split() for i in tokenizer.encode(word)[:1] if i != UNK]
+    if given is not None and not asked:
+        raise UsageError(f"none of {str(given)!r} is in the vocabulary", hint="`vocabulary.txt` lists what is.")
+    centred = table - table[len(SPECIALS) :].mean(0)
+    near = {i: _nearest(centred, i) for i in asked}
+    shown = list(dict.fromkeys([*asked, *(j for found in near.values() for j, _ in found)]))
+    shown = shown or list(range(len(SPECIALS), min(len(table), len(SPECIALS) + WORDS)))
+    names = tokenizer.pieces(shown)
+    groups = ["asked for" if i in asked else "neighbour" for i in shown] if asked else ()
+    plane = _plane(centred[shown])
+    neighbours = {
+        tokenizer.pieces([i])[0]: [{"token": tokenizer.pieces([j])[0], "cosine": c} for j, c in found]
+        for i, found in near.items()
+    }
+    lines = [
+        f"{word}: " + ", ".join(f"{n['token']} {n['cosine']:.2f}" for n in found) for word, found in neighbours.items()
+    ]
+    return View(
+        "embeddings",
+        f"embeddings of {bundle.recipe.name}",
+        {"tokens": names, "points": plane, "neighbours": neighbours},
+        (scatter(plane, names, groups, title="the two main directions of these embeddings"),),
+        lambda width, colour: (
+            "\n".join(lines) if lines else "name some words to see their neighbours: " + ", ".join(names[:20])
+        ),
+    )
+
+
+def bpe_view(bundle: Bundle, given: Source) -> View:
+    """A text cut into bytes, then merged step by step, as the vocabulary was learnt."""
+    tokenizer = bundle.vocabularies.source or bundle.vocabularies.target
+    if not isinstance(tokenizer, BPETokenizer):
+        kind = "none" if tokenizer is None else tokenizer.kind
+        raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")
+    steps = _merged(tokenizer, str(given))
+    return View(
+        "bpe",
+        f"{str(given)!r} in {len(steps) - 1} merges",
+        {"text": str(given), "steps": [{"merge": m, "pieces": pieces} for m, pieces in steps]},
+        (_ladder(steps),),
+        lambda width, colour: "\n".join(
+            f"{number:>4}  {' '.join(pieces)}" + (f"     ({m[0]} + {m[1]})" if m else "")
+            for number, (m, pieces) in enumerate(steps)
+        ),
+    )
+
+
+def training_view(bundle: Bundle, *, folder: Path) -> View:
+    """The curves of a run, from its metrics.jsonl."""
+    path = folder / "run" / "metrics.jsonl"
+    if not path.exists():
+        raise UsageError(f"{path}: there is no record of the training", hint="look at a model beside its run.")
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    series = _series(rows)
+    if not series:
+        raise UsageError(f"{path}: nothing was logged yet", hint="train a little longer.")
+    losses = {name: series[name] for name in ("loss", "validation loss") if name in series}
+    others = {name: s for name, s in series.items() if name not in losses}
+    charts = [line_chart([Curve(n, y, x) for n, (x, y) in losses.items()], title="loss", titles=("step", "nats"))]
+    charts += [line_chart([Curve(name, y, x)], title=name, titles=("step", name)) for name, (x, y) in others.items()]
+    return View(
+        "training",
+        f"training of {bundle.recipe.name}",
+        {name: {"step": x, "value": y} for name, (x, y) in series.items()},
+        tuple(charts),
+        lambda width, colour: terminal.line_chart(
+            [Curve(n, y, x) for n, (x, y) in losses.items()], width=width, colour=colour
+        ),
+    )
+
+
+def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]]:
+    """Each thing that was logged, as steps and values."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        named = {name: value for name, value in row.items() if name not in ("step", "seconds", "best")}
+        named |= {f"validation {name}": value for name, value in named.pop("validation", {}).items()}
+        for name, value in named.items():
+            if isinstance(value, int | float):
+                found.setdefault(name.replace("_", " "), []).append((float(row["step"]), float(value)))
+    return {name: (np.array(p)[:, 0], np.array(p)[:, 1]) for name, p in found.items() if len(p) > 1}
+
+
+def _merged(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | None, list[str]]]:
+    """The pieces after each merge that applies (E63), in the order in which the merges were learnt."""
+    rank = {pair: place for place, pair in enumerate(tokenizer.merges)}
+    words = tokenizer.spelled(text)
+    steps: list[tuple[tuple[str, str] | None, list[str]]] = [(None, _pieces(words))]
+    while pairs := {pair for word in words for pair in pairwise(word) if pair in rank}:
+        best = min(pairs, key=rank.__getitem__)
+        words = [next(iter(merge({word: 1}, best))) for word in words]
+        steps.append(((readable_spelling(best[0]), readable_spelling(best[1])), _pieces(words)))
+    return steps
+
+
+def _ladder(steps: list[tuple[tuple[str, str] | None, list[str]]]) -> Canvas:
+    """A row of pieces for each merge; the new piece is dark."""
+    items, widest = list[Item](), 0.0
+    for row, (made, pieces) in enumerate(steps):
+        x, y, new = 56.0, 12.0 + 28 * row, None if made is None else made[0] + made[1]
+        items.append(Text(44.0, y + 15, str(row), 11.0, "muted", "end"))
+        for piece in pieces:
+            long = 12 + text_width(piece, 13.0, monospace=True)
+            fill = CATEGORICAL[0] if piece == new else "rule"
+            ink = "#ffffff" if piece == new else "ink"
+            items.append(Rect(x, y, long, 22.0, fill, radius=4.0))
+            items.append(Text(x + 6, y + 15, piece, 13.0, ink, monospace=True))
+            x += long + 4
+        widest = max(widest, x)
+    return Canvas(widest + 20, 24.0 + 28 * len(steps), tuple(items), "merge after merge")
+
+
+def _pieces(words: list[tuple[str, ...]]) -> list[str]:
+    return [readable_spelling(piece) for word in words for piece in word]
+
+
+def _cosine(table: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T T"]:
+    unit = table / np.linalg.norm(table, axis=1, keepdims=True).clip(1e-12)
+    return unit @ unit.T
+
+
+def _nearest(table: Float[np.ndarray, "V D"], place: int) -> list[tuple[int, float]]:
+    lengths = np.linalg.norm(table, axis=1).clip(1e-12)
+    cosine = table @ table[place] / lengths / lengths[place]
+    cosine[: len(SPECIALS)], cosine[place] = -2.0, -2.0
+    best = np.argsort(-cosine)[:NEIGHBOURS]
+    return [(int(i), float(cosine[i])) for i in best]
+
+
+def _plane(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
+    """Principal components (Pearson 1901), each turned so that its largest entry is positive."""
+    centred = torch.from_numpy(points - points.mean(0))
+    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
+    directions = directions[:2] if len(directions) > 1 else torch.cat([directions, torch.zeros_like(directions)])
+    signs = torch.take_along_dim(directions, directions.abs().argmax(1, keepdim=True), 1).sign()
+    return (centred @ (directions * signs).mT).numpy()

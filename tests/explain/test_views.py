@@ -1,0 +1,139 @@
+"""Every view that applies to a model renders in every form, and the numbers in it are the model's."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from seqlab.errors import UsageError
+from seqlab.explain.subject import subject
+from seqlab.explain.views import VIEWS, explain
+
+from .conftest import TRANSFORMER
+
+HOSTILE = "<script>alert(\"x\")</script> שלום 😀 & 'quoted'"
+MODELS = {
+    "lm": ("lm", "", "the cat", ("lens", "beam", "gradients", "cells", "saliency", "what-if", "embeddings")),
+    "tagger": ("tag", "model.encoder.bidirectional=true", "the dog ran", ("lens", "gradients", "cells", "saliency")),
+    "plain": ("translate", "", "cat", ("lens", "beam", "gradients", "saliency", "what-if")),
+    "attentive": ("translate", "model.attention.wiring=bahdanau", "cat", ("attention", "lens", "beam", "saliency")),
+    "transformer": (
+        "translate",
+        TRANSFORMER,
+        "cat",
+        ("attention", "lens", "beam", "gradients", "positions", "what-if"),
+    ),
+    "universal": ("translate", TRANSFORMER.replace("kind=transformer", "kind=universal"), "cat", ("attention", "lens")),
+    "masked": ("mask", TRANSFORMER.split(" model.decoder")[0], "the [MASK] ran", ("attention", "lens", "saliency")),
+    "hops": ("classify", "model.pooling=hops model.hops=3", "the cat", ("attention", "lens", "saliency", "what-if")),
+    "bpe": ("lm", "target.kind=bpe target.size=280", "the cat", ("bpe",)),
+}
+CASES = [(model, view) for model, (*_, views) in MODELS.items() for view in views]
+OPTIONS = {"what-if": {"ablate": ["encoder.0.h", "encoder.0.output", "decoder.0.h", "decoder.0.output"]}}
+
+
+def options_of(bundle, text, view):
+    if view != "what-if":
+        return {}
+    names = subject(bundle, text).trace().names()
+    return {"ablate": [next(name for name in names if name.endswith((".h", ".output")))]}
+
+
+@pytest.mark.parametrize(("model", "view"), CASES)
+def test_every_view_that_applies_renders(model, view, bundle_of, tmp_path):
+    task, settings, text, _ = MODELS[model]
+    bundle = bundle_of(task, settings)
+    seen = explain(bundle, text, view, folder=tmp_path, **options_of(bundle, text, view))
+    assert json.loads(seen.to_json())["view"] == view
+    ElementTree.fromstring(seen.to_svg())
+    page = seen.to_html()
+    assert not re.search(r'(src|href)="?https?:', page)
+    shown = seen.to_text(width=80)
+    assert shown.strip()
+    seen.save(tmp_path / "view.png")
+    assert (tmp_path / "view.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("view", ["attention", "lens", "saliency", "beam", "what-if"])
+def test_text_is_shown_as_text(view, bundle_of, tmp_path):
+    bundle = bundle_of("translate", TRANSFORMER)
+    seen = explain(bundle, HOSTILE, view, folder=tmp_path, **options_of(bundle, HOSTILE, view))
+    assert "<script>alert" not in seen.to_html()
+    assert "<script>alert" not in seen.to_svg()
+    ElementTree.fromstring(seen.to_svg())
+
+
+def test_the_numbers_of_the_attention_view_are_the_weights(bundle_of, tmp_path):
+    bundle = bundle_of("translate", TRANSFORMER)
+    seen = json.loads(explain(bundle, "cat", "attention", folder=tmp_path).to_json())
+    trace = subject(bundle, "cat").trace()
+    cross = next(m for m in seen["maps"] if m["name"] == "decoder.0.cross")
+    assert cross["columns"] == ["c", "a", "t"]
+    expected = trace["decoder.0.cross.weights"][0, 1, 0].tolist()
+    assert cross["weights"][1][0] == pytest.approx(expected, abs=1e-5)
+    assert len(seen["maps"]) == 2 + 2 * 2  # two blocks that read, two that write with two attentions each
+
+
+def test_the_lens_ends_in_the_probabilities_of_predict(bundle_of, tmp_path):
+    bundle = bundle_of("classify", "")
+    seen = json.loads(explain(bundle, "the cat", "lens", folder=tmp_path).to_json())
+    from seqlab.predict import predict
+
+    told = predict(bundle, ["the cat"])[0]
+    best = seen["likeliest"][0][0]
+    assert best["answer"] == told.output
+    assert best["probability"] == pytest.approx(told.details["probability"], abs=1e-5)
+    assert next(stage["name"] for stage in seen["stages"]) == "encoder.embedding"
+
+
+def test_a_planted_head_that_follows_the_token_before_is_found(bundle_of, tmp_path):
+    import numpy as np
+
+    from seqlab.explain.attention import Map
+
+    names = tuple("abcdef")
+    weights = np.full((2, 6, 6), 1 / 6)
+    weights[1] = np.eye(6, k=-1) * 0.9 + 0.1 / 6
+    planted = Map("decoder.0.attention", weights, names, names)
+    assert planted.follows(0)[0] == ""
+    assert planted.follows(1)[0] == "the token before"
+
+
+def test_a_long_input_renders_quickly_and_small(bundle_of, tmp_path):
+    import time
+
+    bundle = bundle_of("classify", TRANSFORMER.split(" model.decoder")[0])
+    text = "the cat " * 64
+    began = time.perf_counter()
+    page = explain(bundle, text, "attention", folder=tmp_path).to_html()
+    assert time.perf_counter() - began < 6  # two seconds on a machine that has nothing else to do
+    assert len(page.encode()) < 10_000_000
+
+
+def test_what_is_not_there_is_named(bundle_of, tmp_path):
+    bundle = bundle_of("translate", TRANSFORMER)
+    with pytest.raises(UsageError, match="no view 'atention'") as wrong:
+        explain(bundle, "cat", "atention", folder=tmp_path)
+    assert "attention" in wrong.value.hint
+    with pytest.raises(UsageError, match=r"no layer 'encoder\.7\.attention'") as wrong:
+        explain(bundle, "cat", "attention", folder=tmp_path, layer="encoder.7.attention")
+    assert "encoder.0.attention" in wrong.value.hint
+    with pytest.raises(UsageError, match="no head 9"):
+        explain(bundle, "cat", "attention", folder=tmp_path, head=9)
+    with pytest.raises(UsageError, match="has no --unit") as wrong:
+        explain(bundle, "cat", "attention", folder=tmp_path, unit=3)
+    assert "--layer" in wrong.value.hint
+    with pytest.raises(UsageError, match="needs an input"):
+        explain(bundle, None, "attention", folder=tmp_path)
+    with pytest.raises(UsageError, match="attends to nothing"):
+        explain(bundle_of("lm"), "cat", "attention", folder=tmp_path)
+    with pytest.raises(UsageError, match="no method 'magic'"):
+        explain(bundle, "cat", "saliency", folder=tmp_path, method="magic")
+    with pytest.raises(UsageError, match="what if what"):
+        explain(bundle, "cat", "what-if", folder=tmp_path)
+    with pytest.raises(UsageError, match="merges nothing"):
+        explain(bundle, "cat", "bpe", folder=tmp_path)
+    with pytest.raises(UsageError, match="no record of the training"):
+        explain(bundle, None, "training", folder=tmp_path)
+    assert set(VIEWS) >= {"attention", "lens", "beam", "gradients", "cells", "saliency", "what-if"}
