@@ -5,40 +5,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from seqlab.explain.canvas import Group, Item, Text, line
-from seqlab.explain.width import text_width, widest
+from seqlab.explain.width import Pixels, text_width, widest
 
 SMALL = 11.0  # the size of labels
-Range = tuple[float, float]
+Range = tuple[Pixels, Pixels]
 
 
 @dataclass(frozen=True)
 class Axes:
     """A rectangle in pixels, and the numbers at its sides."""
 
-    left: float
-    top: float
-    right: float
-    bottom: float
+    left: Pixels
+    top: Pixels
+    right: Pixels
+    bottom: Pixels
     x_range: Range
     y_range: Range
 
-    def points(self, x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N 2"]:
+    def points(self, x: Num[np.ndarray, " N"], y: Num[np.ndarray, " N"]) -> Float[np.ndarray, "N 2"]:
         """Where numbers fall, in pixels."""
         across = self.left + (x - self.x_range[0]) / (self.x_range[1] - self.x_range[0]) * (self.right - self.left)
         up = self.bottom - (y - self.y_range[0]) / (self.y_range[1] - self.y_range[0]) * (self.bottom - self.top)
         return np.stack([across, up], 1)
 
-    def x(self, value: float) -> float:
+    def x(self, value: Pixels) -> float:
         return float(self.points(np.array([value]), np.array([self.y_range[0]]))[0, 0])
 
-    def y(self, value: float) -> float:
+    def y(self, value: Pixels) -> float:
         return float(self.points(np.array([self.x_range[0]]), np.array([value]))[0, 1])
 
 
-def ticks(low: float, high: float, *, most: int = 6) -> list[float]:
+def ticks(low: Pixels, high: Pixels, *, most: int = 6) -> list[float]:
     """At most so many round numbers within the range, in steps of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10((high - low) / most))
     step = next(power * times for times in (1, 2, 5, 10, 20) if _inside(low, high, power * times) <= most)
@@ -53,18 +53,18 @@ def named(places: list[float]) -> list[tuple[float, str]]:
     return [(place, f"{place:,.{decimals}f}".replace("-", "−")) for place in places]
 
 
-def number(value: float) -> str:
+def number(value: Pixels) -> str:
     """A number as it stands in a picture: short, with a true minus."""
     shown = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.4g}"
     return shown.replace("-", "−")
 
 
-def cell(value: float) -> str:
+def cell(value: Pixels) -> str:
     """A number in a cell of a small table: two decimals where they matter."""
     return number(value) if abs(value) >= 10 or value == 0 else f"{value:.2f}".replace("-", "−")
 
 
-def spread(values: Float[np.ndarray, " N"]) -> Range:
+def spread(values: Num[np.ndarray, " N"]) -> Range:
     """The range of the values that are there, with a little room."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -76,8 +76,8 @@ def frame(
     x_range: Range,
     y_range: Range,
     *,
-    size: tuple[float, float],
-    top: float,
+    size: tuple[Pixels, Pixels],
+    top: Pixels,
     titles: tuple[str, str],
     x_labels: Sequence[str] = (),
 ) -> tuple[Axes, list[Item]]:
@@ -100,7 +100,7 @@ def frame(
     return axes, items
 
 
-def legend(entries: Sequence[tuple[str, Item]], *, width: float) -> tuple[list[Item], float]:
+def legend(entries: Sequence[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
     """Samples 18 pixels wide around (9, 0), each with its name, in rows from the top left; and how high that is."""
     x, y, items = 24.0, 20.0, list[Item]()
     for name, sample in entries:
@@ -122,5 +122,5 @@ def _x_ticks(axes: Axes, labels: Sequence[str]) -> list[tuple[float, str]]:
     return [(float(k), labels[k]) for k in range(0, len(labels), step) if low <= k <= high]
 
 
-def _inside(low: float, high: float, step: float) -> int:
+def _inside(low: Pixels, high: Pixels, step: Pixels) -> int:
     return math.floor(high / step + 1e-9) - math.ceil(low / step - 1e-9) + 1

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from seqlab.explain.palette import ROLES, colours
-from seqlab.explain.width import visible
+from seqlab.explain.width import Pixels, visible
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
 Anchor = Literal["start", "middle", "end"]
@@ -26,7 +26,7 @@ STYLE = "text{unicode-bidi:plaintext;white-space:pre}"
 class Item:
     """Something drawn. A colour is `#rrggbb` or a role of the palette, which is another on dark paper."""
 
-    opacity: float = 1.0
+    opacity: Pixels = 1.0
     hint: str = ""  # shown while the pointer rests on it
     tags: tuple[str, ...] = ()  # on a page, items light up together with those whose tags they have or are part of
 
@@ -41,13 +41,13 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Rect(Item):
-    x: float
-    y: float
-    width: float
-    height: float
+    x: Pixels
+    y: Pixels
+    width: Pixels
+    height: Pixels
     fill: str = ""
     stroke: str = ""
-    radius: float = 0.0
+    radius: Pixels = 0.0
 
     def svg(self) -> str:
         place = {"x": self.x, "y": self.y, "width": self.width, "height": self.height, "rx": self.radius or None}
@@ -60,24 +60,22 @@ class Polyline(Item):
 
     points: Float[np.ndarray, "N 2"]
     stroke: str = ""
-    width: float = 1.0
+    width: Pixels = 1.0
     fill: str = ""
     dashed: bool = False
 
     def svg(self) -> str:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points.tolist())
-        pen = {"stroke-width": self.width, "stroke-linejoin": "round", "stroke-linecap": "round"} if self.stroke else {}
-        pen |= {"stroke-dasharray": "4 4"} if self.dashed else {}
-        return self._element(
-            "polygon" if self.fill else "polyline", {"points": points} | pen | _paint(self.fill, self.stroke)
-        )
+        look: dict[str, object] = {"points": points, **_paint(self.fill, self.stroke), "stroke-linejoin": "round"}
+        look |= {"stroke-width": self.width, "stroke-dasharray": "4 4" if self.dashed else None}
+        return self._element("polygon" if self.fill else "polyline", look)
 
 
 @dataclass(frozen=True, eq=False)
 class Circle(Item):
-    x: float
-    y: float
-    radius: float
+    x: Pixels
+    y: Pixels
+    radius: Pixels
     fill: str
 
     def svg(self) -> str:
@@ -88,13 +86,13 @@ class Circle(Item):
 class Text(Item):
     """One line whose baseline begins, ends or is centred at a point, and is turned about it."""
 
-    x: float
-    y: float
+    x: Pixels
+    y: Pixels
     text: str
-    size: float = 12.0
+    size: Pixels = 12.0
     fill: str = "ink"
     anchor: Anchor = "start"
-    rotation: float = 0.0  # degrees, clockwise
+    rotation: Pixels = 0.0  # degrees, clockwise
     bold: bool = False
     monospace: bool = False
 
@@ -109,47 +107,45 @@ class Text(Item):
 class Grid(Item):
     """A matrix of coloured cells as one image, however many they are; on a page the pointer reads them."""
 
-    x: float
-    y: float
-    width: float
-    height: float
+    x: Pixels
+    y: Pixels
+    width: Pixels
+    height: Pixels
     cells: UInt8[np.ndarray, "R C"]  # levels of the palette
     stops: tuple[str, ...]
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
-    limits: tuple[float, float] = (0.0, 1.0)
+    limits: tuple[Pixels, Pixels] = (0.0, 1.0)
 
     def svg(self) -> str:
-        place = {"x": self.x, "y": self.y, "width": self.width, "height": self.height, "preserveAspectRatio": "none"}
-        smooth = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
-        image = "data:image/png;base64," + b64encode(png(self.cells, colours(self.stops))).decode()
-        read = {
-            "data-labels": json.dumps([[visible(name) for name in names] for names in (self.rows, self.columns)]),
-            "data-limits": json.dumps(self.limits),
-            "data-cells": b64encode(self.cells.tobytes()).decode(),
-        }
-        style = {"style": None if smooth else "image-rendering:pixelated", "href": image}
-        return self._element("image", place | style | (read if self.rows else {}))
+        shrinks = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
+        look: dict[str, object] = {"x": self.x, "y": self.y, "width": self.width, "height": self.height}
+        look |= {"preserveAspectRatio": "none", "style": None if shrinks else "image-rendering:pixelated"}
+        look["href"] = "data:image/png;base64," + b64encode(png(self.cells, colours(self.stops))).decode()
+        if self.rows:
+            names = [[visible(name) for name in side] for side in (self.rows, self.columns)]
+            look |= {"data-labels": json.dumps(names), "data-limits": json.dumps(self.limits)}
+            look["data-cells"] = b64encode(self.cells.tobytes()).decode()
+        return self._element("image", look)
 
 
 @dataclass(frozen=True, eq=False)
 class Group(Item):
     """Items moved together."""
 
-    x: float
-    y: float
+    x: Pixels
+    y: Pixels
     items: tuple[Item, ...]
 
     def svg(self) -> str:
-        return self._element(
-            "g", {"transform": f"translate({self.x:g} {self.y:g})"}, "".join(i.svg() for i in self.items)
-        )
+        move: dict[str, object] = {"transform": f"translate({self.x:g} {self.y:g})"}
+        return self._element("g", move, "".join(item.svg() for item in self.items))
 
 
 @dataclass(frozen=True, eq=False)
 class Canvas:
-    width: float
-    height: float
+    width: Pixels
+    height: Pixels
     items: tuple[Item, ...]
     title: str = ""
 
@@ -158,11 +154,11 @@ class Canvas:
         paper = Rect(0, 0, self.width, self.height, "paper").svg()
         inner = f"<title>{escape(visible(self.title))}</title>" if self.title else ""
         inner += f"<style>{STYLE}</style>{paper}" + "\n".join(item.svg() for item in self.items)
-        frame = {"xmlns": "http://www.w3.org/2000/svg", "width": self.width, "height": self.height, "role": "img"}
-        frame |= {"viewBox": f"0 0 {self.width:g} {self.height:g}", "font-family": SANS}
+        frame: dict[str, object] = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": SANS}
+        frame |= {"width": self.width, "height": self.height, "viewBox": f"0 0 {self.width:g} {self.height:g}"}
         return element("svg", frame, inner)
 
-    def to_png(self, *, scale: float = 2.0) -> bytes:
+    def to_png(self, *, scale: Pixels = 2.0) -> bytes:
         """The picture in pixels, `scale` for each of its own; needs Pillow."""
         from seqlab.explain.raster import rasterise
 
@@ -182,18 +178,15 @@ def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
     return Canvas(max((canvas.width for canvas in canvases), default=0), y, tuple(items), title)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, stroke: str = "rule", *, dashed: bool = False) -> Polyline:
+def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *, dashed: bool = False) -> Polyline:
     return Polyline(np.array([[x1, y1], [x2, y2]], float), stroke, dashed=dashed)
 
 
 def element(name: str, attributes: dict[str, object], inner: str = "") -> str:
     """An XML element; attributes that are None or empty are left out."""
-    said = {
-        key: _number(value) if isinstance(value, float) else str(value)
-        for key, value in attributes.items()
-        if value not in (None, "")
-    }
-    return f"<{name} {' '.join(f'{key}={quoteattr(value)}' for key, value in said.items())}>{inner}</{name}>"
+    said = [(key, value) for key, value in attributes.items() if value not in (None, "")]
+    shown = [(key, _number(value) if isinstance(value, float) else str(value)) for key, value in said]
+    return f"<{name} {' '.join(f'{key}={quoteattr(value)}' for key, value in shown)}>{inner}</{name}>"
 
 
 def png(cells: UInt8[np.ndarray, "R C"], palette: UInt8[np.ndarray, "256 3"]) -> bytes:
@@ -202,10 +195,10 @@ def png(cells: UInt8[np.ndarray, "R C"], palette: UInt8[np.ndarray, "256 3"]) ->
     header = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)  # 8 bits, indexed
     lines = np.pad(cells, ((0, 0), (1, 0))).tobytes()  # each line begins with its filter: none
     parts = ((b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
-    chunks = (
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    file = b"\x89PNG\r\n\x1a\n"
+    for name, body in parts:
+        file += struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    return file
 
 
 def _paint(fill: str, stroke: str) -> dict[str, object]:
@@ -215,5 +208,5 @@ def _paint(fill: str, stroke: str) -> dict[str, object]:
     return {"fill": fill or "none", "stroke": stroke, "class": roles}
 
 
-def _number(value: float) -> str:
+def _number(value: Pixels) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")

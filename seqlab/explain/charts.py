@@ -10,7 +10,7 @@ from jaxtyping import Float, Num
 from seqlab.explain.axes import SMALL, cell, frame, legend, number, spread
 from seqlab.explain.canvas import Anchor, Canvas, Circle, Grid, Group, Item, Polyline, Rect, Text, line
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, SEQUENTIAL, TOP, colour_of, ink_on, levels, limits
-from seqlab.explain.width import cut, text_width, widest
+from seqlab.explain.width import Pixels, cut, text_width, widest
 
 ANCHORS: dict[float, Anchor] = {0.0: "start", 0.5: "middle", 1.0: "end"}
 LONGEST = 18  # columns of a label; what is longer is cut
@@ -22,13 +22,13 @@ class Curve:
     """A line of a chart; a value that is NaN is a gap. Without `x`, values stand at 0, 1, 2, ..."""
 
     label: str
-    y: Float[np.ndarray, " N"]
-    x: Float[np.ndarray, " N"] | None = None
+    y: Num[np.ndarray, " N"]
+    x: Num[np.ndarray, " N"] | None = None
     colour: str = ""
     dashed: bool = False
 
     @property
-    def places(self) -> Float[np.ndarray, " N"]:
+    def places(self) -> Num[np.ndarray, " N"]:
         return np.arange(len(self.y), dtype=float) if self.x is None else self.x
 
 
@@ -37,13 +37,13 @@ class Band:
     """What lies between two lines."""
 
     label: str
-    low: Float[np.ndarray, " N"]
-    high: Float[np.ndarray, " N"]
-    x: Float[np.ndarray, " N"] | None = None
+    low: Num[np.ndarray, " N"]
+    high: Num[np.ndarray, " N"]
+    x: Num[np.ndarray, " N"] | None = None
     colour: str = CATEGORICAL[0]
 
     @property
-    def places(self) -> Float[np.ndarray, " N"]:
+    def places(self) -> Num[np.ndarray, " N"]:
         return np.arange(len(self.low), dtype=float) if self.x is None else self.x
 
 
@@ -54,8 +54,8 @@ def line_chart(
     title: str = "",
     titles: tuple[str, str] = ("", ""),
     x_labels: Sequence[str] = (),
-    mark: tuple[float, str] | None = None,
-    size: tuple[float, float] = (720, 380),
+    mark: tuple[Pixels, str] | None = None,
+    size: tuple[Pixels, Pixels] = (720, 380),
 ) -> Canvas:
     """Lines over shaded bands. `titles` are those of the axes; `mark` is an x and the name of what begins there."""
     free = iter(CATEGORICAL * len(lines))
@@ -87,7 +87,7 @@ def heat_map(
     title: str = "",
     titles: tuple[str, str] = ("", ""),
     diverging: bool = False,
-    reach: tuple[float, float] | None = None,
+    reach: tuple[Pixels, Pixels] | None = None,
 ) -> Canvas:
     """A cell for each number, rows downwards. `titles` are those of rows and columns, `reach` ends the colours."""
     stops, (low, high) = (DIVERGING if diverging else SEQUENTIAL), reach or limits(matrix, diverging=diverging)
@@ -106,7 +106,7 @@ def heat_map(
     items: list[Item] = [Grid(left, top, right - left, bottom - top, cells, stops, rows, columns, (low, high))]
     for name, middle in list(zip(names, y, strict=True))[:: 1 if tall >= 13 else math.ceil(18 / tall)]:
         items.append(Text(left - 8, middle + 4, name, SMALL, anchor="end"))
-    lean: tuple[float, Anchor, float] = (0, "middle", 0) if flat else (3, "start", -45)
+    lean: tuple[Pixels, Anchor, Pixels] = (0, "middle", 0) if flat else (3, "start", -45)
     for head, middle in list(zip(heads, x, strict=True))[:: 1 if flat or wide >= 15 else math.ceil(22 / wide)]:
         items.append(Text(middle + lean[0], top - 6, head, SMALL, "ink", *lean[1:]))
     for r, c in np.argwhere(np.isfinite(matrix)).tolist() if side >= 30 else []:
@@ -126,7 +126,7 @@ def scatter(
     *,
     title: str = "",
     titles: tuple[str, str] = ("", ""),
-    size: tuple[float, float] = (720, 520),
+    size: tuple[Pixels, Pixels] = (720, 520),
 ) -> Canvas:
     """Named points, coloured by group. A name stands where it covers least, or, without room, under the pointer."""
     kinds = list(dict.fromkeys(groups))
@@ -151,7 +151,7 @@ def scatter(
 
 
 def bars(
-    values: Num[np.ndarray, " N"], labels: Sequence[str], *, title: str = "", x_title: str = "", width: float = 640
+    values: Num[np.ndarray, " N"], labels: Sequence[str], *, title: str = "", x_title: str = "", width: Pixels = 640
 ) -> Canvas:
     """A bar for each number, to the right of zero or, in another colour, to the left, with the number at its end."""
     names = [cut(name, 2 * LONGEST) for name in labels]
@@ -166,13 +166,13 @@ def bars(
         above, hint = value >= 0, f"{name}: {number(value)}"
         items.append(Rect(min(zero, tip), y + 3, abs(tip - zero), 16, _nth(1 - above), hint=hint))
         items.append(Text(left - 10, y + 15, name, anchor="end"))
-        side: tuple[float, Anchor] = (6, "start") if above else (-6, "end")
+        side: tuple[Pixels, Anchor] = (6, "start") if above else (-6, "end")
         items.append(Text(tip + side[0], y + 15, number(value), SMALL, "muted", side[1]))
     items += [Text((left + width) / 2, bottom + 22, x_title, anchor="middle")] if x_title else []
     return Canvas(width, bottom + (36 if x_title else 12), tuple(items), title)
 
 
-def scale_of_colours(x: float, y: float, stops: tuple[str, ...], reach: tuple[float, float]) -> list[Item]:
+def scale_of_colours(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: tuple[Pixels, Pixels]) -> list[Item]:
     """The colours of a map from its lowest to its highest number, 160 pixels long."""
     items: list[Item] = [Grid(x, y, 160, 8, np.arange(TOP + 1, dtype=np.uint8)[None], stops)]
     for share in (0.0, 0.5, 1.0):

@@ -10,7 +10,7 @@ from seqlab.explain.axes import number
 from seqlab.explain.canvas import Anchor, Canvas, Item, Polyline, Rect, Text
 from seqlab.explain.charts import LONGEST, scale_of_colours
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, colour_of, ink_on, limits
-from seqlab.explain.width import cut, text_width, visible, widest
+from seqlab.explain.width import Pixels, cut, text_width, visible, widest
 
 STRONG = CATEGORICAL[0]
 
@@ -48,7 +48,7 @@ def bipartite(
 
 
 def coloured_text(
-    tokens: Sequence[str], values: Num[np.ndarray, " N"], *, title: str = "", width: float = 720
+    tokens: Sequence[str], values: Num[np.ndarray, " N"], *, title: str = "", width: Pixels = 720
 ) -> Canvas:
     """Running text, each token on the colour of its number; one below zero is underlined too, for print in grey."""
     reach = limits(values, diverging=True)
@@ -124,7 +124,7 @@ def _places(nodes: Sequence[Node]) -> tuple[list[int], list[float]]:
 
 
 def _column(
-    tokens: Sequence[str], x: float, y: Float[np.ndarray, " N"], size: float, anchor: Anchor, side: str, head: str
+    tokens: Sequence[str], x: Pixels, y: Float[np.ndarray, " N"], size: Pixels, anchor: Anchor, side: str, head: str
 ) -> list[Item]:
     items: list[Item] = [Text(x, 20, head, 12, "muted", anchor)] if head else []
     for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True)):
@@ -132,7 +132,7 @@ def _column(
     return items
 
 
-def _swing(x1: float, y1: float, x2: float, y2: float) -> Float[np.ndarray, "N 2"]:
+def _swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Float[np.ndarray, "N 2"]:
     """A curve that leaves and arrives level, with more points where it bends."""
     share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
     return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Num, UInt8
 
 # Okabe and Ito (2008), without their yellow, which is too pale for a line on white.
-CATEGORICAL = ("blue", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a7a7a")
+CATEGORICAL = ("blue", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5a5a5a")
 # Steps of equal lightness in OKLab (Ottosson 2020), so that a difference looks as large as it is, and grey prints too.
 SEQUENTIAL = ("#f7fbfb", "#c6e2e7", "#91c9da", "#60aece", "#3d90be", "#2a72a7", "#24548b", "#213869", "#192143")
 _NEGATIVE = ("#033c77", "#265fa3", "#5084c5", "#83aadc", "#bbd0ec")
@@ -61,4 +61,4 @@ def rgb(colour: str) -> tuple[int, int, int]:
 def ink_on(colour: str) -> str:
     """Dark or white, whichever is read more easily on this colour."""
     red, green, blue = rgb(colour)
-    return "#22262b" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+    return "#22262b" if 0.299 * red + 0.587 * green + 0.114 * blue > 134 else "#ffffff"

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Circle, Grid, Group, Item, Polyline, Rect, Text
 from seqlab.explain.palette import colours, rgb
-from seqlab.explain.width import visible
+from seqlab.explain.width import Pixels, visible
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
@@ -34,7 +34,7 @@ REST = (
 BITMAPS = {"NotoColorEmoji.ttf": 109, "Apple Color Emoji.ttc": 160}  # fonts of pictures, and the one size they have
 
 
-def rasterise(canvas: Canvas, *, scale: float) -> bytes:
+def rasterise(canvas: Canvas, *, scale: Pixels) -> bytes:
     """A PNG file. Text lies above all shapes; a very large canvas gets a smaller scale."""
     try:
         from PIL import Image, ImageDraw
@@ -59,7 +59,7 @@ def rasterise(canvas: Canvas, *, scale: float) -> bytes:
     return file.getvalue()
 
 
-def _placed(items: tuple[Item, ...], x: float, y: float) -> Iterator[tuple[Item, float, float]]:
+def _placed(items: tuple[Item, ...], x: Pixels, y: Pixels) -> Iterator[tuple[Item, float, float]]:
     """Every item with what its groups move it by."""
     for item in items:
         if isinstance(item, Group):
@@ -68,11 +68,12 @@ def _placed(items: tuple[Item, ...], x: float, y: float) -> Iterator[tuple[Item,
             yield item, x, y
 
 
-def _draw(item: Item, offset: np.ndarray, scale: float, image: Image.Image, pen: ImageDraw.ImageDraw) -> None:
+def _draw(item: Item, offset: np.ndarray, scale: Pixels, image: Image.Image, pen: ImageDraw.ImageDraw) -> None:
     match item:
         case Grid():
             left, top, right, bottom = _box(item.x, item.y, item.width, item.height, offset, scale)
-            image.paste(_cells(item, right - left, bottom - top), (left, top))
+            if right > left and bottom > top:
+                image.paste(_cells(item, right - left, bottom - top), (left, top))
         case Rect():
             left, top, right, bottom = _box(item.x, item.y, item.width, item.height, offset, scale)
             if right > left and bottom > top:
@@ -80,7 +81,7 @@ def _draw(item: Item, offset: np.ndarray, scale: float, image: Image.Image, pen:
                 pen.rounded_rectangle(box, item.radius * scale, fill, outline, max(1, round(scale)))
         case Circle():
             x, y, size = item.x - item.radius, item.y - item.radius, 2 * item.radius
-            pen.ellipse(_box(x, y, size, size, offset, scale), fill=_ink(item.fill, item))
+            pen.ellipse(list(_box(x, y, size, size, offset, scale)), fill=_ink(item.fill, item))
         case Polyline():
             points = (item.points + offset) * scale
             if item.fill:
@@ -101,7 +102,7 @@ def _cells(grid: Grid, width: int, height: int) -> Image.Image:
     return cells.resize((width, height), Image.Resampling.BOX if shrinks else Image.Resampling.NEAREST)
 
 
-def _write(text: Text, x: float, y: float, scale: float, image: Image.Image) -> None:
+def _write(text: Text, x: Pixels, y: Pixels, scale: Pixels, image: Image.Image) -> None:
     """The text in runs of one font each, on a sheet of its own if it is turned."""
     from PIL import Image, ImageDraw
 
@@ -154,9 +155,9 @@ def _has(name: str, letter: str) -> bool:
     return font is not None and bytes(font.getmask(letter)) != bytes(font.getmask("\U0010ffff"))
 
 
-def _sized(name: str, size: float) -> tuple[Any, float]:
+def _sized(name: str, size: Pixels) -> tuple[Any, float]:
     """The font, and what its letters must be shrunk by."""
-    return (_font(name, BITMAPS[name]), size / BITMAPS[name]) if name in BITMAPS else (_font(name, round(size)), 1)
+    return (_font(name, BITMAPS[name]), size / BITMAPS[name]) if name in BITMAPS else (_font(name, round(size)), 1.0)
 
 
 @cache
@@ -173,12 +174,12 @@ def _ink(colour: str, item: Item) -> tuple[int, int, int, int] | None:
     return (*rgb(colour), round(255 * item.opacity)) if colour else None
 
 
-def _box(x: float, y: float, width: float, height: float, at: np.ndarray, scale: float) -> tuple[int, int, int, int]:
+def _box(x: Pixels, y: Pixels, wide: Pixels, high: Pixels, at: np.ndarray, scale: Pixels) -> tuple[int, int, int, int]:
     x, y = x + at[0], y + at[1]
-    return round(x * scale), round(y * scale), round((x + width) * scale), round((y + height) * scale)
+    return round(x * scale), round(y * scale), round((x + wide) * scale), round((y + high) * scale)
 
 
-def _ribbon(points: Float[np.ndarray, "N 2"], width: float) -> Float[np.ndarray, "M 2"]:
+def _ribbon(points: Float[np.ndarray, "N 2"], width: Pixels) -> Float[np.ndarray, "M 2"]:
     """The outline of a smooth thick line: to one side along it, and back on the other."""
     along = np.gradient(points, axis=0)
     along /= np.maximum(np.hypot(*along.T), 1e-9)[:, None]
@@ -186,7 +187,7 @@ def _ribbon(points: Float[np.ndarray, "N 2"], width: float) -> Float[np.ndarray,
     return np.vstack([points + side, (points - side)[::-1]])
 
 
-def _dashes(points: Float[np.ndarray, "N 2"], length: float) -> list[np.ndarray]:
+def _dashes(points: Float[np.ndarray, "N 2"], length: Pixels) -> list[np.ndarray]:
     """Pieces of a line, as long as the gaps between them."""
     walked = np.append(0, np.hypot(*np.diff(points, axis=0).T).cumsum())
     starts = np.arange(0, walked[-1], 2 * length)

@@ -40,7 +40,7 @@ def heat_map(
         shades = [_shade(value, wide, (low, high), diverging=diverging, colour=colour) for value in row.tolist()]
         lines.append(" ".join([fitted(name, margin, right=True), *shades]))
     if down * across > 1:
-        lines.append(f"each shade stands for {down} × {across} numbers: the one farthest from zero")
+        lines.append(f"each of {down} × {across}: the farthest from zero")
     return "\n".join(lines)
 
 
@@ -94,7 +94,7 @@ def coloured_text(
     reach = limits(values, diverging=True)
     lines, used = [""], 0
     for token, value in zip(tokens, values.tolist(), strict=True):
-        shown = cut(token if token.strip(" ") else "·" * len(token), width)
+        shown = cut(token if token.strip(" ") else "·" * len(token), width - 9)
         if not colour and abs(value) >= 0.1 * reach[1]:
             shown = f"{shown.rstrip()}[{value:+.2f}]{' ' if shown.endswith(' ') else ''}"
         if used and used + display_width(shown) > width:

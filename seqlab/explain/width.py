@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Iterable
 
+Pixels = int | float
 _SIGNS = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u2028": "↵", "\u2029": "↵"}
 _FORBIDDEN = set("\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _NARROW, _BROAD = set("fijlrtI.,:;'|!()[]{}/\\` "), set("mwMW@%—&<>=+~#")
@@ -47,14 +48,14 @@ def fitted(text: str, columns: int, *, right: bool = False) -> str:
     return blank + text if right else text + blank
 
 
-def text_width(text: str, size: float, *, monospace: bool = False) -> float:
+def text_width(text: str, size: Pixels, *, monospace: bool = False) -> float:
     """About how many pixels a text takes; rather too many, for each machine has its own letters."""
     if monospace:
         return 0.602 * size * display_width(text)
-    return size * sum(_share(letter) for letter in visible(text))
+    return size * sum((_share(letter) for letter in visible(text)), 0.0)
 
 
-def widest(texts: Iterable[str], size: float) -> float:
+def widest(texts: Iterable[str], size: Pixels) -> float:
     """The pixels that the longest of these texts takes."""
     return max((text_width(text, size) for text in texts), default=0.0)
 
