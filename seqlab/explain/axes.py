@@ -103,13 +103,14 @@ def frame(
 def legend(entries: Sequence[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
     """Samples 18 pixels wide around (9, 0), each with its name, in rows from the top left; and how high that is."""
     x, y, items = 24.0, 20.0, list[Item]()
-    for name, sample in entries:
+    shown = [(name, sample) for name, sample in entries if name]
+    for name, sample in shown:
         needed = 24 + text_width(name, SMALL)
         if x > 24 and x + needed > width - 24:
             x, y = 24.0, y + 20
         items += [Group(x, y, (sample,)), Text(x + 24, y + 4, name, SMALL)]
         x += needed + 18
-    return items, y + 16 if entries else 16.0
+    return items, y + 16 if shown else 16.0
 
 
 def _x_ticks(axes: Axes, labels: Sequence[str]) -> list[tuple[float, str]]:

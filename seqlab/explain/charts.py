@@ -76,6 +76,7 @@ def line_chart(
     for curve in pens:
         for part in _unbroken(axes.points(curve.places, curve.y)):
             items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
+            items += [Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label)] if len(part) == 1 else []
     return Canvas(*size, tuple(items), title)
 
 
@@ -92,7 +93,7 @@ def heat_map(
     """A cell for each number, rows downwards. `titles` are those of rows and columns, `reach` ends the colours."""
     stops, (low, high) = (DIVERGING if diverging else SEQUENTIAL), reach or limits(matrix, diverging=diverging)
     side = min(40.0, 640 / max(*matrix.shape, 1))
-    tall, wide = (max(side, min(16.0, 200 / max(count, 1))) for count in matrix.shape)
+    tall, wide = (max(side, min(28.0, 200 / max(count, 1))) for count in matrix.shape)
     names, heads = [cut(name, LONGEST) for name in rows], [cut(name, LONGEST) for name in columns]
     longest, flat = widest(heads, SMALL), widest(heads, SMALL) <= wide - 2
     left = 22 + widest(names, SMALL) + (20 if titles[0] else 0)
@@ -196,11 +197,10 @@ def _shades(bands: Sequence[Band]) -> list[tuple[str, Item]]:
 
 
 def _unbroken(points: Float[np.ndarray, "N 2"]) -> list[np.ndarray]:
-    """The parts of a line between its gaps; a point alone becomes a short stroke."""
+    """The parts of a line between its gaps."""
     there = np.isfinite(points).all(1)
     parts = np.split(points, np.flatnonzero(np.diff(there)) + 1) if len(points) else []
-    dash = np.array([[-1.0, 0.0], [1.0, 0.0]])
-    return [part if len(part) > 1 else part + dash for part in parts if np.isfinite(part).all()]
+    return [part for part in parts if np.isfinite(part).all()]
 
 
 def _overlap(box: Float[np.ndarray, "4"], others: Float[np.ndarray, "N 4"]) -> float:

@@ -62,15 +62,11 @@ def line_chart(
             plot[row][column] = _painted(sign, CATEGORICAL[k % len(CATEGORICAL)]) if colour else sign
     sides = {0: names[0], height // 2: names[1], height - 1: names[2]}
     drawn = [f"{sides.get(r, ''):>{margin}} ┤{''.join(row)}".rstrip() for r, row in enumerate(plot)]
-    ends = [visible(x_labels[int(at)]) if x_labels else number(float(at)) for at in (x.min(), x.max())]
+    ends = [cut(x_labels[int(at)], wide // 2 - 1) if x_labels else number(float(at)) for at in (x.min(), x.max())]
     drawn.append(" " * (margin + 2) + ends[0] + fitted(ends[1], wide - display_width(ends[0]), right=True))
-    signs = [
-        _painted("━", CATEGORICAL[k % len(CATEGORICAL)]) if colour else MARKS[k % len(MARKS)] for k in range(len(lines))
-    ]
-    if len(lines) > 1:
-        drawn.append(
-            " " * (margin + 2) + "   ".join(f"{sign} {visible(c.label)}" for sign, c in zip(signs, lines, strict=True))
-        )
+    for k, curve in enumerate(lines if len(lines) > 1 else []):
+        sign = _painted("━", CATEGORICAL[k % len(CATEGORICAL)]) if colour else MARKS[k % len(MARKS)]
+        drawn.append(" " * (margin + 2) + f"{sign} {cut(curve.label, wide - 2)}")
     return "\n".join(drawn)
 
 

@@ -92,10 +92,14 @@ def test_values_stand_at_the_height_of_their_ticks():
         assert curve.points[place, 0] == pytest.approx(text(chart, along).x)
 
 
-def test_a_missing_value_is_a_gap_and_a_lonely_one_a_stroke():
+def test_a_missing_value_is_a_gap_and_a_lonely_one_a_dot():
     y = np.array([1.0, 2.0, np.nan, 3.0, np.nan, 2.0, 1.0, 4.0])
-    parts = [item.points for item in kind(line_chart([Curve("y", y)]), Polyline) if item.hint == "y"]
-    assert [len(part) for part in parts] == [2, 2, 3]
+    chart = line_chart([Curve("y", y)])
+    parts = [item.points for item in kind(chart, Polyline) if item.hint == "y"]
+    assert [len(part) for part in parts] == [2, 1, 3]
+    (dot,) = kind(chart, Circle)
+    assert [dot.x, dot.y] == parts[1][0].tolist()
+    chart.to_png()
 
 
 def test_a_forecast_begins_at_its_mark_inside_its_band():

@@ -15,7 +15,7 @@ WAVE = np.sin(np.arange(40) / 4)
 DRAWN = {
     "heat": lambda **look: heat_map(RNG.normal(size=(5, 5)), NASTY, NASTY, diverging=True, **look),
     "large": lambda **look: heat_map(RNG.random((200, 512)), ["日本"] * 200, ["token"] * 512, **look),
-    "line": lambda **look: line_chart([Curve(NASTY[0], WAVE), Curve(NASTY[2], -WAVE)], x_labels=NASTY * 8, **look),
+    "line": lambda **look: line_chart([Curve(NASTY[4], WAVE), Curve(NASTY[2], -WAVE)], x_labels=NASTY * 8, **look),
     "bars": lambda **look: bars(RNG.normal(size=5), NASTY, **look),
     "text": lambda **look: coloured_text(NASTY * 9, RNG.normal(size=45), **look),
     "tree": lambda **look: tree([Node("root"), *(Node(text, -1.0, k) for k, text in enumerate(NASTY * 8))], **look),
@@ -79,7 +79,7 @@ def test_several_lines_without_colour_have_letters_of_their_own():
     lines = line_chart([Curve("up", np.arange(9.0)), Curve("down", np.arange(9.0)[::-1].copy())], width=40).split("\n")
     assert lines[0][-1] == "•"
     assert "x" in lines[0]
-    assert lines[-1].strip() == "• up   x down"
+    assert [line.strip() for line in lines[-2:]] == ["• up", "x down"]
 
 
 def test_bars_and_text_say_their_numbers():
