@@ -6,9 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.errors import UsageError
+from seqlab.explain.terminal import heat_map
 from seqlab.explain.trace import Trace
-
-SHADES = " ░▒▓█"
 
 
 def alignment(trace: Trace) -> Float[Tensor, "T S"]:
@@ -24,10 +23,4 @@ def alignment(trace: Trace) -> Float[Tensor, "T S"]:
 
 def alignment_text(weights: Float[Tensor, "T S"], source: Sequence[str], target: Sequence[str]) -> str:
     """A row for each target token, a column for each source token, the darker the more it was looked at."""
-    width = max(1, *(len(piece) for piece in source)) if len(source) * 3 <= 70 else 1
-    margin = max(len(piece) for piece in target)
-    rows = [" " * margin + " " + " ".join(piece[:width].ljust(width) for piece in source)]
-    for piece, row in zip(target, weights.tolist(), strict=True):
-        shades = [SHADES[min(len(SHADES) - 1, int(value * len(SHADES)))] * width for value in row]
-        rows.append(piece.rjust(margin) + " " + " ".join(shades))
-    return "\n".join(rows)
+    return heat_map(weights.numpy(), target, source, reach=(0.0, 1.0))

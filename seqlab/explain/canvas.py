@@ -1,0 +1,212 @@
+"""A drawing of a few kinds of items, that can be written as SVG and as PNG. Lengths are pixels, y grows downwards."""
+
+import json
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from seqlab.explain.palette import ROLES, colours
+from seqlab.explain.width import Pixels, visible
+
+SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
+Anchor = Literal["start", "middle", "end"]
+MONO = "ui-monospace,'DejaVu Sans Mono','Noto Sans Mono',Menlo,Consolas,monospace"
+# A label of right-to-left letters is laid out by itself; blanks stay.
+STYLE = "text{unicode-bidi:plaintext;white-space:pre}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Item:
+    """Something drawn. A colour is `#rrggbb` or a role of the palette, which is another on dark paper."""
+
+    opacity: Pixels = 1.0
+    hint: str = ""  # shown while the pointer rests on it
+    tags: tuple[str, ...] = ()  # on a page, items light up together with those whose tags they have or are part of
+
+    def svg(self) -> str:
+        raise NotImplementedError
+
+    def _element(self, name: str, attributes: dict[str, object], inner: str = "") -> str:
+        attributes |= {"opacity": self.opacity if self.opacity < 1 else None, "data-tags": " ".join(self.tags)}
+        inner += f"<title>{escape(visible(self.hint))}</title>" if self.hint else ""
+        return element(name, attributes, inner)
+
+
+@dataclass(frozen=True, eq=False)
+class Rect(Item):
+    x: Pixels
+    y: Pixels
+    width: Pixels
+    height: Pixels
+    fill: str = ""
+    stroke: str = ""
+    radius: Pixels = 0.0
+
+    def svg(self) -> str:
+        place = {"x": self.x, "y": self.y, "width": self.width, "height": self.height, "rx": self.radius or None}
+        return self._element("rect", place | _paint(self.fill, self.stroke))
+
+
+@dataclass(frozen=True, eq=False)
+class Polyline(Item):
+    """An open line, or closed an area."""
+
+    points: Float[np.ndarray, "N 2"]
+    stroke: str = ""
+    width: Pixels = 1.0
+    fill: str = ""
+    dashed: bool = False
+
+    def svg(self) -> str:
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points.tolist())
+        look: dict[str, object] = {"points": points, **_paint(self.fill, self.stroke), "stroke-linejoin": "round"}
+        look |= {"stroke-width": self.width, "stroke-dasharray": "4 4" if self.dashed else None}
+        return self._element("polygon" if self.fill else "polyline", look)
+
+
+@dataclass(frozen=True, eq=False)
+class Circle(Item):
+    x: Pixels
+    y: Pixels
+    radius: Pixels
+    fill: str
+
+    def svg(self) -> str:
+        return self._element("circle", {"cx": self.x, "cy": self.y, "r": self.radius} | _paint(self.fill, ""))
+
+
+@dataclass(frozen=True, eq=False)
+class Text(Item):
+    """One line whose baseline begins, ends or is centred at a point, and is turned about it."""
+
+    x: Pixels
+    y: Pixels
+    text: str
+    size: Pixels = 12.0
+    fill: str = "ink"
+    anchor: Anchor = "start"
+    rotation: Pixels = 0.0  # degrees, clockwise
+    bold: bool = False
+    monospace: bool = False
+
+    def svg(self) -> str:
+        turn = f"rotate({_number(self.rotation)} {_number(self.x)} {_number(self.y)})" if self.rotation else None
+        look = {"font-size": self.size, "text-anchor": self.anchor, "transform": turn, **_paint(self.fill, "")}
+        look |= {"font-weight": "600" if self.bold else None, "font-family": MONO if self.monospace else None}
+        return self._element("text", {"x": self.x, "y": self.y} | look, escape(visible(self.text)))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid(Item):
+    """A matrix of coloured cells as one image, however many they are; on a page the pointer reads them."""
+
+    x: Pixels
+    y: Pixels
+    width: Pixels
+    height: Pixels
+    cells: UInt8[np.ndarray, "R C"]  # levels of the palette
+    stops: tuple[str, ...]
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    limits: tuple[Pixels, Pixels] = (0.0, 1.0)
+
+    def svg(self) -> str:
+        shrinks = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
+        look: dict[str, object] = {"x": self.x, "y": self.y, "width": self.width, "height": self.height}
+        look |= {"preserveAspectRatio": "none", "style": None if shrinks else "image-rendering:pixelated"}
+        look["href"] = "data:image/png;base64," + b64encode(png(self.cells, colours(self.stops))).decode()
+        if self.rows:
+            names = [[visible(name) for name in side] for side in (self.rows, self.columns)]
+            look |= {"data-labels": json.dumps(names), "data-limits": json.dumps(self.limits)}
+            look["data-cells"] = b64encode(self.cells.tobytes()).decode()
+        return self._element("image", look)
+
+
+@dataclass(frozen=True, eq=False)
+class Group(Item):
+    """Items moved together."""
+
+    x: Pixels
+    y: Pixels
+    items: tuple[Item, ...]
+
+    def svg(self) -> str:
+        move: dict[str, object] = {"transform": f"translate({self.x:g} {self.y:g})"}
+        return self._element("g", move, "".join(item.svg() for item in self.items))
+
+
+@dataclass(frozen=True, eq=False)
+class Canvas:
+    width: Pixels
+    height: Pixels
+    items: tuple[Item, ...]
+    title: str = ""
+
+    def to_svg(self) -> str:
+        """A document of its own, which also stands inside a page as it is."""
+        paper = Rect(0, 0, self.width, self.height, "paper").svg()
+        inner = f"<title>{escape(visible(self.title))}</title>" if self.title else ""
+        inner += f"<style>{STYLE}</style>{paper}" + "\n".join(item.svg() for item in self.items)
+        frame: dict[str, object] = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": SANS}
+        frame |= {"width": self.width, "height": self.height, "viewBox": f"0 0 {self.width:g} {self.height:g}"}
+        return element("svg", frame, inner)
+
+    def to_png(self, *, scale: Pixels = 2.0) -> bytes:
+        """The picture in pixels, `scale` for each of its own; needs Pillow."""
+        from seqlab.explain.raster import rasterise
+
+        return rasterise(self, scale=scale)
+
+
+def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
+    """Pictures under one another, each below its own title."""
+    items: list[Item] = [Text(20, 30, title, 16, bold=True)] if title else []
+    y = 44.0 if title else 0.0
+    for canvas in canvases:
+        if canvas.title and canvas.title != title:
+            items.append(Text(20, y + 18, canvas.title, 13, "muted"))
+            y += 26
+        items.append(Group(0, y, canvas.items))
+        y += canvas.height
+    return Canvas(max((canvas.width for canvas in canvases), default=0), y, tuple(items), title)
+
+
+def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *, dashed: bool = False) -> Polyline:
+    return Polyline(np.array([[x1, y1], [x2, y2]], float), stroke, dashed=dashed)
+
+
+def element(name: str, attributes: dict[str, object], inner: str = "") -> str:
+    """An XML element; attributes that are None or empty are left out."""
+    said = [(key, value) for key, value in attributes.items() if value not in (None, "")]
+    shown = [(key, _number(value) if isinstance(value, float) else str(value)) for key, value in said]
+    return f"<{name} {' '.join(f'{key}={quoteattr(value)}' for key, value in shown)}>{inner}</{name}>"
+
+
+def png(cells: UInt8[np.ndarray, "R C"], palette: UInt8[np.ndarray, "256 3"]) -> bytes:
+    """A PNG file of a byte for each cell and the colour of each byte (ISO/IEC 15948)."""
+    rows, columns = cells.shape
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)  # 8 bits, indexed
+    lines = np.pad(cells, ((0, 0), (1, 0))).tobytes()  # each line begins with its filter: none
+    parts = ((b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
+    file = b"\x89PNG\r\n\x1a\n"
+    for name, body in parts:
+        file += struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    return file
+
+
+def _paint(fill: str, stroke: str) -> dict[str, object]:
+    """Colours as attributes, for light paper; a role is a class too, so that a page can give it a darker sheet."""
+    roles = " ".join(f"{kind}-{role}" for kind, role in (("fill", fill), ("stroke", stroke)) if role in ROLES)
+    fill, stroke = (ROLES.get(colour, (colour,))[0] for colour in (fill, stroke))
+    return {"fill": fill or "none", "stroke": stroke, "class": roles}
+
+
+def _number(value: Pixels) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,138 @@
+"""Pictures of tokens: joined by weights, coloured by numbers, or grown into a tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from seqlab.explain.axes import number
+from seqlab.explain.canvas import Anchor, Canvas, Item, Polyline, Rect, Text
+from seqlab.explain.charts import LONGEST, scale_of_colours
+from seqlab.explain.palette import CATEGORICAL, DIVERGING, colour_of, ink_on, limits
+from seqlab.explain.width import Pixels, cut, text_width, visible, widest
+
+STRONG = CATEGORICAL[0]
+
+
+def bipartite(
+    weights: Num[np.ndarray, "L R"],
+    left: Sequence[str],
+    right: Sequence[str],
+    *,
+    title: str = "",
+    titles: tuple[str, str] = ("", ""),
+    most: int = 300,
+) -> Canvas:
+    """Two columns of tokens, and the `most` largest of the weights between them as lines, the larger the darker."""
+    longer = max(len(left), len(right), 1)
+    pitch = min(22.0, max(11.0, 700 / longer))
+    size, top = min(12.0, pitch * 0.85), 36.0 if any(titles) else 16.0
+    start = 28 + widest([cut(name, LONGEST) for name in (*left, titles[0])], size)
+    end = start + 260
+    y = [top + (np.arange(n) + 0.5 + (longer - n) / 2) * pitch for n in (len(left), len(right))]
+    calm = min(1.0, (80 / longer) ** 0.5)  # among many tokens lines are thinner and paler
+    items: list[Item] = []
+    shares = np.nan_to_num(weights) / max(float(np.nan_to_num(weights).max(initial=0)), 1e-12)
+    for place in np.argsort(shares, axis=None, kind="stable")[-most:].tolist():
+        i, j = divmod(place, len(right))
+        share, curve = float(shares[i, j]), _swing(start, y[0][i], end, y[1][j])
+        if share > 0.01:
+            hint = f"{visible(left[i])} → {visible(right[j])}: {number(float(weights[i, j]))}"
+            thick, pale, tags = calm * (0.8 + 2.2 * share), calm * (0.06 + 0.84 * share), (f"left{i}", f"right{j}")
+            items.append(Polyline(curve, STRONG, thick, opacity=pale, hint=hint, tags=tags))
+    items += _column(left, start - 8, y[0], size, "end", "left", titles[0])
+    items += _column(right, end + 8, y[1], size, "start", "right", titles[1])
+    width = end + 28 + widest([cut(name, LONGEST) for name in (*right, titles[1])], size)
+    return Canvas(width, top + longer * pitch + 16, tuple(items), title)
+
+
+def coloured_text(
+    tokens: Sequence[str], values: Num[np.ndarray, " N"], *, title: str = "", width: Pixels = 720
+) -> Canvas:
+    """Running text, each token on the colour of its number; one below zero is underlined too, for print in grey."""
+    reach = limits(values, diverging=True)
+    items: list[Item] = []
+    x, y, size = 24.0, 16.0, 14.0
+    for token, value in zip(tokens, values.tolist(), strict=True):
+        shown = cut(token.strip("\n") or token, 80) if token.strip(" ") else token
+        long = text_width(shown, size, monospace=True) + 2
+        if x > 24 and x + long > width - 24:
+            x, y = 24.0, y + 28
+        fill = colour_of(value, DIVERGING, *reach)
+        items.append(Rect(x, y, long - 1, 23, fill, radius=3, hint=f"{visible(token)}: {number(value)}"))
+        items.append(Text(x + 0.5, y + 16, shown if shown.strip(" ") else "", size, ink_on(fill), monospace=True))
+        items += [Rect(x, y + 22, long - 1, 1, ink_on(fill), opacity=0.6)] if value < 0 else []
+        x, y = (24.0, y + 28) if token.endswith("\n") else (x + long, y)
+    items += scale_of_colours(24, y + 40, DIVERGING, reach)
+    return Canvas(width, y + 76, tuple(items), title)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A token of a search, and what it was reached from: an earlier place in the list, or None at the root."""
+
+    text: str
+    score: float | None = None
+    parent: int | None = None
+    pruned: bool = False
+    best: bool = False
+
+
+def tree(nodes: Sequence[Node], *, title: str = "") -> Canvas:
+    """A search from left to right: what was given up is pale, the best path strong."""
+    depth, y = _places(nodes)
+    texts = [cut(node.text, LONGEST) for node in nodes]
+    scores = ["" if node.score is None else number(round(node.score, 2)) for node in nodes]
+    long = [16 + text_width(t, 12) + (6 + text_width(s, 10) if s else 0) for t, s in zip(texts, scores, strict=True)]
+    rooms = [max(long[k] for k in range(len(nodes)) if depth[k] == d) for d in range(max(depth, default=-1) + 1)]
+    x = [24 + sum(rooms[:d]) + 44 * d for d in depth]
+    edges, boxes = list[Item](), list[Item]()
+    for k, node in enumerate(nodes):
+        pale = 0.55 if node.pruned else 1.0
+        if node.parent is not None:
+            curve = _swing(x[node.parent] + long[node.parent], y[node.parent], x[k], y[k])
+            strong = node.best and nodes[node.parent].best
+            edges.append(Polyline(curve, STRONG if strong else "edge", 2.2 if strong else 1.2, opacity=pale))
+        fill, ink, faint = (STRONG, "#ffffff", "#ffffff") if node.best else ("paper", "ink", "muted")
+        boxes.append(Rect(x[k], y[k] - 11, long[k], 22, fill, STRONG if node.best else "edge", 6, opacity=pale))
+        boxes.append(Text(x[k] + 8, y[k] + 4, texts[k], 12, "muted" if node.pruned else ink, opacity=pale))
+        boxes.append(Text(x[k] + long[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=pale))
+    return Canvas(48 + sum(rooms) + 44 * max(len(rooms) - 1, 0), max(y, default=0) + 30, (*edges, *boxes), title)
+
+
+def _places(nodes: Sequence[Node]) -> tuple[list[int], list[float]]:
+    """The depth of each node, and its height: leaves one below another, a parent midway between its children."""
+    children: list[list[int]] = [[] for _ in nodes]
+    depth: list[int] = []
+    for k, node in enumerate(nodes):
+        depth.append(0 if node.parent is None else depth[node.parent] + 1)
+        if node.parent is not None:
+            children[node.parent].append(k)
+    y, leaves = [0.0] * len(nodes), 0
+    waiting = [(k, False) for k, node in reversed(list(enumerate(nodes))) if node.parent is None]
+    while waiting:
+        k, grown = waiting.pop()
+        if grown:
+            y[k] = (y[children[k][0]] + y[children[k][-1]]) / 2
+        elif children[k]:
+            waiting += [(k, True), *((child, False) for child in reversed(children[k]))]
+        else:
+            y[k] = 28.0 + 28 * leaves
+            leaves += 1
+    return depth, y
+
+
+def _column(
+    tokens: Sequence[str], x: Pixels, y: Float[np.ndarray, " N"], size: Pixels, anchor: Anchor, side: str, head: str
+) -> list[Item]:
+    items: list[Item] = [Text(x, 20, head, 12, "muted", anchor)] if head else []
+    for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True)):
+        items.append(Text(x, middle + 0.35 * size, cut(token, LONGEST), size, anchor=anchor, tags=(f"{side}{k}",)))
+    return items
+
+
+def _swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Float[np.ndarray, "N 2"]:
+    """A curve that leaves and arrives level, with more points where it bends."""
+    share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
+    return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)

@@ -1,0 +1,167 @@
+"""A look inside a model: numbers, pictures of them, and a file to keep them in."""
+
+import html
+import json
+import os
+import shutil
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from seqlab.errors import UsageError
+from seqlab.explain.canvas import Canvas, stack
+from seqlab.explain.palette import ROLES
+from seqlab.explain.width import visible
+
+CSS = """body{margin:2rem auto;max-width:72rem;padding:0 1rem;font:15px/1.5 system-ui,sans-serif}
+h1{font-size:1.3rem}figure{margin:1.5rem 0;overflow-x:auto}figcaption{opacity:.75}summary{cursor:pointer}
+pre{overflow:auto;max-height:30rem;white-space:pre-wrap;overflow-wrap:anywhere}
+[data-tags]{cursor:default;transition:opacity .1s}.looking [data-tags]:not(.lit){opacity:.07}.looking .lit{opacity:1}
+#cell{position:fixed;display:none;padding:.2rem .5rem;border-radius:4px;pointer-events:none;font-size:13px}"""
+# Pointing at an item lights up what it belongs to; pointing into a grid tells the cell.
+SCRIPT = """
+const tell = document.getElementById("cell"), tags = item => item.dataset.tags.split(" ")
+const part = (few, many) => few.every(tag => many.includes(tag))
+for (const svg of document.querySelectorAll("svg")) {
+  const items = [...svg.querySelectorAll("[data-tags]")]
+  svg.addEventListener("mouseover", event => {
+    const here = event.target.closest("[data-tags]")
+    svg.classList.toggle("looking", !!here)
+    for (const item of here ? items : [])
+      item.classList.toggle("lit", part(tags(item), tags(here)) || part(tags(here), tags(item)))
+  })
+  svg.addEventListener("mouseleave", () => svg.classList.remove("looking"))
+}
+for (const grid of document.querySelectorAll("image[data-cells]")) {
+  const [rows, columns] = JSON.parse(grid.dataset.labels), [low, high] = JSON.parse(grid.dataset.limits)
+  const cells = atob(grid.dataset.cells)
+  grid.addEventListener("mousemove", event => {
+    const box = grid.getBoundingClientRect(), at = (length, share) => Math.min(length - 1, Math.floor(length * share))
+    const row = at(rows.length, (event.clientY - box.top) / box.height)
+    const column = at(columns.length, (event.clientX - box.left) / box.width)
+    const level = cells.charCodeAt(row * columns.length + column)
+    const value = level == 255 ? "none" : (low + (high - low) * level / 254).toPrecision(2)
+    tell.textContent = `${rows[row]} | ${columns[column]}: ${value}`
+    tell.style.cssText = `display:block;left:${event.clientX + 14}px;top:${event.clientY + 14}px`
+  })
+  grid.addEventListener("mouseleave", () => { tell.style.display = "none" })
+}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one look found: the numbers as plain data, pictures whose titles are their captions, and one in letters.
+
+    `text` writes it for a terminal of so many columns, in colour or not.
+    """
+
+    name: str
+    title: str
+    data: dict[str, Any]
+    canvases: tuple[Canvas, ...]
+    text: Callable[[int, bool], str]
+
+    def show(self) -> None:
+        """Write it to the terminal, in colour if that is one and NO_COLOR is not set."""
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        sys.stdout.write(self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n")
+
+    def to_text(self, *, width: int = 80, colour: bool = False) -> str:
+        return f"{visible(self.title)}\n{self.text(width, colour)}"
+
+    def to_json(self) -> str:
+        """The numbers, to six digits; what is not finite is null."""
+        document = {"view": self.name, "title": self.title, **_plain(self.data)}
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+    def to_svg(self) -> str:
+        return stack(self.canvases, title=self.title).to_svg()
+
+    def to_png(self, *, scale: float = 2.0) -> bytes:
+        return stack(self.canvases, title=self.title).to_png(scale=scale)
+
+    def to_html(self) -> str:
+        """One page that needs nothing else: it may not ask the network for anything, nor run any script but its own."""
+        own = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+        policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{own}'"
+        figures = "\n".join(
+            f"<figure><figcaption dir=auto>{_escaped(canvas.title)}</figcaption>{canvas.to_svg()}</figure>"
+            for canvas in self.canvases
+        )
+        data = self.to_json().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        return (
+            "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
+            '<meta name=viewport content="width=device-width">\n'
+            f'<meta http-equiv=Content-Security-Policy content="{policy}">\n'
+            f"<title>{_escaped(self.title)}</title><style>{CSS}\n{_themes()}</style></head>\n"
+            f"<body><h1 dir=auto>{_escaped(self.title)}</h1>\n{figures}\n<div id=cell></div>\n"
+            f"<script type=application/json id=data>{data}</script>\n<script>{SCRIPT}</script></body></html>\n"
+        )
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the page in a frame of its own, so that neither styles the other."""
+        height = 120 + sum(canvas.height + 60 for canvas in self.canvases)
+        return (
+            f'<iframe srcdoc="{html.escape(self.to_html())}" sandbox="allow-scripts" '
+            f'style="width:100%;height:{min(height, 900):.0f}px;border:0"></iframe>'
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file; the end of its name says as what."""
+        path = Path(path)
+        writers: dict[str, Callable[[], str | bytes]] = {
+            ".html": self.to_html,
+            ".svg": self.to_svg,
+            ".png": self.to_png,
+            ".json": self.to_json,
+        }
+        if path.suffix.lower() not in writers:
+            raise UsageError(
+                f"{path}: a view cannot be saved as '{path.suffix}'", hint=f"use one of {', '.join(writers)}."
+            )
+        written = writers[path.suffix.lower()]()
+        # A lone surrogate, of which JSON can speak though UTF-8 cannot, becomes its escape.
+        path.write_bytes(written if isinstance(written, bytes) else written.encode("utf-8", "backslashreplace"))
+        return path
+
+
+def _themes() -> str:
+    """The roles of the palette as rules, for light and for dark paper."""
+    sheets = []
+    for dark in (0, 1):
+        rules = [f".fill-{role}{{fill:{c[dark]}}}.stroke-{role}{{stroke:{c[dark]}}}" for role, c in ROLES.items()]
+        ink, paper = ROLES["ink"][dark], ROLES["paper"][dark]
+        sheets.append(f"body{{background:{paper};color:{ink}}}#cell{{background:{ink};color:{paper}}}{''.join(rules)}")
+    return f"{sheets[0]}\n@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}{sheets[1]}}}"
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and tuples as lists, numbers to six digits, NaN and infinity as null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) or hasattr(value, "tolist"):
+        array = np.asarray(value)
+        return (_rounded(array) if array.dtype.kind == "f" else array).tolist()
+    return value
+
+
+def _rounded(array: Float[np.ndarray, "*n"]) -> np.ndarray:
+    exact, there = np.asarray(array, float), np.isfinite(array)
+    digits = 5 - np.floor(np.log10(np.abs(np.where(there & (exact != 0), exact, 1.0))))
+    scale = 10.0 ** np.abs(digits)  # a power above one is exact, and so the quotient prints short
+    short = np.where(digits > 0, np.round(exact * scale) / scale, np.round(exact / scale) * scale)
+    return np.where(there, short.astype(object), np.array(None))
+
+
+def _escaped(text: str) -> str:
+    return html.escape(visible(text))
