@@ -111,7 +111,7 @@ def heat_map(
     for head, middle in list(zip(heads, x, strict=True))[:: 1 if flat or wide >= 15 else math.ceil(22 / wide)]:
         items.append(Text(middle + lean[0], top - 6, head, SMALL, "ink", *lean[1:]))
     for r, c in np.argwhere(np.isfinite(matrix)).tolist() if side >= 30 else []:
-        ink = ink_on(colour_of(matrix[r, c], stops, low, high))
+        ink = ink_on(colour_of(float(matrix[r, c]), stops, low, high))
         items.append(Text(x[c], y[r] + 3.5, cell(float(matrix[r, c])), 10, ink, "middle"))
     items += [Text(18, (top + bottom) / 2, titles[0], 12, "muted", "middle", -90)] if titles[0] else []
     items += [Text(left, 20, titles[1], 12, "muted")] if titles[1] else []

@@ -83,7 +83,7 @@ def tree(nodes: Sequence[Node], *, title: str = "") -> Canvas:
     """A search from left to right: what was given up is pale, the best path strong."""
     depth, y = _places(nodes)
     texts = [cut(node.text, LONGEST) for node in nodes]
-    scores = ["" if node.score is None else number(round(node.score, 2)) for node in nodes]
+    scores = ["" if node.score is None else number(round(node.score, 2) + 0.0) for node in nodes]
     long = [16 + text_width(t, 12) + (6 + text_width(s, 10) if s else 0) for t, s in zip(texts, scores, strict=True)]
     rooms = [max(long[k] for k in range(len(nodes)) if depth[k] == d) for d in range(max(depth, default=-1) + 1)]
     x = [24 + sum(rooms[:d]) + 44 * d for d in depth]

@@ -171,7 +171,7 @@ def gradients_view(
         )
     ]
     if flow.each is not None:
-        last = flow.each[-1].clamp(min=1e-30).log10().numpy()
+        last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
         title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
         canvases.append(heat_map(last, looked.answered, flow.places, title=title))
     data: dict[str, Any] = {

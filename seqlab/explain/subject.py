@@ -79,7 +79,7 @@ class Subject:
 def subject(
     bundle: Bundle, given: Source, *, output: str | None = None, decode: Decode | None = None, hypothesis: int = 1
 ) -> Subject:
-    """The model before one input. A translation is searched for as the recipe or `decode` says, unless given as `output`."""
+    """The model before one input. A translation is searched for as the recipe or `decode` says, or is `output`."""
     task = bundle.recipe.task
     if task not in _TASKS:
         raise UsageError(f"a '{task}' model gives no answer to look into", hint=f"there are views of: {_TASKS}.")

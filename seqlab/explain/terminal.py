@@ -36,7 +36,7 @@ def heat_map(
     heads, longest = columns[::across], max((display_width(visible(head)) for head in columns), default=1)
     wide = max(1, min(longest, (width - margin) // max(len(heads), 1) - 1))
     lines = [" ".join([" " * margin, *(fitted(head, wide) for head in heads)]).rstrip()]
-    for name, row in zip(rows[::down], _farthest(matrix, down, across), strict=True):
+    for name, row in zip(rows[::down], farthest(matrix, down, across), strict=True):
         shades = [_shade(value, wide, (low, high), diverging=diverging, colour=colour) for value in row.tolist()]
         lines.append(" ".join([fitted(name, margin, right=True), *shades]))
     if down * across > 1:
@@ -123,7 +123,7 @@ def tree(nodes: Sequence[Node], *, width: int = 80, colour: bool = False) -> str
     return "\n".join(lines)
 
 
-def _farthest(matrix: Num[np.ndarray, "R C"], down: int, across: int) -> Num[np.ndarray, "r c"]:
+def farthest(matrix: Num[np.ndarray, "R C"], down: int, across: int) -> Num[np.ndarray, "r c"]:
     """Of each block of `down` times `across` numbers the one farthest from zero; NaN where there is none."""
     short = (-matrix.shape[0] % down, -matrix.shape[1] % across)
     padded = np.pad(np.asarray(matrix, float), ((0, short[0]), (0, short[1])), constant_values=np.nan)

@@ -13,11 +13,12 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
-from seqlab.explain.canvas import Canvas
+from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.charts import bars
 from seqlab.explain.subject import subject
 from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
+from seqlab.explain.width import text_width
 from seqlab.layers.tap import listening
 from seqlab.predict import predict
 from seqlab.reading import Source
@@ -79,6 +80,17 @@ def replaced(words: Sequence[str], change: str) -> list[str]:
     return [*words[: int(place) - 1], word, *words[int(place) :]]
 
 
+def _both(before: str, after: str) -> Canvas:
+    items = [
+        Text(24.0 if side == 0 else 100.0, 24.0 + 24 * row, text, 14.0, "muted" if side == 0 else "ink")
+        for row, pair in enumerate((("before", before), ("after", after)))
+        for side, text in enumerate(pair)
+    ]
+    return Canvas(
+        124 + max(text_width(text, 14.0) for text in (before, after, " " * 40)), 64.0, tuple(items), "the answer"
+    )
+
+
 def _dimension(name: str) -> int:
     """Where heads or units are counted: heads stand before positions, units after."""
     return 1 if name.endswith((".heads", ".weights")) else -1
@@ -112,12 +124,10 @@ def what_if_view(
     data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before.output}
     data |= {"after": after.output, "ablated": list(ablate), "answered": looked.answered}
     data |= {"log_probability_before": was.numpy()}
-    canvases: tuple[Canvas, ...] = ()
+    canvases = [_both(before.output, after.output)]
     if change is not None:
         data["log_probability_after"] = was.numpy() + change
-        canvases = (
-            bars(change, looked.answered, title="change of the log-probability of each part of the old answer"),
-        )
+        canvases.append(bars(change, looked.answered, title="change in the log-probability of the old answer's parts"))
     changes = [*ablate, *([replace] if replace else []), *([f"prefix {prefix!r}"] if prefix else [])]
     asked = "; ".join([*changes, *([] if temperature is None else [f"temperature {temperature:g}"])])
     lines = [f"before: {before.output}", f"after:  {after.output}"]
@@ -127,7 +137,7 @@ def what_if_view(
         "what-if",
         f"what if: {asked}",
         data,
-        canvases,
+        tuple(canvases),
         lambda width, colour: "\n".join(
             lines
             + (
