@@ -112,10 +112,12 @@ def viterbi(
     pi: Float[Tensor, " N"], A: Float[Tensor, "N N"], log_b: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]
 ) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
     """E10: argmax_z log p(x, z) and its value, from δ_t(j) = max_i (δ_{t-1}(i) + log A_ij) + log b_t(j)."""
-    log_A, stay = A.log().mT.contiguous(), torch.arange(len(A), device=A.device)  # j i: the maximum runs along memory
+    stay, (before, log_A) = torch.arange(len(A), device=A.device), _predecessors(A)
     delta, came_from = pi.log().expand(len(lengths), -1), []
     for t, here in enumerate(log_b.unbind(1)):
-        moved, best = (delta[:, None] + log_A).max(-1) if t else (delta, stay)
+        moved, best = (delta[:, before] + log_A).max(-1) if t else (delta, stay)
+        if t and isinstance(before, Tensor):
+            best = before[stay, best]
         alive = (t < lengths)[:, None]
         delta = torch.where(alive, moved + here, delta)
         came_from.append(torch.where(alive, best, stay))
@@ -130,7 +132,10 @@ def viterbi(
 
 
 def reestimate(
-    counts: Float[Tensor, "*rows N"], last: Float[Tensor, "*rows N"], *, pseudo: float = 0.0
+    counts: Float[Tensor, "*rows N"],
+    last: Float[Tensor, "*rows N"],
+    *,
+    pseudo: float | Float[Tensor, "*rows N"] = 0.0,
 ) -> Float[Tensor, "*rows N"]:
     """E11: θ_k = (n_k + pseudo) / Σ_k (n_k + pseudo), where γ_1 counts for π, ξ for A, and γ at x_t = k for B.
 
@@ -162,6 +167,18 @@ def log_backward(
     for after in reversed(log_b[:, 1:].unbind(1)):
         log_beta.append(torch.logsumexp(log_A + (after + log_beta[-1])[:, None], -1))
     return torch.stack(log_beta[::-1], 1)
+
+
+def _predecessors(A: Float[Tensor, "N N"]) -> tuple[Int[Tensor, "N M"] | None, Float[Tensor, "N _"]]:
+    """The states that can come before each, and log A from there, by rows so that a maximum runs along memory.
+
+    Of N = K² pairs of labels K can come before each, so that a step costs K³ and not K⁴. None: all of them can.
+    """
+    log_A, most = A.log().mT.contiguous(), int((A > 0).sum(0).max())
+    if 4 * most > len(A):
+        return None, log_A
+    before = log_A.topk(most, dim=-1).indices.sort(-1).values
+    return before, log_A.gather(-1, before)
 
 
 def _likelihoods(
