@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqlab.equations.hmm import condition, predict
 from seqlab.layers.tap import tap
-from seqlab.models.hmm import HMM, Emissions, Tied
+from seqlab.models.hmm import HMM, Tied, Untied
 from seqlab.models.interface import Memory, Read, Reading, logits_of
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
@@ -102,7 +102,7 @@ class HMMDecoder(nn.Module):
         return logits[:, 0], state
 
 
-def label_chain(initial: Float[Tensor, " K"], moves: Float[Tensor, "H K"], emissions: Emissions) -> HMM:
+def label_chain(initial: Float[Tensor, " K"], moves: Float[Tensor, "H K"], emissions: Untied) -> HMM:
     """The model of labels whose states remember the last one (H = K), or the last two."""
     copies = len(moves) // len(initial)
     return HMM(*remembering(initial, moves), emissions if copies == 1 else Tied(emissions, copies))

@@ -97,7 +97,9 @@ class DiagonalGaussian:
         sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, self._apart(values, present), strict=True)]
         return gamma.mT @ there, torch.stack([first for first, _ in sums]), torch.stack([second for _, second in sums])
 
-    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "DiagonalGaussian":
+    def maximise(
+        self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None
+    ) -> "DiagonalGaussian":
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
         variances = second / total - (first / total).square()
@@ -193,11 +195,14 @@ class FullGaussian:
         return {"means": self.means, "covariances": self.covariances}
 
 
+Untied = Categorical | DiagonalGaussian | FullGaussian
+
+
 @dataclass(frozen=True, eq=False)
 class Tied:
     """What several states share: state s emits as row s mod K of `each`, which has K rows."""
 
-    each: Categorical | DiagonalGaussian | FullGaussian
+    each: Untied
     copies: int
 
     @property
@@ -234,7 +239,7 @@ class Tied:
         return self.each.tensors()
 
 
-Emissions = Categorical | DiagonalGaussian | FullGaussian | Tied
+Emissions = Untied | Tied
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,10 +353,9 @@ class HMM:
         emitted = {name.removeprefix("emissions."): x for name, x in tensors.items() if name.startswith("emissions.")}
         kinds = {"probabilities": Categorical, "variances": DiagonalGaussian, "covariances": FullGaussian}
         kind = next(kind for name, kind in kinds.items() if name in emitted)
-        emissions: Emissions = kind(**emitted)
-        if emissions.num_rows < len(tensors["initial"]):
-            emissions = Tied(emissions, len(tensors["initial"]) // emissions.num_rows)
-        return cls(tensors["initial"], tensors["transitions"], emissions)
+        each = kind(**emitted)
+        copies = len(tensors["initial"]) // each.num_rows
+        return cls(tensors["initial"], tensors["transitions"], each if copies == 1 else Tied(each, copies))
 
 
 def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:

@@ -54,9 +54,11 @@ class WordTokenizer:
     def parents(self) -> list[int]:
         """What each id falls back on: a word on its class, a class on the next coarser one, in the end all on UNK."""
         words = [self._class(word) for word in self.vocabulary[: self.num_words]]
-        return [UNK] * len(SPECIALS) + words[len(SPECIALS) :] + [
-            self._classes.get(coarser(name) or "", UNK) for name in self._classes
-        ]
+        return (
+            [UNK] * len(SPECIALS)
+            + words[len(SPECIALS) :]
+            + [self._classes.get(coarser(name) or "", UNK) for name in self._classes]
+        )
 
     def _known(self, words: Sequence[str]) -> list[int]:
         if not self._classes:
@@ -94,7 +96,10 @@ class WordTokenizer:
         types = {"kind": str, "normaliser": dict, "vocabulary": list}
         types |= {"endings": list} if isinstance(data, dict) and "endings" in data else {}
         stored = parts(data, "the words tokenizer", types)
-        words, endings = vocabularies.from_stored(stored["vocabulary"]), strings(stored.get("endings", []), "the endings")
+        words, endings = (
+            vocabularies.from_stored(stored["vocabulary"]),
+            strings(stored.get("endings", []), "the endings"),
+        )
         return cls(words, Normaliser.from_json(stored["normaliser"]), endings)
 
 

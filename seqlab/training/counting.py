@@ -7,7 +7,7 @@ the next coarser one. Bayes then gives b_t(x) = p(t | x) p(x) / p(t), a distribu
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from seqlab.errors import DataError
 from seqlab.models.hidden import label_chain, remembering
-from seqlab.models.hmm import HMM, Categorical, Emissions
+from seqlab.models.hmm import HMM, Categorical, Untied
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
 
 RARE = 10  # words that were seen no more often tell what unseen words are like
@@ -53,7 +53,7 @@ def count_labels(
     p = interpolate(ngrams)
     if isinstance(emitted, Symbols):
         table = _leaning(*_words(parts, len(names), len(emitted.parents)), emitted, smoothing)
-        emissions: Emissions = Categorical(table / table.sum(-1, keepdim=True))
+        emissions: Untied = Categorical(table / table.sum(-1, keepdim=True))
     else:
         emissions, table = _gaussians(parts, emitted), p.new_zeros(1, 1)
     first, moves = _by_history(p * ngrams.sum(-1, keepdim=True))
@@ -139,9 +139,9 @@ def _leaning(
     return (p * (met + once).clamp(min=1.0)[:, None]).mT
 
 
-def _gaussians(parts: Sequence[Evidence], family: Family) -> Emissions:
+def _gaussians(parts: Sequence[Evidence], family: Family) -> Untied:
     """Mean and covariance of the vectors of each label."""
     told = [replace(part, observations=replace(part.observations, observed=_labels(part) >= 0)) for part in parts]
     model = draw_hmm(family, parts[0].observations.values.shape[-1], seed=0)
     ascent = Ascent(told, model, climb=Climb())
-    return ascent.maximise(model, ascent.expect(model)[0]).emissions
+    return cast(Untied, ascent.maximise(model, ascent.expect(model)[0]).emissions)

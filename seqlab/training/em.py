@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 from seqlab.equations.hmm import posterior, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.keyed import uniform
-from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen
+from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen, Untied
 from seqlab.padded import Padded
 from seqlab.training.memory import keep_memory
 
@@ -328,7 +328,7 @@ def _num_symbols(seen: Seen, family: Family) -> int:
     return family.num_symbols or int(seen.values.max()) + 1
 
 
-def _gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Emissions:
+def _gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Untied:
     """Gaussians around the means, each as wide as all the data."""
     if family.emissions == "diagonal":
         return DiagonalGaussian(means, scale.repeat(len(means), 1))
