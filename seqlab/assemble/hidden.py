@@ -52,7 +52,7 @@ def hidden_fitting(recipe: Recipe, corpus: Corpus) -> Fitting:
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
     known = all(bool((cast(torch.Tensor, part.labels)[part.observations.real] >= 0).all()) for part in parts)
     ascent = None if known else Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
-    return Fitting(lambda restart: counted.model, ascent)
+    return Fitting(lambda restart: counted.model, ascent, by_validation=True)
 
 
 def _settings(recipe: Recipe) -> Hidden:

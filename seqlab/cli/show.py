@@ -42,6 +42,8 @@ def verdict(fit: dict[str, Any]) -> None:
         end = "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
         which = f"climb {fit['best_climb']} of {fit['climbs']}, which got highest" if fit["climbs"] > 1 else "one climb"
         say(f"fitted by EM: {which}: {fit['objective']:.4f} nats a token after {fit['steps']} steps, {end}")
+        if "kept_step" in fit:
+            say(f"kept: step {fit['kept_step']}, which labels the held-out part best")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:

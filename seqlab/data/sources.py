@@ -51,7 +51,7 @@ def read_tagged(paths: Sequence[str], *, words: str | None = None, tag: str | No
     `tag` chooses the column: in CoNLL-U by name (upos unless told) or number, in CoNLL by number (else the last), in a
     table as `words` does, by either.
     """
-    if len(paths) == 2 or extension(_only(paths)) in TABLES:
+    if len(paths) == 2 or _is_table(_only(paths), named=words is not None or not (tag or "0").isdecimal()):
         sentences = _aligned(_two_texts(paths, (words, tag), _TAGGED), paths)
     elif extension(_only(paths)) == ".conllu":
         sentences = _sentences(_conllu_words(paths[0], _conllu_column(tag)))
@@ -128,6 +128,18 @@ def _parallel(one: str, other: str) -> Iterator[tuple[str, str, str]]:
         )
 
 
+def _is_table(path: str, *, named: bool) -> bool:
+    """Whether a row is a sentence. A .tsv may as well have a word a row: then blank lines stand between sentences."""
+    if named or extension(path) != ".tsv":
+        return extension(path) in TABLES
+    head = [text.strip() for _, text in islice(lines(path), 10 * _LOOKED_AT)]
+    while head and not head[-1]:
+        head.pop()
+    cells = [text.split("\t") for text in head]
+    like = [len(row) > 1 and len(row[0]) == len(row[1]) > 1 for row in cells]
+    return "" not in head and (any(" " in text for text in head) or 2 * sum(like) > len(like))
+
+
 def _aligned(pairs: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
     """A word is what stands between spaces, or where there are none, a character."""
     head = list(islice(pairs, _LOOKED_AT))
@@ -149,8 +161,8 @@ def _aligned(pairs: Iterator[Example], paths: Sequence[str]) -> Iterator[Example
 def _spelled(pairs: Sequence[Example]) -> bool:
     """Whether characters are tagged, as in proteins: there is no space anywhere, and the lengths agree as a rule."""
     sides = [(str(pair.source).strip(), str(pair.target).strip()) for pair in pairs]
-    agree = sum(len(words) == len(tags) > 1 for words, tags in sides)
-    return 2 * agree > len(sides) and not any(" " in side for both in sides for side in both)
+    like = [len(words) == len(tags) > 1 for words, tags in sides]
+    return 2 * sum(like) > len(like) and not any(" " in side for both in sides for side in both)
 
 
 Word = tuple[str, str, str]  # "file:line", the word, its tag

@@ -1,7 +1,7 @@
 """A hidden Markov model fitted in a run's folder: by counting in one step, or by EM, one iteration a step.
 
 Nothing in it is random but the starts, which are keyed by (seed, climb): resuming equals never having stopped. The
-climbs come one after another, and the one that got highest is kept.
+climbs come one after another.
 """
 
 import time
@@ -24,10 +24,15 @@ from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
 
 @dataclass(frozen=True)
 class Fitting:
-    """Where each climb starts, and how it goes up; without an ascent the start is what was looked for."""
+    """Where each climb starts, and how it goes up; without an ascent the start is what was looked for.
+
+    What is kept is the end of the highest climb; or, `by_validation`, the step with the best loss on what is held out:
+    a tagger that already knows some labels is soon worse for climbing on (Merialdo 1994).
+    """
 
     start: Callable[[int], HMM]
     ascent: Ascent | None
+    by_validation: bool = False
 
 
 class Climbing:
@@ -72,7 +77,7 @@ class Climbing:
         self.metrics.cut_back(self.progress.step)
 
     def fit(self, *, stop: Callable[[], bool] = lambda: False) -> Outcome:
-        """Climb as often as the recipe says, or until `stop` says so; the model is then the best of all climbs."""
+        """Climb as often as the recipe says, or until `stop` says so; the model is then the best that was met."""
         place = self.progress
         self.report.begin(self.estimate(), place.step)
         began, before, every = time.perf_counter(), place.seconds, self.settings.validate_every
@@ -89,7 +94,7 @@ class Climbing:
             self.report.end()
         place.finished = not stopped
         self._save()
-        if self.ended:
+        if place.best_loss is not None:
             load_weights(self.model, read_checkpoint(self.folder / "best.safetensors")[1]["model"])
         else:
             self._wear()
@@ -100,7 +105,7 @@ class Climbing:
         began, ascent, left = time.perf_counter(), self.fitting.ascent, self.num_steps - self.progress.step
         if ascent is not None and left:
             self._hmm = self._hmm if self.progress.index else self.fitting.start(self.progress.epoch)
-            self._look(ascent)
+            self._look(ascent)  # which the first step then need not do
         seconds = (time.perf_counter() - began) * left
         return Estimate(seconds, peak_memory(), self.num_steps, sum(p.numel() for p in self.model.parameters()))
 
@@ -115,16 +120,16 @@ class Climbing:
         height, steps, converged = self.ended[best]
         heights = [climb[0] / self.fitting.ascent.num_observed for climb in self.ended]
         table |= {"best_climb": best + 1, "steps": int(steps), "converged": bool(converged)}
+        table |= {"kept_step": self.progress.best_step} if self.fitting.by_validation else {}
         return table | {"objective": height / self.fitting.ascent.num_observed, "objectives": heights}
 
     def _step(self) -> bool:
         """One iteration; whether it was the last of its climb."""
         began, place, ascent = time.perf_counter(), self.progress, self.fitting.ascent
         if place.index == 0 or ascent is None:
-            self._hmm, self._counts = self.fitting.start(place.epoch), None
+            self._hmm = self._hmm if self._counts else self.fitting.start(place.epoch)
         else:
-            counts, _ = self._counts or self._look(ascent)
-            self._hmm, self._counts = ascent.maximise(self._hmm, counts), None
+            self._hmm, self._counts = ascent.maximise(self._hmm, self._look(ascent)[0]), None
         place.step, place.index = place.step + 1, place.index + 1
         if ascent is None:
             self.ended.append([0.0, 1.0, 1.0])
@@ -160,18 +165,21 @@ class Climbing:
         )
 
     def _validate(self, over: bool) -> None:
-        """Validate the climb as it stands; where it is over and got highest, keep it, and make ready for the next."""
+        """Validate the climb as it stands and keep it if it is the best; where it is over, make ready for the next."""
         place = self.progress
         self._wear()
         metrics = self.validate()
-        best = over and self.ended[-1][0] >= max(climb[0] for climb in self.ended)
+        if self.fitting.by_validation:
+            best = place.best_loss is None or metrics["loss"] < place.best_loss
+        else:
+            best = over and self.ended[-1][0] >= max(climb[0] for climb in self.ended)
         if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
             write_checkpoint(self.folder / "best.safetensors", place, {"model": self._hmm.tensors()})
         self.metrics.append(place.step, validation=metrics, best=best, seconds=round(place.seconds, 2))
         self.report.validated(place.step, metrics, best=best)
         if over:
-            place.epoch, place.index, place.recent = place.epoch + 1, 0, []
+            place.epoch, place.index, place.recent, self._counts = place.epoch + 1, 0, [], None
         self._save()
 
     def _wear(self) -> None:

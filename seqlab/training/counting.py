@@ -19,7 +19,7 @@ from seqlab.models.hidden import label_chain, remembering
 from seqlab.models.hmm import HMM, Categorical, Untied
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
 
-RARE = 10  # words that were seen no more often tell what unseen words are like
+RARE = 10  # words with no more labels than this tell what unseen words are like
 CLASS_WEIGHT = 5.0  # k of a class; that of a word is the recipe's
 
 
@@ -121,7 +121,7 @@ def _leaning(
     """p(t | x) times how often x is expected: a word as often as it was met, a class as often as words met once."""
     parents, root = symbols.parents, symbols.root
     is_class = (torch.arange(len(parents)) >= symbols.num_words).index_fill_(0, torch.tensor([root]), True)
-    telling = labelled * (is_class | (met <= RARE))[:, None]
+    telling = labelled * (is_class[:, None] | (labelled.sum(-1, keepdim=True) <= RARE))
     own, above, depth = torch.where(is_class[:, None], telling, labelled), parents, 1
     while (inner := above != root).any():
         own.index_add_(0, above[inner], telling[inner])
