@@ -68,8 +68,8 @@ def _drawn(recipe: Recipe, vocabularies: Vocabularies, restart: int = 0) -> HMM:
     family, features = Family(len(vocabularies.classes), settings.emissions), vocabularies.features
     width = len(vocabularies.sources) if features is None else len(features.mean)
     one = draw_hmm(family, width, seed=seed, restart=restart)
-    copies = 1 if settings.order == 1 else family.num_states + 1
-    return label_chain(one.initial, one.transitions.repeat(copies, 1), cast(Untied, one.emissions))
+    moves = one.transitions if settings.order == 1 else one.transitions.repeat(family.num_states + 1, 1, 1)
+    return label_chain(one.initial, moves, cast(Untied, one.emissions))
 
 
 def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evidence]:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seqlab.equations.hmm import condition, predict
+from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
 from seqlab.models.hmm import HMM, Tied, Untied
 from seqlab.models.interface import Memory, Read, Reading, logits_of
@@ -102,24 +102,16 @@ class HMMDecoder(nn.Module):
         return logits[:, 0], state
 
 
-def label_chain(initial: Float[Tensor, " K"], moves: Float[Tensor, "H K"], emissions: Untied) -> HMM:
-    """The model of labels whose states remember the last one (H = K), or the last two."""
-    copies = len(moves) // len(initial)
-    return HMM(*remembering(initial, moves), emissions if copies == 1 else Tied(emissions, copies))
+def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Untied) -> HMM:
+    """The model of labels that remembers the last one, or by moves p(w | u, v) the last two."""
+    if moves.dim() == 2:
+        return HMM(initial, moves, emissions)
+    return HMM(first_pairs(initial), moves, Tied(emissions, len(moves)))
 
 
-def remembering(
-    initial: Float[Tensor, " K"], moves: Float[Tensor, "H K"]
-) -> tuple[Float[Tensor, " H"], Float[Tensor, "H H"]]:
-    """What follows each history, as what follows each state. With H = K (K + 1), state s is two labels: s mod K is the
-    last, and s div K the one before it, counted from 1; 0 is none."""
-    num_states, num_labels = moves.shape
-    if num_states == num_labels:
-        return initial, moves
-    state, label = torch.arange(num_states)[:, None], torch.arange(num_labels)
-    goes_to = (state % num_labels + 1) * num_labels + label
-    first = torch.cat([initial, initial.new_zeros(num_states - num_labels)])
-    return first, moves.new_zeros(num_states, num_states).scatter_(1, goes_to, moves)
+def first_pairs(initial: Float[Tensor, " K"]) -> Float[Tensor, " N"]:
+    """The first label as a pair: before it there is none."""
+    return torch.cat([initial, initial.new_zeros(len(initial) ** 2)])
 
 
 def _by_rows(hmm: HMM, source: Padded, work: Callable[[Padded], Tensor]) -> Tensor:

@@ -272,7 +272,7 @@ class HMM:
     """π, A and the emissions. Each method takes rows of observations, and which of their features are `present`."""
 
     initial: Float[Tensor, " N"]
-    transitions: Float[Tensor, "N N"]
+    transitions: hmm.Moves
     emissions: Emissions
 
     def __post_init__(self) -> None:
@@ -285,7 +285,8 @@ class HMM:
 
     @property
     def num_parameters(self) -> int:
-        return (self.num_states - 1) * (self.num_states + 1) + self.emissions.num_parameters
+        moves = self.transitions.numel() // self.transitions.shape[-1] * (self.transitions.shape[-1] - 1)
+        return self.initial.numel() - 1 + moves + self.emissions.num_parameters
 
     def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
         """What pseudo-counts add to the log-likelihood that EM climbs."""
@@ -324,7 +325,8 @@ class HMM:
     def predict(self, observations: Padded, present: Present = None) -> Float[Tensor, "B _ N"]:
         """E5: p(z_t | x_<t) before each position and after the last; with `emissions.mean`, a language model."""
         filtered, _ = self.filter(observations, present)
-        return torch.cat([self.initial.expand(len(filtered), 1, -1), filtered @ self.transitions], dim=1)
+        after = hmm.predict(filtered.flatten(0, 1), self.transitions).view_as(filtered)
+        return torch.cat([self.initial.expand(len(filtered), 1, -1), after], dim=1)
 
     def predict_next(self, observations: Padded, present: Present = None) -> Float[Tensor, "B F"]:
         """What follows each row: the probability of every symbol, or the mean vector."""
@@ -334,7 +336,7 @@ class HMM:
     def sample(self, num: int, length: int, *, seed: int) -> tuple[Int[Tensor, "B T"], Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
         keys = mix(mix(torch.arange(num), seed)[:, None] + torch.arange(length), 0)
-        u, start, move = uniform(keys, 0), _steps_up(self.initial), _steps_up(self.transitions)
+        u, start, move = uniform(keys, 0), _steps_up(self.initial), _steps_up(hmm.as_matrix(self.transitions))
         states = torch.zeros(num, length, dtype=torch.long)
         for t in range(length):
             edges = move[states[:, t - 1]] if t else start

@@ -14,8 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
-from seqlab.models.hidden import label_chain, remembering
+from seqlab.models.hidden import first_pairs, label_chain
 from seqlab.models.hmm import HMM, Categorical, Untied
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
 
@@ -56,8 +57,9 @@ def count_labels(
         emissions: Untied = Categorical(table / table.sum(-1, keepdim=True))
     else:
         emissions, table = _gaussians(parts, emitted), p.new_zeros(1, 1)
+    model = label_chain(*_by_history(p), emissions)
     first, moves = _by_history(p * ngrams.sum(-1, keepdim=True))
-    return Counted(label_chain(*_by_history(p), emissions), Pseudo(*remembering(first, moves), table))
+    return Counted(model, Pseudo(first if order == 1 else first_pairs(first), moves, table))
 
 
 def interpolate(ngrams: Float[Tensor, "*before K"]) -> Float[Tensor, "*before K"]:
@@ -97,9 +99,9 @@ def _ngrams(parts: Sequence[Evidence], num_labels: int, order: int) -> Float[Ten
     return counts.view(shape)
 
 
-def _by_history(p: Float[Tensor, "*before K"]) -> tuple[Float[Tensor, " K"], Float[Tensor, "H K"]]:
+def _by_history(p: Float[Tensor, "*before K"]) -> tuple[Float[Tensor, " K"], Moves]:
     """First labels, and moves from each history that a state remembers."""
-    return (p[0], p[1:]) if p.dim() == 2 else (p[0, 0], p[:, 1:].flatten(0, 1))
+    return (p[0], p[1:]) if p.dim() == 2 else (p[0, 0], p[:, 1:])
 
 
 def _words(

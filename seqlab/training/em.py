@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqlab.equations.hmm import posterior, reestimate
+from seqlab.equations.hmm import Moves, posterior, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.keyed import uniform
 from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen, Untied
@@ -199,7 +199,7 @@ class Expected(NamedTuple):
     """Expected counts of first states, of moves, and of what was emitted."""
 
     first: Float[Tensor, " N"]
-    moves: Float[Tensor, "N N"]
+    moves: Moves
     emitted: Counts
 
 
@@ -207,7 +207,7 @@ class Pseudo(NamedTuple):
     """What is added to the counts: a number for all of them, or a table."""
 
     first: float | Float[Tensor, " N"]
-    moves: float | Float[Tensor, "N N"]
+    moves: float | Moves
     emitted: float | Float[Tensor, "K V"]
 
 
