@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -33,9 +33,10 @@ from seqlab.padded import Batch, Padded
 from seqlab.predict import predict
 from seqlab.reading import classify, shown, tag
 from seqlab.recipe import Decode
-from seqlab.text import EOS, SOS, SPECIALS, UNK
+from seqlab.text import EOS, SOS, SPECIALS, UNK, WordTokenizer
 from seqlab.training.objective import mean_loss
 
+T = TypeVar("T")
 NGRAM = 5
 NGRAM_TOKENS = 5_000_000  # a floor learns from no more than this, so that it stays quick on a large corpus
 BUDGET = 8192
@@ -182,22 +183,42 @@ def _linear_floor(bundle: Bundle, examples: list[Example], stores: Path | None) 
 
 
 def _tag(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+    """What is not known is not scored: there the answer counts as given, and for spans as outside of all."""
     _warn_unseen(bundle, examples)
-    predicted = tag(bundle, [cast(Any, e.source) for e in examples])
-    flat, gold = [label for labels in predicted for label in labels], [label for e in examples for label in e.target]
+    no_label = bundle.recipe.data.no_label
+    answers = tag(bundle, [cast(Any, e.source) for e in examples])
+    predicted = [
+        [g if g == no_label else p for p, g in zip(labels, e.target, strict=True)]
+        for labels, e in zip(answers, examples, strict=True)
+    ]
+    known = [place for place, label in enumerate(itertools.chain(*(e.target for e in examples))) if label != no_label]
+    flat, gold = (_at(known, list(itertools.chain(*rows))) for rows in (predicted, [e.target for e in examples]))
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
     if looks_like_spans(bundle.vocabularies.classes.names):
         scores |= span_scores(predicted, [list(e.target) for e in examples])
     ids = _word_ids(bundle, examples)
-    unseen = [place for place, i in enumerate(ids) if i == UNK]
+    ids = _at(known, ids) if ids else ids
+    unseen = [place for place, i in enumerate(ids) if i == UNK or i >= _num_words(bundle)]
     if unseen:
-        scores["accuracy_on_unseen_words"] = accuracy([flat[i] for i in unseen], [gold[i] for i in unseen])
-    sentences_right = [p == list(e.target) for p, e in zip(predicted, examples, strict=True)]
-    scores["whole_sentences"] = sum(sentences_right) / len(examples)
+        scores["accuracy_on_unseen_words"] = accuracy(_at(unseen, flat), _at(unseen, gold))
+    sentences_right = [
+        p == list(e.target) for p, e in zip(predicted, examples, strict=True) if set(e.target) - {no_label}
+    ]
+    scores["whole_sentences"] = sum(sentences_right) / max(1, len(sentences_right))
     floors, note = _most_frequent_tag(bundle, ids, gold, stores)
     outputs = [" ".join(labels) for labels in predicted]
     mistakes = _mistakes(examples, outputs, [" ".join(e.target) for e in examples])
     return Report("tag", len(examples), scores | _loss(bundle, examples), floors, mistakes, note)
+
+
+def _at(places: list[int], values: list[T]) -> list[T]:
+    return [values[place] for place in places]
+
+
+def _num_words(bundle: Bundle) -> int:
+    """Ids from here on are classes of words that training did not see."""
+    tokenizer = bundle.vocabularies.sources
+    return tokenizer.num_words if isinstance(tokenizer, WordTokenizer) else len(tokenizer)
 
 
 def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
@@ -281,7 +302,7 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
 
 
 def _warn_unseen(bundle: Bundle, examples: list[Example]) -> None:
-    known = set(bundle.vocabularies.classes.names)
+    known = {*bundle.vocabularies.classes.names, bundle.recipe.data.no_label}
     unseen = Counter(label for e in examples for label in labels_of(e) if label not in known)
     if unseen:
         first = next(e.where for e in examples if set(labels_of(e)) & set(unseen))

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from torch import nn
 
 from seqlab.assemble.corpus import Corpus, example_key, held_out, is_stream, open_corpus, prepare, read_examples
+from seqlab.assemble.hidden import hidden_fitting, probabilities_of
 from seqlab.assemble.model import build_model
 from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.assemble.vocabularies import Vocabularies, labels_of
@@ -31,6 +33,7 @@ from seqlab.reading import shown
 from seqlab.recipe import DEFAULTS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
+from seqlab.training.climbing import Climbing
 from seqlab.training.gradient import GradientTraining, peak_memory
 from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
@@ -104,7 +107,7 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
             length = len(getattr(example, side))
             longest[side] = max(longest[side], (length, example.where))
         if task in ("classify", "tag"):
-            labels.update(labels_of(example))
+            labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
     if first is None:
         raise DataError(f"{', '.join(_paths(data))}: there is no example in it", hint="give a file that has some.")
     sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
@@ -293,15 +296,14 @@ def _fit(
             scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
         return scores
 
-    training = GradientTraining(
-        model, corpus.train, recipe.train, validate=validate, folder=folder / RUN, report=report
-    )
+    training = _training(recipe, corpus, model, validate, folder / RUN, report)
     if resume and (folder / RUN / "last.safetensors").exists():
         training.resume()
+        more = "restarts" if recipe.model.hmm else "steps"
         if training.progress.finished and training.progress.step >= training.num_steps:
             raise RunError(
                 f"{folder}: this run has finished all {training.num_steps} steps",
-                hint="give it more with --set train.steps=N, or begin anew with --overwrite.",
+                hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
             )
         training.progress.finished = False
         write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
@@ -319,9 +321,26 @@ def _fit(
         "python": sys.version.split()[0],
         "validation": final.to_json(),
     }
+    if isinstance(training, Climbing):
+        metrics["fit"] = training.verdict()
     finished = Bundle(recipe, corpus.vocabularies, model, metrics)
     save_bundle(finished, folder)
     return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
+
+
+def _training(
+    recipe: Recipe,
+    corpus: Corpus,
+    model: nn.Module,
+    validate: Callable[[], dict[str, float]],
+    folder: Path,
+    report: Reporter,
+) -> GradientTraining | Climbing:
+    """Most models go down a gradient; a hidden Markov model is counted, or climbs by EM."""
+    if recipe.model.hmm is not None:
+        fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
+        return Climbing(hmm, fitting, recipe.train, validate=validate, folder=folder, report=report)
+    return GradientTraining(model, corpus.train, recipe.train, validate=validate, folder=folder, report=report)
 
 
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:

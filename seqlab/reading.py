@@ -19,6 +19,7 @@ from seqlab.equations.pooling import mean_pool
 from seqlab.errors import DataError, SeqlabWarning
 from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.elmo import BidirectionalLanguageModel
+from seqlab.models.hidden import HMMTagger
 from seqlab.models.interface import Memory
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.masked import MaskedLanguageModel
@@ -59,13 +60,13 @@ def classify(bundle: Bundle, inputs: Sequence[Source], *, first_row: int = 0) ->
 @torch.inference_mode()
 def tag(bundle: Bundle, sentences: Sequence[tuple[str, ...] | Vectors], *, first_row: int = 0) -> list[list[str]]:
     """A label for each word or frame; beyond the recipe's longest sentence, the most frequent one."""
-    model, vocabularies = cast(Tagger, bundle.model), bundle.vocabularies
+    model, vocabularies = cast(Tagger | HMMTagger, bundle.model), bundle.vocabularies
     labels = vocabularies.classes
     sources = encode_sources(bundle, sentences, first_row=first_row)
     tags = [[labels.majority] * len(words) for words in sentences]
     for rows in batches([len(source) for source in sources]):
         source = padded([sources[row] for row in rows])
-        best = source.with_values(model.head(model.features(source)).argmax(-1))
+        best = source.with_values(model.decode(source))
         for row, ids in zip(rows, best.rows(), strict=True):
             words = sentences[row]
             starts = vocabularies.word_starts(words) if isinstance(words, tuple) else range(len(words))

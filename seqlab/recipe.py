@@ -55,6 +55,7 @@ class Data(Section):
     max_source: int = Field(1000, ge=1)  # tokens
     max_target: int = Field(1000, ge=1)
     too_long: Literal["cut", "skip", "refuse", "split"] = "cut"  # split: text without labels becomes several rows
+    no_label: str | None = None  # tag only: what stands in the file where a label is not known
 
 
 class Text(Section):
@@ -68,6 +69,7 @@ class Text(Section):
     letters_only: bool = False
     markers: bool = False  # "[SEP]" and "[MASK]" in a text are the special tokens, not their letters
     frame: bool = False  # a source stands between a first token and [SEP], as BERT reads it
+    endings: int = Field(0, ge=0)  # tag only: words not seen are told apart by endings of so many characters
 
 
 class Stack(Section):
@@ -130,6 +132,15 @@ class Attention(Section):
         return self
 
 
+class Hidden(Section):
+    """A hidden Markov model (S1): a tagger, whose states are labels, or a language model, whose states are its own."""
+
+    states: int | None = Field(None, ge=1)  # lm only: a tagger has as many as there are labels
+    emissions: Literal["categorical", "diagonal", "full"] = "categorical"  # of words; of vectors, Gaussians
+    order: int = Field(1, ge=1, le=2)  # tag only: how many labels a state remembers
+    smoothing: float = Field(0.1, ge=0)  # lm: added to every count; tag: how much a word leans on those spelt like it
+
+
 Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
 
 
@@ -139,6 +150,7 @@ class Model(Section):
     decoder: Layers | None = None
     attention: Attention | None = None  # recurrent decoders only; a Transformer decoder has its own
     characters: Stack | None = None  # tag only: what reads each word's spelling, beside the word's own vector
+    hmm: Hidden | None = None  # tag, lm: in place of encoder and decoder
     elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
     pooling: Literal["final", "mean", "max", "attention", "hops"] = "final"  # classify only
     hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
@@ -173,6 +185,8 @@ class Train(Section):
     encoder_rate: float = Field(1.0, gt=0)  # what came with --from may learn more slowly: a factor on the rate
     encoder_frozen: int = Field(0, ge=0)  # for so many steps the encoder does not learn at all
     patience: int | None = Field(None, ge=1)  # validations without a better loss until it stops
+    restarts: int = Field(1, ge=1)  # EM: climbs, each of up to `steps` iterations from a start of its own
+    tolerance: float = Field(1e-4, ge=0)  # EM: a smaller gain, in nats a token, ends a climb
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
@@ -209,7 +223,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _parts_fit_the_task(self) -> "Recipe":
-        needs = {"lm": ("decoder",), "translate": ("encoder", "decoder")}.get(self.task, ("encoder",))
+        needs: tuple[str, ...] = {"lm": ("decoder",), "translate": ("encoder", "decoder")}.get(self.task, ("encoder",))
+        if self.model.hmm is not None:
+            self._hidden_fits(self.model.hmm)
+            needs = ()
         for part in ("encoder", "decoder"):
             has, must = getattr(self.model, part) is not None, part in needs
             if has != must:
@@ -221,6 +238,27 @@ class Recipe(Section):
             raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
         self._inputs_fit()
         return self
+
+    def _hidden_fits(self, hmm: Hidden) -> None:
+        vectors, other = self.source.kind == "vectors", ("encoder", "decoder", "characters", "elmo", "vectors")
+        beside = [name for name in other if getattr(self.model, name) is not None]
+        if self.task not in ("tag", "lm"):
+            raise ValueError(f"[model.hmm] is a tagger or a language model: it cannot '{self.task}'")
+        if beside:
+            raise ValueError(f"a model is [model.hmm] or has layers: 'model.{beside[0]}' cannot stand beside it")
+        if self.task == "tag" and (self.source.kind not in ("words", "vectors") or self.source.frame):
+            raise ValueError("[model.hmm] tags whole words: source.kind is 'words' or 'vectors', without source.frame")
+        if vectors != (hmm.emissions != "categorical"):
+            emit = "words" if hmm.emissions == "categorical" else "vectors"
+            raise ValueError(f"'{hmm.emissions}' states emit {emit}: model.hmm.emissions does not fit source.kind")
+        if self.task == "tag" and (hmm.states is not None or self.train.restarts > 1):
+            raise ValueError("a tagger has a state for each label and starts from them: no hmm.states, no restarts")
+        if self.task == "lm" and (hmm.states is None or hmm.order != 1):
+            raise ValueError(
+                "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
+            )
+        if self.train.steps is None:
+            raise ValueError("[model.hmm] counts its training in train.steps: iterations of EM, each over all data")
 
     def _inputs_fit(self) -> None:
         encoder = self.model.encoder
@@ -238,6 +276,10 @@ class Recipe(Section):
             raise ValueError("[model.characters] spells the words of a tagger: source.kind must be 'words'")
         if self.model.elmo and self.source.kind == "vectors":
             raise ValueError("[model.elmo] reads tokens, not vectors")
+        if (self.data.no_label or self.source.endings) and self.task != "tag":
+            raise ValueError("data.no_label and source.endings are for taggers")
+        if self.source.endings and self.source.kind != "words":
+            raise ValueError("source.endings are those of words: source.kind must be 'words'")
         if self.data.too_long == "split" and self.task not in ("lm", "mask", "bilm"):
             raise ValueError(f"a '{self.task}' example cannot be split: data.too_long is cut, skip or refuse")
 
@@ -292,7 +334,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
         place = table
         for key in keys[:-1]:
-            if place.get(key) is None and key in ("encoder", "decoder", "attention", "characters", "elmo"):
+            if place.get(key) is None and key in ("encoder", "decoder", "attention", "characters", "elmo", "hmm"):
                 place[key] = {}
             if key in place and not isinstance(place[key], dict):
                 raise RecipeError(

@@ -157,6 +157,39 @@ class TestParts:
         assert message.startswith(f"mine.toml: {said}")
         assert hint
 
+    @pytest.mark.parametrize(
+        ("name", "setting", "said"),
+        [
+            (
+                "bilstm-tagger",
+                "model.hmm.order=1",
+                "a model is [model.hmm] or has layers: 'model.encoder' cannot stand",
+            ),
+            ("char-lstm", "model.hmm.states=5", "a model is [model.hmm] or has layers: 'model.decoder' cannot stand"),
+            ("hmm-tagger", "model.vectors=glove.txt", "a model is [model.hmm] or has layers: 'model.vectors' cannot"),
+            ("hmm-tagger", "task=classify", "[model.hmm] is a tagger or a language model: it cannot 'classify'"),
+            ("hmm-tagger", "source.kind=bpe", "[model.hmm] tags whole words: source.kind is 'words' or 'vectors'"),
+            ("hmm-tagger", "source.frame=true", "[model.hmm] tags whole words: "),
+            ("hmm-tagger", "source.kind=vectors", "'categorical' states emit words: model.hmm.emissions does not fit"),
+            ("hmm-tagger", "model.hmm.emissions=full", "'full' states emit vectors: model.hmm.emissions does not fit"),
+            ("hmm-lm", "model.hmm.emissions=diagonal", "'diagonal' states emit vectors: "),
+            ("hmm-tagger", "model.hmm.states=5", "a tagger has a state for each label and starts from them"),
+            ("hmm-tagger", "train.restarts=2", "a tagger has a state for each label and starts from them"),
+            ("hmm-lm", "model.hmm.states=none", "an 'lm' needs model.hmm.states"),
+            ("hmm-lm", "model.hmm.order=2", "an 'lm' needs model.hmm.states; model.hmm.order counts the labels"),
+            ("hmm-lm", "train.epochs=2", "[model.hmm] counts its training in train.steps"),
+            ("hmm-tagger", "model.hmm.order=3", "'model.hmm.order': "),
+            ("hmm-tagger", "model.hmm.sates=3", "there is no 'model.hmm.sates'"),
+            ("bilstm-classifier", "data.no_label=?", "data.no_label and source.endings are for taggers"),
+            ("bilstm-classifier", "source.endings=3", "data.no_label and source.endings are for taggers"),
+            ("bilstm-tagger", "source.kind=bpe source.endings=3", "source.endings are those of words"),
+        ],
+    )
+    def test_of_a_hidden_markov_model_must_fit_too(self, name, setting, said):
+        message, hint = refusal(override, load_recipe(name), setting.split())
+        assert message.startswith(f"recipe '{name}' with --set: {said}")
+        assert hint
+
     def test_a_recipe_needs_a_name_a_task_and_a_length(self):
         assert refusal(build_recipe, {"task": "lm", "train": {"steps": 1}}, where="here")[0].startswith(
             "here: 'name': "

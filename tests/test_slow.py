@@ -31,3 +31,10 @@ def test_a_character_lstm_beats_five_grams_on_the_time_machine(tmp_path, shared_
     assert set(told) <= set("abcdefghijklmnopqrstuvwxyzæéèêô \n")
     words = set(book.read_text("utf-8").lower().split())
     assert sum(word in words for word in told.split()) > len(told.split()) / 2
+
+
+def test_a_hidden_markov_model_tags_english(tmp_path, shared_data):
+    """S1: pairs of labels and endings, counted in seconds; the most frequent tag of each word gets 86 %."""
+    train, dev = (shared_data(f"ud-en-ewt/en_ewt-ud-{part}.conllu.gz") for part in ("train", "dev"))
+    model = lab.train("tag", train, valid=dev, recipe="hmm-tagger", out=tmp_path / "m").model
+    assert model.evaluate(dev).scores["accuracy"] > 0.926

@@ -86,7 +86,7 @@ def read_examples(recipe: Recipe, paths: Sequence[str]) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(paths, target=data.target, words=recipe.task == "tag")
     if recipe.task == "tag":
-        return read_tagged(paths, tag=data.target)
+        return read_tagged(paths, words=data.source, tag=data.target)
     if recipe.task == "classify":
         return read_labelled(paths, text=data.source, label=data.target)
     return read_pairs(paths, source=data.source, target=data.target)
@@ -142,8 +142,8 @@ def is_stream(recipe: Recipe) -> bool:
 
 
 def carries_state(recipe: Recipe) -> bool:
-    """Whether a batch of a stream goes on where the last one ended: recurrent models can, at no cost."""
-    return isinstance(recipe.model.decoder, Stack)
+    """Whether a batch of a stream goes on where the last one ended: what has a state can, at no cost."""
+    return isinstance(recipe.model.decoder, Stack) or recipe.model.hmm is not None
 
 
 def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:

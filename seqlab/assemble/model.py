@@ -5,6 +5,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from seqlab.assemble.hidden import hidden_model
 from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.errors import RecipeError
 from seqlab.layers.attention import SourceAttention
@@ -31,6 +32,8 @@ def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     """The model that a recipe describes; its weights depend on the recipe's seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
+        if recipe.model.hmm is not None:
+            return hidden_model(recipe, vocabularies)
         return MODELS[recipe.task](recipe, vocabularies)
 
 

@@ -24,6 +24,11 @@ ANEW = ("head.", "pooling.")  # weights that may have another shape than before,
 def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[Recipe, Vocabularies]:
     """The recipe with the architecture that the old weights fit, and the vocabularies that they know."""
     table = recipe.model_dump()
+    if recipe.model.hmm or old.model.hmm:
+        raise RecipeError(
+            "a hidden Markov model is fitted from its data alone: it starts from no other, and no other from it",
+            hint="train without --from.",
+        )
     if old.task == recipe.task:
         table["model"] = old.model.model_dump() | {key: table["model"][key] for key in KEPT}
         table["model"]["vectors"] = None  # they are in the old weights

@@ -220,7 +220,9 @@ def learn_vocabularies(
     """
     labels = letters = None
     if recipe.task in ("classify", "tag"):
-        labels = Labels.from_counts(Counter(label for e in examples() for label in labels_of(e)))
+        counts = Counter(label for e in examples() for label in labels_of(e))
+        counts.pop(str(recipe.data.no_label), None)  # which is no label, and so never learnt
+        labels = Labels.from_counts(counts)
     if recipe.model.characters is not None:
         letters = (given and given.letters) or _learn_letters(examples())
     blanks = recipe.task == "mask"  # a model that fills [MASK] must be able to read it
@@ -255,7 +257,13 @@ def _learn_from_words(settings: Text, examples: Callable[[], Iterable[Example]])
     if settings.kind != "words":
         return learn_text(settings, (" ".join(e.source) for e in examples()))
     words = Counter(str(word) for e in examples() for word in e.source)
-    return text.learn_words(words, normaliser=normaliser(settings), size=settings.size, min_count=settings.min_count)
+    return text.learn_words(
+        words,
+        normaliser=normaliser(settings),
+        size=settings.size,
+        min_count=settings.min_count,
+        endings=settings.endings,
+    )
 
 
 def _learn_letters(examples: Iterable[Example]) -> CharacterTokenizer:

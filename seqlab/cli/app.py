@@ -100,6 +100,8 @@ def train(
         held_out = model.metrics["validation"]
         took = duration(model.metrics["seconds"])
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
+        if "fit" in model.metrics:
+            show.verdict(model.metrics["fit"])
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
         use = f"predict {model.path}{' --embed' if model.recipe.task == 'bilm' else ''}"
         show.say(f"model: {model.path}\nuse it: {program()} {use}")

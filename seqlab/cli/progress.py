@@ -47,7 +47,8 @@ class Bar:
 
     def step(self, step: Step) -> None:
         if self.task is not None:
-            seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s |g| {step.gradient_norm:.2f}"
+            norm = "" if step.gradient_norm is None else f" |g| {step.gradient_norm:.2f}"
+            seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s{norm}"
             self.progress.update(self.task, completed=step.step, seen=f"{seen} left {duration(step.seconds_left)}")
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
@@ -71,9 +72,10 @@ class Lines:
     def step(self, step: Step) -> None:
         if time.monotonic() - self.last >= PLAIN_EVERY:
             self.last = time.monotonic()
+            norm = "" if step.gradient_norm is None else f" gradient {step.gradient_norm:.2f}"
             _say(
-                f"step {step.step}/{step.num_steps} loss {step.loss:.3f} {step.tokens_per_second:,.0f} tokens/s "
-                f"gradient {step.gradient_norm:.2f} left {duration(step.seconds_left)}"
+                f"step {step.step}/{step.num_steps} loss {step.loss:.3f} {step.tokens_per_second:,.0f} tokens/s"
+                f"{norm} left {duration(step.seconds_left)}"
             )
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:

@@ -34,6 +34,18 @@ def scores(report: dict[str, Any], *, title: str) -> None:
         say(f"note: {report['floor_note']}")
 
 
+def verdict(fit: dict[str, Any]) -> None:
+    """How a hidden Markov model was fitted, and how far that can be trusted."""
+    if fit["by"] == "counting":
+        say("fitted by counting: every label was known")
+    elif "best_climb" in fit:
+        end = "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
+        which = f"climb {fit['best_climb']} of {fit['climbs']}, which got highest" if fit["climbs"] > 1 else "one climb"
+        say(f"fitted by EM: {which}: {fit['objective']:.4f} nats a token after {fit['steps']} steps, {end}")
+        if "kept_step" in fit:
+            say(f"kept: step {fit['kept_step']}, which labels the held-out part best")
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
     drawn = Table(title=escape(title) or None, title_justify="left", title_style="bold", header_style="bold")
     for place, name in enumerate(header):

@@ -6,7 +6,7 @@ Every reader is a generator that holds one example in memory, and every example 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 
 import numpy as np
 from jaxtyping import Float32
@@ -21,6 +21,8 @@ Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
 _PAIRS = Layout(names=("source", "target"), positions=(0, 1), names_may_differ=True)
 _LABELLED = Layout(names=("text", "label"), positions=(1, 0), names_may_differ=False)
+_LOOKED_AT = 100  # rows, to see whether words or characters are tagged
+_TAGGED = Layout(names=("words", "tags"), positions=(0, 1), names_may_differ=True)
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
 
@@ -43,14 +45,14 @@ def read_labelled(paths: Sequence[str], *, text: str | None = None, label: str |
     return _at_least_one(_with_labels(_two_texts(paths, (text, label), _LABELLED)), paths)
 
 
-def read_tagged(paths: Sequence[str], *, tag: str | None = None) -> Iterator[Example]:
-    """Sentences as tuples of words with a tag each, from CoNLL-U, CoNLL, or two parallel files.
+def read_tagged(paths: Sequence[str], *, words: str | None = None, tag: str | None = None) -> Iterator[Example]:
+    """Sentences as tuples of words with a tag each: CoNLL-U, CoNLL, two columns of a table, or two parallel files.
 
-    `tag` chooses the column: in CoNLL-U by name (upos unless told) or number, in CoNLL by number (else the last).
+    `tag` chooses the column: in CoNLL-U by name (upos unless told) or number, in CoNLL by number (else the last), in a
+    table as `words` does, by either.
     """
-    if len(paths) == 2:
-        _refuse_columns((tag,))
-        sentences = _parallel_words(paths[0], paths[1])
+    if len(paths) == 2 or _is_table(_only(paths), named=words is not None or not (tag or "0").isdecimal()):
+        sentences = _aligned(_two_texts(paths, (words, tag), _TAGGED), paths)
     elif extension(_only(paths)) == ".conllu":
         sentences = _sentences(_conllu_words(paths[0], _conllu_column(tag)))
     else:
@@ -126,16 +128,41 @@ def _parallel(one: str, other: str) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _parallel_words(one: str, other: str) -> Iterator[Example]:
-    for where, words, tags in _parallel(one, other):
-        source, target = tuple(words.split()), tuple(tags.split())
+def _is_table(path: str, *, named: bool) -> bool:
+    """Whether a row is a sentence. A .tsv may as well have a word a row: then blank lines stand between sentences."""
+    if named or extension(path) != ".tsv":
+        return extension(path) in TABLES
+    head = [text.strip() for _, text in islice(lines(path), 10 * _LOOKED_AT)]
+    while head and not head[-1]:
+        head.pop()
+    cells = [text.split("\t") for text in head]
+    like = [len(row) > 1 and len(row[0]) == len(row[1]) > 1 for row in cells]
+    return "" not in head and (any(" " in text for text in head) or 2 * sum(like) > len(like))
+
+
+def _aligned(pairs: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
+    """A word is what stands between spaces, or where there are none, a character."""
+    head = list(islice(pairs, _LOOKED_AT))
+    cut = tuple if _spelled(head) else str.split
+    for pair in chain(head, pairs):
+        words, tags = str(pair.source).strip(), str(pair.target).strip()
+        source, target = tuple(cut(words)), tuple(cut(tags))
         if len(source) != len(target):
+            line, file = pair.where.rpartition(":")[2], display_name(paths[-1])
+            what = "characters" if cut is tuple else "words"
             raise DataError(
-                f"{where}: {len(source)} words but {len(target)} tags: {shorten(words)}",
-                hint=f"each word needs one tag, separated by spaces; line {where.rpartition(':')[2]} of "
-                f"{display_name(other)} has {shorten(tags)}.",
+                f"{pair.where}: {len(source)} {what} but {len(target)} tags: {shorten(words)}",
+                hint=f"each word needs one tag, separated by spaces; line {line} of {file} has {shorten(tags)}.",
             )
-        yield Example(source, target, where)
+        if source:
+            yield Example(source, target, pair.where)
+
+
+def _spelled(pairs: Sequence[Example]) -> bool:
+    """Whether characters are tagged, as in proteins: there is no space anywhere, and the lengths agree as a rule."""
+    sides = [(str(pair.source).strip(), str(pair.target).strip()) for pair in pairs]
+    like = [len(words) == len(tags) > 1 for words, tags in sides]
+    return 2 * sum(like) > len(like) and not any(" " in side for both in sides for side in both)
 
 
 Word = tuple[str, str, str]  # "file:line", the word, its tag

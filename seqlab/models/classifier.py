@@ -1,6 +1,6 @@
 """Sequence to label (S10), and sequence to aligned labels (S11)."""
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
@@ -44,6 +44,10 @@ class Tagger(nn.Module):
 
     def features(self, source: Padded) -> Float[Tensor, "B T D"]:
         return _both(self.encoder(source))[0].values
+
+    def decode(self, source: Padded) -> Int[Tensor, "B T"]:
+        """The likeliest label of each position."""
+        return self.head(self.features(source)).argmax(-1)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.source is not None, "a tagger reads a source"

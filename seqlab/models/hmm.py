@@ -21,6 +21,7 @@ from seqlab.padded import Padded
 Counts = tuple[Tensor, ...]
 Present = Bool[Tensor, "B T D"] | None
 PresentHere = Bool[Tensor, "P D"] | None
+PseudoCounts = float | Float[Tensor, "..."]
 _ALIVE = 1e-30  # a state with fewer expected visits than this keeps its parameters
 
 
@@ -34,6 +35,10 @@ class Categorical:
         object.__setattr__(self, "probabilities", _distributions("emissions", self.probabilities))
 
     @property
+    def num_rows(self) -> int:
+        return len(self.probabilities)
+
+    @property
     def num_parameters(self) -> int:
         return self.probabilities.shape[0] * (self.probabilities.shape[1] - 1)
 
@@ -44,10 +49,10 @@ class Categorical:
         """Σ_{t: x_t = v} γ_t(j)."""
         return (gamma.new_zeros(self.probabilities.mT.shape).index_add_(0, values, gamma).mT,)
 
-    def maximise(self, counts: Counts, *, pseudo: float, floor: Float[Tensor, " D"] | None) -> "Categorical":
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "Categorical":
         return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
 
-    def log_prior(self, pseudo: float) -> float:
+    def log_prior(self, pseudo: PseudoCounts) -> float:
         return _log_dirichlet(self.probabilities, pseudo)
 
     def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B V"]:
@@ -72,6 +77,10 @@ class DiagonalGaussian:
     variances: Float[Tensor, "N D"]
 
     @property
+    def num_rows(self) -> int:
+        return len(self.means)
+
+    @property
     def num_parameters(self) -> int:
         return 2 * self.means.numel()
 
@@ -88,7 +97,9 @@ class DiagonalGaussian:
         sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, self._apart(values, present), strict=True)]
         return gamma.mT @ there, torch.stack([first for first, _ in sums]), torch.stack([second for _, second in sums])
 
-    def maximise(self, counts: Counts, *, pseudo: float, floor: Float[Tensor, " D"] | None) -> "DiagonalGaussian":
+    def maximise(
+        self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None
+    ) -> "DiagonalGaussian":
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
         variances = second / total - (first / total).square()
@@ -96,7 +107,7 @@ class DiagonalGaussian:
         means = torch.where(alive, self.means + first / total, self.means)
         return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
 
-    def log_prior(self, pseudo: float) -> float:
+    def log_prior(self, pseudo: PseudoCounts) -> float:
         return 0.0
 
     def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B D"]:
@@ -121,6 +132,10 @@ class FullGaussian:
 
     means: Float[Tensor, "N D"]
     covariances: Float[Tensor, "N D D"]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.means)
 
     @property
     def num_parameters(self) -> int:
@@ -153,7 +168,7 @@ class FullGaussian:
                 second[j, gone[:, None], gone] += weight.sum() * (covariance[gone][:, gone] - across.mT @ slope)
         return gamma.sum(0)[:, None], first, second
 
-    def maximise(self, counts: Counts, *, pseudo: float, floor: Float[Tensor, " D"] | None) -> "FullGaussian":
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "FullGaussian":
         """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
@@ -166,7 +181,7 @@ class FullGaussian:
         covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
 
-    def log_prior(self, pseudo: float) -> float:
+    def log_prior(self, pseudo: PseudoCounts) -> float:
         return 0.0
 
     def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B D"]:
@@ -180,7 +195,51 @@ class FullGaussian:
         return {"means": self.means, "covariances": self.covariances}
 
 
-Emissions = Categorical | DiagonalGaussian | FullGaussian
+Untied = Categorical | DiagonalGaussian | FullGaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Tied:
+    """What several states share: state s emits as row s mod K of `each`, which has K rows."""
+
+    each: Untied
+    copies: int
+
+    @property
+    def num_rows(self) -> int:
+        return self.each.num_rows
+
+    @property
+    def num_parameters(self) -> int:
+        return self.each.num_parameters
+
+    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+        return self.each.log_likelihood(values, present).repeat(1, self.copies)
+
+    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+        return self.each.counts(values, present, self.folded(gamma))
+
+    def folded(self, belief: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows K"]:
+        """The belief in each row, whichever of its states it comes from."""
+        return belief.unflatten(-1, (self.copies, self.num_rows)).sum(-2)
+
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "Tied":
+        return Tied(self.each.maximise(counts, pseudo=pseudo, floor=floor), self.copies)
+
+    def log_prior(self, pseudo: PseudoCounts) -> float:
+        return self.each.log_prior(pseudo)
+
+    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B F"]:
+        return self.each.mean(self.folded(belief))
+
+    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Shaped[Tensor, "P *F"]:
+        return self.each.sample(states % self.num_rows, keys)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.each.tensors()
+
+
+Emissions = Untied | Tied
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +272,7 @@ class HMM:
     """π, A and the emissions. Each method takes rows of observations, and which of their features are `present`."""
 
     initial: Float[Tensor, " N"]
-    transitions: Float[Tensor, "N N"]
+    transitions: hmm.Moves
     emissions: Emissions
 
     def __post_init__(self) -> None:
@@ -226,12 +285,13 @@ class HMM:
 
     @property
     def num_parameters(self) -> int:
-        return (self.num_states - 1) * (self.num_states + 1) + self.emissions.num_parameters
+        moves = self.transitions.numel() // self.transitions.shape[-1] * (self.transitions.shape[-1] - 1)
+        return self.initial.numel() - 1 + moves + self.emissions.num_parameters
 
-    def log_prior(self, pseudo: float, pseudo_emissions: float) -> float:
+    def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
         """What pseudo-counts add to the log-likelihood that EM climbs."""
-        chain = _log_dirichlet(self.initial, pseudo) + _log_dirichlet(self.transitions, pseudo)
-        return chain + self.emissions.log_prior(pseudo_emissions)
+        chain = _log_dirichlet(self.initial, first) + _log_dirichlet(self.transitions, moves)
+        return chain + self.emissions.log_prior(emitted)
 
     def log_emissions(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
         """log p(x_t | z_t); 0 at pads and where nothing was observed."""
@@ -265,7 +325,8 @@ class HMM:
     def predict(self, observations: Padded, present: Present = None) -> Float[Tensor, "B _ N"]:
         """E5: p(z_t | x_<t) before each position and after the last; with `emissions.mean`, a language model."""
         filtered, _ = self.filter(observations, present)
-        return torch.cat([self.initial.expand(len(filtered), 1, -1), filtered @ self.transitions], dim=1)
+        after = hmm.predict(filtered.flatten(0, 1), self.transitions).view_as(filtered)
+        return torch.cat([self.initial.expand(len(filtered), 1, -1), after], dim=1)
 
     def predict_next(self, observations: Padded, present: Present = None) -> Float[Tensor, "B F"]:
         """What follows each row: the probability of every symbol, or the mean vector."""
@@ -275,7 +336,7 @@ class HMM:
     def sample(self, num: int, length: int, *, seed: int) -> tuple[Int[Tensor, "B T"], Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
         keys = mix(mix(torch.arange(num), seed)[:, None] + torch.arange(length), 0)
-        u, start, move = uniform(keys, 0), _steps_up(self.initial), _steps_up(self.transitions)
+        u, start, move = uniform(keys, 0), _steps_up(self.initial), _steps_up(hmm.as_matrix(self.transitions))
         states = torch.zeros(num, length, dtype=torch.long)
         for t in range(length):
             edges = move[states[:, t - 1]] if t else start
@@ -294,7 +355,9 @@ class HMM:
         emitted = {name.removeprefix("emissions."): x for name, x in tensors.items() if name.startswith("emissions.")}
         kinds = {"probabilities": Categorical, "variances": DiagonalGaussian, "covariances": FullGaussian}
         kind = next(kind for name, kind in kinds.items() if name in emitted)
-        return cls(tensors["initial"], tensors["transitions"], kind(**emitted))
+        each = kind(**emitted)
+        copies = len(tensors["initial"]) // each.num_rows
+        return cls(tensors["initial"], tensors["transitions"], each if copies == 1 else Tied(each, copies))
 
 
 def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
@@ -322,9 +385,9 @@ def _steps_up(probabilities: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows N
     return steps / steps[..., -1:]
 
 
-def _log_dirichlet(probabilities: Float[Tensor, "*rows N"], pseudo: float) -> float:
-    """pseudo Σ log θ over what is possible."""
-    return pseudo * float(probabilities[probabilities > 0].log().sum()) if pseudo else 0.0
+def _log_dirichlet(probabilities: Float[Tensor, "*rows N"], pseudo: PseudoCounts) -> float:
+    """Σ pseudo log θ over what is possible."""
+    return float((pseudo * probabilities.log()).masked_fill(probabilities == 0, 0.0).sum())
 
 
 def _distributions(name: str, rows: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows N"]:

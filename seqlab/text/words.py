@@ -8,9 +8,10 @@ from functools import cache
 from typing import Any, final
 
 from seqlab.text import vocabulary as vocabularies
+from seqlab.text.endings import classes, coarser, learn_endings
 from seqlab.text.normalise import Normaliser
-from seqlab.text.special import SILENT, UNK
-from seqlab.text.stored import parts
+from seqlab.text.special import SILENT, SPECIALS, UNK
+from seqlab.text.stored import parts, strings
 
 CLOSING = frozenset(".,!?;:)]}'")
 OPENING = frozenset("([{")
@@ -18,14 +19,20 @@ OPENING = frozenset("([{")
 
 @final
 class WordTokenizer:
-    """One id per word that was seen often enough; the others are UNK."""
+    """One id per word that was seen often enough; the others are UNK, or with `endings` the class of their spelling.
+
+    The classes stand in the vocabulary after the words; no text can spell one.
+    """
 
     kind: str = "words"
 
-    def __init__(self, vocabulary: list[str], normaliser: Normaliser) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: list[str], normaliser: Normaliser, endings: Sequence[str] = ()) -> None:
+        self.num_words = len(vocabulary)
+        self.vocabulary = [*vocabulary, *endings]
         self.normaliser = normaliser
         self._ids = vocabularies.ids(vocabulary)
+        self._classes = {name: index for index, name in enumerate(endings, start=len(vocabulary))}
+        self._longest = max((len(name.partition("…")[2]) - 1 for name in endings), default=0)
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "WordTokenizer":
@@ -35,14 +42,39 @@ class WordTokenizer:
         return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
 
     def encode(self, text: str) -> list[int]:
-        return [self._ids.get(word, UNK) for word in split(self.normaliser(text))]
+        return self._known(split(self.normaliser(text)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
     def encode_words(self, words: Sequence[str]) -> list[int]:
         """One id per given word, however it is spelled: a tagger's labels stand beside the file's own tokens."""
-        return [self._ids.get(self.normaliser(word), UNK) for word in words]
+        return self._known([self.normaliser(word) for word in words])
+
+    def parents(self) -> list[int]:
+        """What each id falls back on: a word on its class, a class on the next coarser one, in the end all on UNK."""
+        words = [self._class(word) for word in self.vocabulary[: self.num_words]]
+        return (
+            [UNK] * len(SPECIALS)
+            + words[len(SPECIALS) :]
+            + [self._classes.get(coarser(name) or "", UNK) for name in self._classes]
+        )
+
+    def _known(self, words: Sequence[str]) -> list[int]:
+        if not self._classes:
+            return [self._ids.get(word, UNK) for word in words]
+        return [self._spelled(word, first=not place) for place, word in enumerate(words)]
+
+    def _spelled(self, word: str, *, first: bool) -> int:
+        """A word that begins a sentence, or is all in capitals, may be known without them."""
+        found = self._ids.get(word)
+        if found is None and (first or word.isupper()):
+            found = self._ids.get(word.lower())
+        return self._class(word) if found is None else found
+
+    def _class(self, word: str) -> int:
+        finest = classes(word, self._longest) if self._classes else ()
+        return next((self._classes[name] for name in finest if name in self._classes), UNK)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Words with single spaces between them, as a printer would set them."""
@@ -55,20 +87,34 @@ class WordTokenizer:
         return len(self.vocabulary)
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "normaliser": self.normaliser.to_json(), "vocabulary": list(self.vocabulary)}
+        words, endings = self.vocabulary[: self.num_words], self.vocabulary[self.num_words :]
+        stored = {"kind": self.kind, "normaliser": self.normaliser.to_json(), "vocabulary": words}
+        return stored | ({"endings": endings} if endings else {})
 
     @classmethod
     def from_json(cls, data: object) -> "WordTokenizer":
-        stored = parts(data, "the words tokenizer", {"kind": str, "normaliser": dict, "vocabulary": list})
-        return cls(vocabularies.from_stored(stored["vocabulary"]), Normaliser.from_json(stored["normaliser"]))
+        types = {"kind": str, "normaliser": dict, "vocabulary": list}
+        types |= {"endings": list} if isinstance(data, dict) and "endings" in data else {}
+        stored = parts(data, "the words tokenizer", types)
+        words, endings = (
+            vocabularies.from_stored(stored["vocabulary"]),
+            strings(stored.get("endings", []), "the endings"),
+        )
+        return cls(words, Normaliser.from_json(stored["normaliser"]), endings)
 
 
-def learn_words(counts: Mapping[str, int], *, normaliser: Normaliser, size: int, min_count: int) -> WordTokenizer:
-    """A vocabulary of ready-made words, which are not split again: for tagging, where the file has cut them."""
+def learn_words(
+    counts: Mapping[str, int], *, normaliser: Normaliser, size: int, min_count: int, endings: int = 0
+) -> WordTokenizer:
+    """A vocabulary of ready-made words, which are not split again: for tagging, where the file has cut them.
+
+    `endings` is the length of the longest by which words that are not in it are told apart; 0: they are not.
+    """
     merged: Counter[str] = Counter()
     for word, count in counts.items():
         merged[normaliser(word)] += count
-    return WordTokenizer(vocabularies.from_counts(merged, size=size, min_count=min_count), normaliser)
+    words = vocabularies.from_counts(merged, size=size, min_count=min_count)
+    return WordTokenizer(words, normaliser, learn_endings(merged, longest=endings) if endings else ())
 
 
 def split(text: str) -> list[str]:

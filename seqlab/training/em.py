@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqlab.equations.hmm import posterior, reestimate
+from seqlab.equations.hmm import Moves, posterior, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.keyed import uniform
-from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen
+from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen, Untied
 from seqlab.padded import Padded
 from seqlab.training.memory import keep_memory
 
@@ -137,7 +137,7 @@ def count_hmm(evidence: Evidence, family: Family, *, climb: Climb | None = None)
         num_symbols = _num_symbols(seen, family)
         emissions: Emissions = Categorical(even.new_full((num_states, num_symbols), 1 / num_symbols))
     else:
-        mean, scale = _moments(seen)
+        mean, scale = _moments([seen])
         emissions = _gaussian(family, mean.repeat(num_states, 1), scale)
     return baum_welch(HMM(even[0], even, emissions), evidence, climb=climb).model
 
@@ -155,48 +155,60 @@ def baum_welch(
     What the start holds impossible stays impossible: a chain that only goes right keeps its shape.
     """
     keep_memory()
-    climb = climb or Climb()
-    batches, scale = _batches(evidence, start.num_states), _scale(evidence)
-    gain = climb.tolerance * sum(len(batch.seen.values) for batch in batches)
+    ascent = Ascent(_grouped(evidence, start.num_states), start, climb=climb or Climb())
     model, objectives = start, list[float]()
     while True:
-        counts, log_likelihood = _expect(model, batches)
-        objectives.append(log_likelihood + model.log_prior(climb.pseudo, climb.pseudo_emissions))
-        _check_ascent(objectives)
+        counts, log_likelihood = ascent.expect(model)
+        objectives.append(ascent.objective(model, log_likelihood))
+        check_ascent(objectives)
         if progress is not None:
             progress(Progress(restart, len(objectives) - 1, objectives[-1]))
-        converged = len(objectives) > 1 and objectives[-1] - objectives[-2] <= gain
-        if converged or len(objectives) > climb.iterations:
+        converged = ascent.converged(objectives)
+        if converged or len(objectives) > ascent.climb.iterations:
             return Run(model, tuple(objectives), log_likelihood, converged)
-        model = _maximise(model, counts, climb, scale)
+        model = ascent.maximise(model, counts)
 
 
 def start_hmm(evidence: Evidence, family: Family, *, seed: int, restart: int = 0) -> HMM:
     """Where a climb begins: chance, overruled by what known labels say of themselves, or by clusters of the vectors."""
     seen, labels = _seen(evidence, family), evidence.labels
-    initial, transitions = (_dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2))
-    if family.emissions == "categorical":
-        shape = (family.num_states, _num_symbols(seen, family))
-        emissions: Emissions = Categorical(_dirichlet(shape, seed, restart))
-    else:
+    width = _num_symbols(seen, family) if family.emissions == "categorical" else seen.values.shape[-1]
+    model = draw_hmm(family, width, seed=seed, restart=restart)
+    if family.emissions != "categorical":
         means, clusters = _clusters(seen, family.num_states, seed, restart)
-        emissions = _gaussian(family, means, _moments(seen)[1])
+        model = replace(model, emissions=_gaussian(family, means, _moments([seen])[1]))
         labels = clusters if labels is None else labels
-    model = HMM(initial, transitions, emissions)
     if labels is None:
         return model
     observations = replace(evidence.observations, observed=evidence.observations.scored & (labels >= 0))
-    told = _batches(replace(evidence, observations=observations, labels=labels), family.num_states)
-    broad = Climb(pseudo=1.0, pseudo_emissions=1.0, floor=_START_FLOOR)
-    return _maximise(model, _expect(model, told)[0], broad, _scale(evidence))
+    told = _grouped(replace(evidence, observations=observations, labels=labels), family.num_states)
+    ascent = Ascent(told, model, climb=Climb(pseudo=1.0, pseudo_emissions=1.0, floor=_START_FLOOR))
+    return ascent.maximise(model, ascent.expect(model)[0])
 
 
-class _Expected(NamedTuple):
+def draw_hmm(family: Family, width: int, *, seed: int, restart: int = 0) -> HMM:
+    """A model by chance alone, over so many symbols or features."""
+    initial, transitions = (_dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2))
+    if family.emissions == "categorical":
+        return HMM(initial, transitions, Categorical(_dirichlet((family.num_states, width), seed, restart)))
+    means = uniform(torch.arange(family.num_states * width), seed, restart).unflatten(0, (family.num_states, width))
+    return HMM(initial, transitions, _gaussian(family, means, means.new_ones(width)))
+
+
+class Expected(NamedTuple):
     """Expected counts of first states, of moves, and of what was emitted."""
 
     first: Float[Tensor, " N"]
-    xi: Float[Tensor, "N N"]
+    moves: Moves
     emitted: Counts
+
+
+class Pseudo(NamedTuple):
+    """What is added to the counts: a number for all of them, or a table."""
+
+    first: float | Float[Tensor, " N"]
+    moves: float | Moves
+    emitted: float | Float[Tensor, "K V"]
 
 
 class _Rows(NamedTuple):
@@ -208,7 +220,74 @@ class _Rows(NamedTuple):
     forbidden: Bool[Tensor, "B T N"] | None
 
 
-def _batches(evidence: Evidence, num_states: int) -> list[_Rows]:
+class Ascent:
+    """E11 as its two halves, for models like the one given; rows of like length stand in one part of the evidence.
+
+    Where several states share a label (pairs that end in one), a known label holds to all of them.
+    """
+
+    def __init__(self, parts: Sequence[Evidence], like: HMM, *, climb: Climb, pseudo: Pseudo | None = None) -> None:
+        labels = torch.arange(like.num_states) % like.emissions.num_rows
+        self.climb, self._batches = climb, [_prepared(part, labels) for part in parts]
+        self.pseudo = pseudo or Pseudo(climb.pseudo, climb.pseudo, climb.pseudo_emissions)
+        seen = [batch.seen for batch in self._batches]
+        self.num_observed = sum(len(each.values) for each in seen)
+        self.scale = _moments(seen)[1] if seen[0].values.is_floating_point() else None
+
+    def expect(self, model: HMM) -> tuple[Expected, float]:
+        """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
+        parts, total = [], 0.0
+        for batch in self._batches:
+            log_b = batch.seen.spread(model.emissions.log_likelihood(batch.seen.values, batch.seen.present))
+            if batch.forbidden is not None:
+                log_b = log_b.masked_fill(batch.forbidden, -math.inf)
+            gamma, xi, log_p = posterior(model.initial, model.transitions, log_b, batch.lengths, batch.weights)
+            if batch.weights is not None:
+                gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
+            emitted = model.emissions.counts(batch.seen.values, batch.seen.present, batch.seen.gather(gamma))
+            parts.append((gamma[:, 0].sum(0), xi, *emitted))
+            total += float(log_p.sum())
+        if not math.isfinite(total):
+            raise DataError(
+                "a row is impossible under the model that EM starts from",
+                hint="its labels contradict each other, or the start forbids what was observed.",
+            )
+        first, moves, *others = (torch.stack(same).sum(0) for same in zip(*parts, strict=True))
+        return Expected(first, moves, tuple(others)), total
+
+    def objective(self, model: HMM, log_likelihood: float) -> float:
+        """What EM climbs: the log-likelihood and the log prior that the pseudo-counts amount to."""
+        return log_likelihood + model.log_prior(*self.pseudo)
+
+    def converged(self, objectives: Sequence[float]) -> bool:
+        gain = self.climb.tolerance * self.num_observed
+        return len(objectives) > 1 and objectives[-1] - objectives[-2] <= gain
+
+    def maximise(self, model: HMM, counts: Expected) -> HMM:
+        """The M step (E11)."""
+        floor = None if self.scale is None else self.climb.floor * self.scale
+        return HMM(
+            reestimate(counts.first, model.initial, pseudo=self.pseudo.first),
+            reestimate(counts.moves, model.transitions, pseudo=self.pseudo.moves),
+            model.emissions.maximise(counts.emitted, pseudo=self.pseudo.emitted, floor=floor),
+        )
+
+
+def check_ascent(objectives: Sequence[float]) -> None:
+    """EM climbs. The first step is not held to it: a start may be narrower than the floor that later models obey."""
+    if len(objectives) > 2 and objectives[-1] < objectives[-2] - 1e-9 * (1 + abs(objectives[-2])):
+        raise RunError(
+            f"iteration {len(objectives) - 1}: the log-likelihood fell from {objectives[-2]!r} to {objectives[-1]!r}",
+            hint="EM cannot do this: it is an error in Seqlab. Please report it with the data.",
+        )
+
+
+def rows_at_once(num_states: int) -> int:
+    """How many positions, pads counted, may stand side by side."""
+    return max(1, _CELLS // num_states)
+
+
+def _grouped(evidence: Evidence, num_states: int) -> list[Evidence]:
     """Rows of like length together, so that little is spent on pads; rows that do not count are left out."""
     lengths = evidence.observations.lengths
     counted = lengths > 0 if evidence.weights is None else (lengths > 0) & (evidence.weights > 0)
@@ -218,59 +297,18 @@ def _batches(evidence: Evidence, num_states: int) -> list[_Rows]:
     rows = rows[lengths[rows].argsort(stable=True)]
     groups: list[list[int]] = [[]]
     for row, length in zip(rows.tolist(), lengths[rows].tolist(), strict=True):
-        if groups[-1] and (len(groups[-1]) + 1) * length * num_states > _CELLS:
+        if groups[-1] and (len(groups[-1]) + 1) * length > rows_at_once(num_states):
             groups.append([])
         groups[-1].append(row)
-    return [_prepared(evidence.rows(torch.tensor(group)), num_states) for group in groups]
+    return [evidence.rows(torch.tensor(group)) for group in groups]
 
 
-def _prepared(part: Evidence, num_states: int) -> _Rows:
+def _prepared(part: Evidence, labels: Int[Tensor, " N"]) -> _Rows:
+    """`labels` says which label each state has."""
     forbidden = None
     if part.labels is not None:
-        forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != torch.arange(num_states))
+        forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
     return _Rows(Seen.of(part.observations, part.present), part.observations.lengths, part.weights, forbidden)
-
-
-def _expect(model: HMM, batches: Sequence[_Rows]) -> tuple[_Expected, float]:
-    """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
-    parts, total = [], 0.0
-    for batch in batches:
-        log_b = batch.seen.spread(model.emissions.log_likelihood(batch.seen.values, batch.seen.present))
-        if batch.forbidden is not None:
-            log_b = log_b.masked_fill(batch.forbidden, -math.inf)
-        gamma, xi, log_p = posterior(model.initial, model.transitions, log_b, batch.lengths, batch.weights)
-        if batch.weights is not None:
-            gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
-        emitted = model.emissions.counts(batch.seen.values, batch.seen.present, batch.seen.gather(gamma))
-        parts.append((gamma[:, 0].sum(0), xi, *emitted))
-        total += float(log_p.sum())
-    if not math.isfinite(total):
-        raise DataError(
-            "a row is impossible under the model that EM starts from",
-            hint="its labels contradict each other, or the start forbids what was observed.",
-        )
-    first, xi, *others = (torch.stack(same).sum(0) for same in zip(*parts, strict=True))
-    return _Expected(first, xi, tuple(others)), total
-
-
-def _maximise(model: HMM, counts: _Expected, climb: Climb, scale: Float[Tensor, " D"] | None) -> HMM:
-    """The M step (E11)."""
-    return HMM(
-        reestimate(counts.first, model.initial, pseudo=climb.pseudo),
-        reestimate(counts.xi, model.transitions, pseudo=climb.pseudo),
-        model.emissions.maximise(
-            counts.emitted, pseudo=climb.pseudo_emissions, floor=None if scale is None else climb.floor * scale
-        ),
-    )
-
-
-def _check_ascent(objectives: Sequence[float]) -> None:
-    """EM climbs. The first step is not held to it: a start may be narrower than the floor that later models obey."""
-    if len(objectives) > 2 and objectives[-1] < objectives[-2] - 1e-9 * (1 + abs(objectives[-2])):
-        raise RunError(
-            f"iteration {len(objectives) - 1}: the log-likelihood fell from {objectives[-2]!r} to {objectives[-1]!r}",
-            hint="EM cannot do this: it is an error in Seqlab. Please report it with the data.",
-        )
 
 
 def _seen(evidence: Evidence, family: Family) -> Seen:
@@ -290,31 +328,27 @@ def _num_symbols(seen: Seen, family: Family) -> int:
     return family.num_symbols or int(seen.values.max()) + 1
 
 
-def _gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Emissions:
+def _gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Untied:
     """Gaussians around the means, each as wide as all the data."""
     if family.emissions == "diagonal":
         return DiagonalGaussian(means, scale.repeat(len(means), 1))
     return FullGaussian(means, scale.diag().repeat(len(means), 1, 1))
 
 
-def _scale(evidence: Evidence) -> Float[Tensor, " D"] | None:
-    """What floors are measured by: the variance of each feature; symbols have none."""
-    seen = Seen.of(evidence.observations, evidence.present)
-    return _moments(seen)[1] if seen.values.is_floating_point() else None
-
-
-def _moments(seen: Seen) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+def _moments(parts: Sequence[Seen]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
     """The mean and variance of each feature where it is present; of a constant, 1."""
-    there = torch.ones_like(seen.values, dtype=torch.bool) if seen.present is None else seen.present
+    values = torch.cat([seen.values for seen in parts])
+    given = [torch.ones_like(s.values, dtype=torch.bool) if s.present is None else s.present for s in parts]
+    there = torch.cat(given)
     count = there.sum(0).clamp(min=1)
-    mean = seen.values.double().masked_fill(~there, 0.0).sum(0) / count
-    variance = (seen.values - mean).masked_fill(~there, 0.0).square().sum(0) / count
+    mean = values.double().masked_fill(~there, 0.0).sum(0) / count
+    variance = (values - mean).masked_fill(~there, 0.0).square().sum(0) / count
     return mean, torch.where(variance > 0, variance, 1.0)
 
 
 def _clusters(seen: Seen, num_states: int, seed: int, restart: int) -> tuple[Float[Tensor, "N D"], Int[Tensor, "B T"]]:
     """Centres and labels by k-means from distant points (Arthur & Vassilvitskii 2007); gaps count as the mean."""
-    mean, scale = _moments(seen)
+    mean, scale = _moments([seen])
     points = (seen.values - mean) / scale.sqrt()
     points = points if seen.present is None else points.masked_fill(~seen.present, 0.0)
     some = points[:: len(points) // 20_000 + 1]

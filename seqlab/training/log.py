@@ -27,9 +27,9 @@ class Step:
     num_steps: int
     loss: float
     tokens_per_second: float
-    gradient_norm: float
-    learning_rate: float
     seconds_left: float
+    gradient_norm: float | None = None  # EM has none
+    learning_rate: float | None = None
 
 
 @runtime_checkable

@@ -53,6 +53,7 @@ FORMS = {
     "tags in CoNLL-U": Form(
         "tag", {"t.conllu": conll(lambda i, word, tag: (str(i), word, "_", tag, *["_"] * 6))}, ["data.target=upos"]
     ),
+    "tags in TSV": Form("tag", {"t.tsv": "".join(f"{n}\t{t}\n" for n, t in zip(NUMBERS, TAGS, strict=True))}),
     "tags in parallel files": Form(
         "tag", {"t.x": "".join(f"{n}\n" for n in NUMBERS), "t.y": "".join(f"{t}\n" for t in TAGS)}
     ),

@@ -233,6 +233,45 @@ class TestTagged:
             Example(("sleeps",), ("VERB",), "a.words:2"),
         ]
 
+    @pytest.mark.parametrize(
+        ("name", "content", "columns"),
+        [
+            ("a.tsv", "the cat\tDET NOUN\nsleeps\tVERB\n", {}),
+            ("a.tsv", "words\ttags\nthe cat\tDET NOUN\nsleeps\tVERB\n", {}),
+            ("a.tsv", "n\ttext\tpos\n1\tthe cat\tDET NOUN\n2\tsleeps\tVERB\n", {"words": "text", "tag": "pos"}),
+            ("a.tsv", "1\tthe cat\tDET NOUN\n2\tsleeps\tVERB\n", {"words": "2", "tag": "3"}),
+            ("a.csv", "tags,words\nDET NOUN,the cat\nVERB,sleeps\n", {}),
+            ("a.jsonl", '{"words": "the cat", "tags": "DET NOUN"}\n{"words": "sleeps", "tags": "VERB"}\n', {}),
+        ],
+    )
+    def test_two_columns_of_a_table(self, write, name, content, columns):
+        expected = [(("the", "cat"), ("DET", "NOUN")), (("sleeps",), ("VERB",))]
+        assert found(read_tagged([write(name, content)], **columns)) == expected
+
+    def test_a_tsv_with_a_word_a_row_is_conll(self, write):
+        path = write("a.tsv", "The\tDET\ncat\tNOUN\n\nsleeps\tVERB\n")
+        assert found(read_tagged([path])) == [(("The", "cat"), ("DET", "NOUN")), (("sleeps",), ("VERB",))]
+        assert found(read_tagged([write("b.tsv", "I\tPRON\ncat\tNOUN\n")])) == [(("I", "cat"), ("PRON", "NOUN"))]
+
+    def test_without_spaces_each_character_is_tagged(self, write):
+        """Proteins: amino acids and their secondary structure."""
+        path = write("a.tsv", "MKV\tCHH\nAC\tCE\nG\tC\n")
+        assert found(read_tagged([path])) == [
+            (tuple("MKV"), tuple("CHH")),
+            (tuple("AC"), tuple("CE")),
+            (("G",), ("C",)),
+        ]
+        pair = [write("a.seq", "MKV\nAC\n"), write("a.ss", "CHH\nCE\n")]
+        assert found(read_tagged(pair)) == [(tuple("MKV"), tuple("CHH")), (tuple("AC"), tuple("CE"))]
+        path = write("b.csv", "seq,ss\nMKV,CHH\nAC,CE\nACD,CE\n")
+        message, hint = refusal(read_tagged([path], words="seq", tag="ss"))
+        assert message == "b.csv:4: 3 characters but 2 tags: 'ACD'"
+        assert "line 4 of b.csv has 'CE'" in hint
+
+    def test_words_and_tags_of_a_row_must_match_in_number(self, write):
+        path = write("a.tsv", "words\ttags\nthe cat\tDET NOUN\nthe cat\tDET\n")
+        assert refusal(read_tagged([path]))[0] == "a.tsv:3: 2 words but 1 tags: 'the cat'"
+
     def test_words_and_tags_must_match_in_number(self, write):
         paths = [write("a.words", "ok\nthe cat\n"), write("a.tags", "X\nDET\n")]
         message, hint = refusal(read_tagged(paths))

@@ -256,3 +256,27 @@ def test_the_type_of_the_numbers_is_kept(dtype):
     result = hmm.posterior(pi, A, log_b, torch.tensor([50, 20]))
     assert {x.dtype for x in result} == {dtype}
     assert all(x.isfinite().all() for x in result)
+
+
+@pytest.mark.parametrize("steep", [1.0, 400.0])
+def test_moves_of_pairs_are_those_of_their_matrix(steep):
+    """Also where a row must be done again in logs: the likelier label is the one that cannot be reached."""
+    generator = torch.Generator().manual_seed(1)
+    moves = torch.rand(4, 3, 3, dtype=torch.float64, generator=generator)
+    moves[:, 0] = torch.tensor([1e-300, 0.0, 1.0])
+    moves, pi = moves / moves.sum(-1, keepdim=True), torch.zeros(12, dtype=torch.float64)
+    pi[:3] = torch.tensor([1.0, 0.0, 0.0])
+    log_b = steep * torch.randn(3, 7, 3, dtype=torch.float64, generator=generator).repeat(1, 1, 4)
+    lengths, weights = torch.tensor([7, 1, 4]), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    matrix = hmm.as_matrix(moves)
+    torch.testing.assert_close(matrix.sum(-1), torch.ones(12, dtype=torch.float64))
+    for pairs, plain in (
+        (hmm.forward(pi, moves, log_b, lengths), hmm.forward(pi, matrix, log_b, lengths)),
+        (hmm.backward(moves, log_b, lengths), hmm.backward(matrix, log_b, lengths)),
+        (hmm.viterbi(pi, moves, log_b, lengths), hmm.viterbi(pi, matrix, log_b, lengths)),
+        (hmm.posterior(pi, moves, log_b, lengths, weights), hmm.posterior(pi, matrix, log_b, lengths, weights)),
+    ):
+        if isinstance(pairs, hmm.Posterior):
+            pairs = pairs._replace(xi=hmm.as_matrix(pairs.xi))
+            assert plain.xi.sum() > 5
+        torch.testing.assert_close(tuple(pairs), tuple(plain))

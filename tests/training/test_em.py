@@ -230,7 +230,7 @@ def test_the_size_of_batches_changes_nothing(monkeypatch):
     start = start_hmm(evidence, family("categorical"), seed=0)
     whole = baum_welch(start, evidence, climb=Climb(iterations=5))
     monkeypatch.setattr(em, "_CELLS", 1)
-    assert len(em._batches(evidence, 3)) == 5
+    assert len(em._grouped(evidence, 3)) == 5
     assert_same(baum_welch(start, evidence, climb=Climb(iterations=5)).model, whole.model)
 
 
@@ -288,9 +288,9 @@ def test_nothing_to_fit_is_an_error_that_says_so():
 
 
 def test_a_falling_likelihood_is_an_error_in_the_code():
-    em._check_ascent([-5.0, -4.0, -4.0 - 1e-12])
+    em.check_ascent([-5.0, -4.0, -4.0 - 1e-12])
     with pytest.raises(RunError, match=r"fell from -4\.0 to -4\.1"):
-        em._check_ascent([-5.0, -4.0, -4.1])
+        em.check_ascent([-5.0, -4.0, -4.1])
 
 
 def test_fitting_is_repeatable_and_tells_how_it_goes():

@@ -1,0 +1,98 @@
+"""The hidden Markov model of a recipe: drawn by chance, and as it is to be fitted to a corpus."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqlab.assemble.corpus import Corpus, ExampleBatches
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.data.batching import Rows, plan_in_order
+from seqlab.data.store import TokenStore
+from seqlab.models.hidden import HMMDecoder, HMMTagger, Probabilities, label_chain
+from seqlab.models.hmm import HMM, Untied
+from seqlab.models.language_model import LanguageModel
+from seqlab.padded import Padded
+from seqlab.recipe import Hidden, Recipe
+from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
+from seqlab.training.climbing import Fitting
+from seqlab.training.counting import Symbols, count_labels
+from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm, rows_at_once
+
+
+def hidden_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
+    """A tagger or a language model that knows nothing yet."""
+    hmm = _drawn(recipe, vocabularies)
+    return HMMTagger(hmm) if recipe.task == "tag" else LanguageModel(HMMDecoder(hmm, first=SOS))
+
+
+def probabilities_of(model: nn.Module) -> Probabilities:
+    """Where a model keeps its hidden Markov model."""
+    return next(module for module in model.modules() if isinstance(module, Probabilities))
+
+
+def hidden_fitting(recipe: Recipe, corpus: Corpus) -> Fitting:
+    """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
+    settings, climb = _settings(recipe), Climb(tolerance=recipe.train.tolerance)
+    like = _drawn(recipe, corpus.vocabularies)
+    parts = list(_evidence(recipe, corpus, like.num_states))
+    if recipe.task == "lm":
+        pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
+        return Fitting(
+            lambda restart: _drawn(recipe, corpus.vocabularies, restart),
+            Ascent(parts, like, climb=climb, pseudo=pseudo),
+        )
+    vocabularies, names = corpus.vocabularies, corpus.vocabularies.classes.names
+    emitted = (
+        Family(len(names), settings.emissions) if vocabularies.features is not None else _symbols(vocabularies.sources)
+    )
+    counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
+    known = all(bool((cast(torch.Tensor, part.labels)[part.observations.real] >= 0).all()) for part in parts)
+    ascent = None if known else Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
+    return Fitting(lambda restart: counted.model, ascent, by_validation=True)
+
+
+def _settings(recipe: Recipe) -> Hidden:
+    assert recipe.model.hmm is not None
+    return recipe.model.hmm
+
+
+def _drawn(recipe: Recipe, vocabularies: Vocabularies, restart: int = 0) -> HMM:
+    settings, seed = _settings(recipe), recipe.train.seed
+    if recipe.task == "lm":
+        family, width = Family(settings.states or 1), len(vocabularies.targets)
+        return draw_hmm(family, width, seed=seed, restart=restart)
+    family, features = Family(len(vocabularies.classes), settings.emissions), vocabularies.features
+    width = len(vocabularies.sources) if features is None else len(features.mean)
+    one = draw_hmm(family, width, seed=seed, restart=restart)
+    moves = one.transitions if settings.order == 1 else one.transitions.repeat(family.num_states + 1, 1, 1)
+    return label_chain(one.initial, moves, cast(Untied, one.emissions))
+
+
+def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evidence]:
+    """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
+    batches = corpus.train
+    rows = batches.rows if isinstance(batches, ExampleBatches) else _cut(batches.streams.flat, recipe.train.bptt)
+    for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
+        batch = rows.batch(places)
+        target = cast(Padded, batch.target)
+        if batch.source is not None:
+            yield Evidence(batch.source, labels=target.values)
+        elif isinstance(batches, ExampleBatches):  # SOS is not emitted: it is where the chain begins
+            yield Evidence(Padded(target.values[:, 1:], target.lengths - 1))
+        else:
+            yield Evidence(target)
+
+
+def _cut(flat: np.ndarray, steps: int) -> Rows:
+    offsets = np.append(np.arange(0, len(flat), steps), len(flat))
+    return Rows(target=TokenStore(Path(), flat, offsets, 0))
+
+
+def _symbols(tokenizer: Tokenizer) -> Symbols:
+    if isinstance(tokenizer, WordTokenizer):
+        return Symbols(torch.tensor(tokenizer.parents()), tokenizer.num_words, root=UNK)
+    return Symbols(torch.full((len(tokenizer),), UNK), len(tokenizer), root=UNK)
