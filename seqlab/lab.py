@@ -57,6 +57,7 @@ __all__ = ["Model", "Trained", "default_folder", "import_model", "load", "look",
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
+STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
 
@@ -136,14 +137,13 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
 def _look_at_series(recipe: Recipe, paths: list[str]) -> dict[str, Any]:
     """What is in a table of numbers; only the first file is a series."""
     series = read_table(recipe, paths[0])
-    missing = np.isnan(series.values).sum(0)
-    facts: dict[str, Any] = {"rows": len(series), "columns": len(series.columns), "from": series.times[0]}
-    facts |= {"to": series.times[-1], "next": future_times(series, 1)[0]}
-    for place, name in enumerate(series.columns):
-        values = series.values[:, place]
-        spread = f"{np.nanmin(values):.6g} to {np.nanmax(values):.6g}, mean {np.nanmean(values):.6g}"
-        facts[name] = f"{spread}, {int(missing[place]):,} missing"
-    return facts
+    columns = {}
+    for name, values in zip(series.columns, series.values.T, strict=True):
+        seen = values[~np.isnan(values)]
+        figures = f"{seen.min():.6g} to {seen.max():.6g}, mean {seen.mean():.6g}" if len(seen) else "nothing seen"
+        columns[name] = f"{figures}, {len(values) - len(seen):,} missing"
+    facts = {"rows": len(series), "from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
+    return facts | {"columns": columns}
 
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
@@ -371,8 +371,8 @@ def _training(
     """How a model of this recipe learns: by EM where it is made of linear dynamical systems, else by gradients."""
     settings = recipe.train
     if recipe.model.lds is not None:
-        whole, free = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(), recipe.model.lds.states > 0
-        systems = cast(LDSForecaster, model)
+        whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
+        systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
         return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
     return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report)
 

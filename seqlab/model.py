@@ -15,7 +15,7 @@ from seqlab.data.lines import read_text
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, evaluate_windows
-from seqlab.forecasting import forecast
+from seqlab.forecasting import Given, forecast
 from seqlab.predict import predict, score, stream_text
 from seqlab.reading import Prediction, Source, embed
 from seqlab.recipe import Decode, Recipe
@@ -41,7 +41,7 @@ class Model:
 
     def predict(
         self,
-        inputs: Source | Path | Sequence[Source | Path],
+        inputs: Source | Given | Sequence[Source | Given],
         *,
         seed: int = 0,
         first_row: int = 0,
@@ -54,8 +54,8 @@ class Model:
         """
         if self.recipe.task == "forecast":
             if isinstance(inputs, list | tuple):
-                return [forecast(self.bundle, cast(Path, each)) for each in inputs]
-            return forecast(self.bundle, cast(Path, inputs))
+                return [forecast(self.bundle, cast(Given, each)) for each in inputs]
+            return forecast(self.bundle, cast(Given, inputs))
         settings = decode_settings(self.recipe.decode, decode)
         one = isinstance(inputs, str | np.ndarray)
         many = [inputs] if one else list(cast(Sequence[Source], inputs))

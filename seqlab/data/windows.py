@@ -63,9 +63,9 @@ class Windows:
         size = max(1, budget // (self.look_back + self.horizon))
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
-    def whole(self) -> Batch:
-        """Each variable as one long row, from the beginning to the end of this part."""
-        part = np.asarray(self.table[: self.end], dtype=np.float32)
+    def whole(self, *, most: int) -> Batch:
+        """Each variable as one long row that ends where this part ends, and has `most` steps at the most."""
+        part = np.asarray(self.table[max(0, self.end - most) : self.end], dtype=np.float32)
         values, known = part[:, : self.num_variables].T, part[:, self.num_variables :]
         covariates = _padded(np.repeat(known[None], self.num_variables, 0)) if known.shape[1] else None
         return Batch(torch.arange(self.num_variables), _padded(values), None, covariates)

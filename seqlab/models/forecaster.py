@@ -80,9 +80,9 @@ class Forecaster(nn.Module):
     def _read(self, batch: Batch) -> tuple[Float[Tensor, "B K P"], Float[Tensor, ""] | None]:
         assert batch.source is not None, "a forecaster reads a window of the past"
         values, seen = batch.source.values.to(self.ahead.weight.dtype), batch.source.scored
-        centre, spread = (
-            window_scale(values, seen) if self.scale_windows else (0 * values[:, :1], 0 * values[:, :1] + 1)
-        )
+        centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
+        if self.scale_windows:
+            centre, spread = window_scale(values, seen)
         columns = [torch.where(seen, (values - centre) / spread, 0.0)[..., None], seen[..., None].to(values.dtype)]
         known = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
         if known is not None:
