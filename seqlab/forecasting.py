@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.assemble.series import num_known, windows_over
+from seqlab.assemble.series import windows_over
 from seqlab.bundle import Bundle
 from seqlab.data.series import Series, future_times
 from seqlab.data.windows import Windows
@@ -113,19 +113,19 @@ def _read(bundle: Bundle, given: Given) -> Series:
 
 def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
     """What was, and the moments to come: with known columns the rows that hold these, else the next usual ones."""
-    horizon, count = bundle.recipe.forecast.horizon, len(bundle.vocabularies.variables.columns)
-    if not num_known(bundle.recipe):
+    horizon, variables = bundle.recipe.forecast.horizon, bundle.vocabularies.variables
+    if not variables.known:
         values = np.full((horizon, len(series.columns)), np.nan)
         return series, Series(series.where, series.columns, tuple(future_times(series, horizon)), values)
-    end = int(np.flatnonzero(~np.isnan(series.values[:, :count]).all(1))[-1]) + 1
+    end = int(np.flatnonzero(~np.isnan(series.values[:, : len(variables.columns)]).all(1))[-1]) + 1
     past, ahead = (
         Series(series.where, series.columns, series.times[part], series.values[part])
         for part in (slice(0, end), slice(end, end + horizon))
     )
-    if len(ahead) < horizon or np.isnan(series.values[: end + horizon, count:]).any():
+    if len(ahead) < horizon:
         raise DataError(
-            f"{series.where}: {', '.join(series.columns[count:])} must be known for every row and for {horizon} rows "
-            f"after the last observation; {len(ahead)} follow it",
+            f"{series.where}: {', '.join(variables.known)} must be known for {horizon} rows after the last "
+            f"observation; {len(ahead)} follow it",
             hint="add rows in which these are filled in and the others are empty.",
         )
     return past, ahead

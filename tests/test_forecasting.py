@@ -239,7 +239,7 @@ class TestKnownColumns:
         assert said.times == tuple(days(506)[500:])
         up = said.mean[[1, 3, 4], 0].min() - said.mean[[0, 2, 5], 0].max()
         assert up > 2
-        with pytest.raises(DataError, match="must be known for every row and for 6 rows after the last observation; 0"):
+        with pytest.raises(DataError, match="price must be known for 6 rows after the last observation; 0 follow it"):
             known.predict(path)
         with pytest.raises(UsageError, match="which an array has not"):
             known.predict(np.zeros((30, 1)))

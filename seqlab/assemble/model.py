@@ -108,7 +108,7 @@ def _forecaster(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder = _encoder(recipe, vocabularies)
     return Forecaster(
         encoder,
-        _pooling(recipe, encoder, positions=math.ceil(settings.look_back / settings.patch)),
+        _pooling(recipe, encoder, positions=_num_patches(recipe)),
         OUTPUTS[settings.output](settings.level),
         patch=settings.patch,
         horizon=horizon,
@@ -117,6 +117,10 @@ def _forecaster(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
         scale_windows=settings.scale == "window",
         dropout=recipe.model.dropout,
     )
+
+
+def _num_patches(recipe: Recipe) -> int:
+    return math.ceil(recipe.forecast.look_back / recipe.forecast.patch)
 
 
 def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> LDS:
@@ -153,7 +157,7 @@ def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> Encoder:
     size = stack.size if isinstance(stack, Transformer) else settings.embedding
     inputs = _inputs(recipe, vocabularies, size)
     if isinstance(stack, Transformer):
-        most = recipe.data.max_source
+        most = _num_patches(recipe) if recipe.task == "forecast" else recipe.data.max_source
         entrance = Entrance(inputs.size, stack, most=most, dropout=settings.dropout, name="encoder")
         encoder = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
         return encoder(inputs, entrance, stack, dropout=settings.dropout)

@@ -28,10 +28,7 @@ def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], f
     series = read_table(recipe, paths[0])
     bounds = _bounds(recipe, len(series), series.where)
     variables = _learn(recipe, series, bounds["train"][1])
-    table = variables.table(series)
-    if not np.isfinite(table[:, len(variables.columns) :]).all():
-        raise _unknown(series, variables)
-    np.save(folder / STORE, table)
+    np.save(folder / STORE, variables.table(series))
     return variables
 
 
@@ -82,10 +79,6 @@ def windows_over(
     return Windows(table, len(variables.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
 
 
-def num_known(recipe: Recipe) -> int:
-    return len(_names(recipe.data.known))
-
-
 def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int]]:
     """From which row to which each part goes; each must have room for what it is to show."""
     data, forecast = recipe.data, recipe.forecast
@@ -104,7 +97,7 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
 
 
 def _learn(recipe: Recipe, series: Series, end: int) -> Variables:
-    count = len(series.columns) - num_known(recipe)
+    count = len(series.columns) - len(_names(recipe.data.known))
     train = series.values[:end]
     for place, name in enumerate(series.columns):
         if np.isnan(train[:, place]).all():
@@ -130,14 +123,6 @@ def _learn(recipe: Recipe, series: Series, end: int) -> Variables:
         naive=tuple(seasonal_error(scaled, season).tolist()),
         season=season,
         calendar=recipe.data.calendar,
-    )
-
-
-def _unknown(series: Series, variables: Variables) -> DataError:
-    row, place = np.argwhere(np.isnan(series.values[:, len(variables.columns) :]))[0]
-    return DataError(
-        f"{series.where}: column '{variables.known[place]}' is to be known and is missing at {series.times[row]}",
-        hint="fill it in, or forecast it: data.known names only what is known for all rows.",
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from seqlab.data.series import Series, calendar, read_series
-from seqlab.errors import BundleError
+from seqlab.errors import BundleError, DataError
 from seqlab.recipe import Recipe
 
 
@@ -32,6 +32,12 @@ class Variables:
 
     def table(self, series: Series) -> Float32[np.ndarray, "T F"]:
         """A series that was read with these columns, in deviations from the mean, and the calendar beside it."""
+        count = len(self.columns)
+        for row, place in np.argwhere(np.isnan(series.values[:, count:]))[:1].tolist():
+            raise DataError(
+                f"{series.where}: column '{self.known[place]}' is to be known and is missing at {series.times[row]}",
+                hint="fill it in, or forecast it: data.known names only what is known for all rows.",
+            )
         scaled = (series.values - np.asarray(self.mean)) / np.asarray(self.deviation)
         parts = [scaled, calendar(series.times)] if self.calendar else [scaled]
         return np.concatenate(parts, axis=1).astype(np.float32)

@@ -101,8 +101,8 @@ def train(
         took = duration(model.metrics["seconds"])
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
-        use = f"predict {model.path}{ {'bilm': ' --embed', 'forecast': ' SERIES.csv'}.get(model.recipe.task, '') }"
-        show.say(f"model: {model.path}\nuse it: {program()} {use}")
+        more = {"bilm": " --embed", "forecast": " SERIES.csv"}.get(model.recipe.task, "")
+        show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{more}")
     if trained.stopped:
         print(
             f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",

@@ -62,7 +62,8 @@ class SystemsTraining:
             ascent(start, seen, self.climb, current=now)
             for start, seen, now in zip(self.starts, self.evidence, current, strict=True)
         ]
-        num_seen, last, stopped = max(1, sum(int(seen.seen.sum()) for seen in self.evidence)), math.inf, False
+        num_seen = max(1, sum(int(seen.seen.sum()) for seen in self.evidence))
+        last, stopped = place.recent[0][0] if place.recent else math.inf, False
         found = [next(climb) for climb in climbs]
         each = time.perf_counter() - began
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
@@ -75,8 +76,8 @@ class SystemsTraining:
                 place.step += 1
                 place.seconds = before + time.perf_counter() - began
                 loss = -sum(likelihood for _, likelihood in found) / num_seen
-                self._tell([system for system, _ in found], loss, num_seen, time.perf_counter() - tick)
-                place.finished, last = last - loss < ENOUGH, loss
+                place.finished, last, place.recent = last - loss < ENOUGH, loss, [[loss]]
+                self._keep([system for system, _ in found], loss, num_seen, time.perf_counter() - tick)
                 stopped = stop() and not place.finished and place.step < self.num_steps
             metrics = self.validate()
             place.best_loss, place.best_step = metrics["loss"], place.step
@@ -85,13 +86,17 @@ class SystemsTraining:
         finally:
             self.report.end()
         place.finished = not stopped
-        write_checkpoint(self.folder / "last.safetensors", place, {"model": parameters_of(self.model)})
+        self._save()
         return Outcome(place, stopped)
 
-    def _tell(self, systems: list[LDS], loss: float, num_seen: int, seconds: float) -> None:
+    def _keep(self, systems: list[LDS], loss: float, num_seen: int, seconds: float) -> None:
         place = self.progress
         self.model.learn(systems)
+        self._save()
         tidy_memory()
         left = (self.num_steps - place.step) * seconds
         self.report.step(Step(place.step, self.num_steps, loss, num_seen / seconds, 0.0, 0.0, left))
         self.metrics.append(place.step, loss=loss, seconds=round(place.seconds, 2))
+
+    def _save(self) -> None:
+        write_checkpoint(self.folder / "last.safetensors", self.progress, {"model": parameters_of(self.model)})
