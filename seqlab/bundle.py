@@ -172,7 +172,10 @@ Use it: `seqlab predict THIS_DIRECTORY`. All settings: `recipe.toml`.
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
-        rows += _flat(value, f"{prefix}{name}: ") if isinstance(value, dict) else [(prefix + name, value)]
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{name}: ")
+        elif not isinstance(value, list):
+            rows.append((prefix + name, value))
     return rows
 
 

@@ -20,6 +20,7 @@ from seqlab.bundle import Bundle
 from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
+from seqlab.data.windows import Windows
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
 from seqlab.metrics.labels import accuracy, macro_f1
@@ -33,6 +34,7 @@ from seqlab.padded import Batch, Padded
 from seqlab.predict import predict
 from seqlab.reading import classify, shown, tag
 from seqlab.recipe import Decode
+from seqlab.rolling import held_out_windows, roll
 from seqlab.text import EOS, SOS, SPECIALS, UNK, WordTokenizer
 from seqlab.training.objective import mean_loss
 
@@ -54,6 +56,7 @@ class Report:
     examples: tuple[dict[str, str], ...] = ()
     floor_note: str = ""
     by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)  # source tokens -> scores
+    by_step: dict[str, list[float | None]] = field(default_factory=dict)  # scores of a forecast at each step ahead
 
     def to_json(self) -> dict[str, Any]:
         # a score that is no number, such as the loss where no label is known, is null in JSON
@@ -63,6 +66,7 @@ class Report:
         }
         table = {"examples": self.num_examples, **scores, "floors": self.floors}
         table |= {"by_length": self.by_length} if self.by_length else {}
+        table |= {"by_step": self.by_step} if self.by_step else {}
         return {"task": self.task, **table, **({"floor_note": self.floor_note} if self.floor_note else {})}
 
 
@@ -92,6 +96,17 @@ def evaluate_stream(bundle: Bundle, tokens: np.ndarray, stores: Path | None) -> 
     train = None if stores is None else _open(stores / "train_stream")
     floors, note = _ngram_floors(None if train is None else np.asarray(train.flat[:NGRAM_TOKENS]), [tokens], bundle)
     return Report("lm", len(tokens) - 1, scores, floors, floor_note=note)
+
+
+def evaluate_windows(bundle: Bundle, windows: Windows, stores: Path | None, *, most: int | None = None) -> Report:
+    """Scores of a forecast from every moment, or from `most` of them that lie evenly, beside floors that need none."""
+    train = None if stores is None else held_out_windows(bundle, stores, "train")
+    tallies = roll(bundle, windows, train, most=most)
+    model = tallies.pop("")
+    floors = {name: tally.scores() for name, tally in tallies.items()}
+    moments = windows.num_origins if most is None else min(most, windows.num_origins)
+    note = "" if train is not None else "the linear floor needs the training part, which is not beside this model"
+    return Report("forecast", moments, model.scores(), floors, floor_note=note, by_step=model.by_step())
 
 
 def _lines(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:

@@ -14,26 +14,42 @@ from typing import Any, cast
 import numpy as np
 from torch import nn
 
-from seqlab.assemble.corpus import Corpus, example_key, held_out, is_stream, open_corpus, prepare, read_examples
+from seqlab.assemble.corpus import (
+    Corpus,
+    ExampleBatches,
+    example_key,
+    held_out,
+    is_stream,
+    open_corpus,
+    prepare,
+    read_examples,
+)
 from seqlab.assemble.hidden import hidden_fitting, probabilities_of
 from seqlab.assemble.model import build_model
+from seqlab.assemble.series import read_table
 from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.assemble.vocabularies import Vocabularies, labels_of
 from seqlab.bundle import Bundle, is_bundle, load_bundle, read_vocabularies, save_bundle
 from seqlab.data.lines import STDIN, spool
+from seqlab.data.series import future_times
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
+from seqlab.data.windows import Windows
 from seqlab.errors import DataError, RecipeError, RunError, UsageError, shorten
-from seqlab.evaluate import evaluate_examples, evaluate_stream
+from seqlab.evaluate import evaluate_examples, evaluate_stream, evaluate_windows
+from seqlab.forecasting import calibrate
 from seqlab.huggingface import read_huggingface
 from seqlab.model import RUN, STORES, Model, load
+from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.interface import Model as Trainable
 from seqlab.predict import predict
 from seqlab.reading import shown
 from seqlab.recipe import DEFAULTS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
+from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.climbing import Climbing
+from seqlab.training.em_series import SystemsTraining
 from seqlab.training.gradient import GradientTraining, peak_memory
 from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
@@ -43,6 +59,7 @@ __all__ = ["Model", "Trained", "default_folder", "import_model", "load", "look",
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
+STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
 
@@ -96,6 +113,8 @@ def train(
 def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
     """What is in a file, read as training would read it: sizes, labels, repetitions, and the first example."""
     recipe = _chosen_recipe(task, None, settings)
+    if task == "forecast":
+        return _look_at_series(recipe, _paths(data))
     examples, sources, labels = 0, Counter[int](), Counter[str]()
     longest = {"source": (0, ""), "target": (0, "")}
     first = None
@@ -115,6 +134,18 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
     if labels:
         facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
     return facts | {"first": f"{first.where}: {shorten(shown(first.source), 200)} -> {shorten(str(first.target), 200)}"}
+
+
+def _look_at_series(recipe: Recipe, paths: list[str]) -> dict[str, Any]:
+    """What is in a table of numbers; only the first file is a series."""
+    series = read_table(recipe, paths[0])
+    columns = {}
+    for name, values in zip(series.columns, series.values.T, strict=True):
+        seen = values[~np.isnan(values)]
+        figures = f"{seen.min():.6g} to {seen.max():.6g}, mean {seen.mean():.6g}" if len(seen) else "nothing seen"
+        columns[name] = f"{figures}, {len(values) - len(seen):,} missing"
+    facts = {"rows": len(series), "from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
+    return facts | {"columns": columns}
 
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
@@ -288,7 +319,8 @@ def _fit(
         load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
     bundle = Bundle(recipe, corpus.vocabularies, model, {})
     stores = folder / RUN / STORES
-    examples = [] if is_stream(recipe) else list(islice(held_out(stores), EVALUATED_AT_THE_END))
+    told = is_stream(recipe) or recipe.task == "forecast"  # the loss tells all
+    examples = [] if told else list(islice(held_out(stores), EVALUATED_AT_THE_END))
 
     def validate() -> dict[str, float]:
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
@@ -296,7 +328,7 @@ def _fit(
             scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
         return scores
 
-    training = _training(recipe, corpus, model, validate, folder / RUN, report)
+    training = _training(recipe, model, corpus, validate=validate, folder=folder / RUN, report=report)
     if resume and (folder / RUN / "last.safetensors").exists():
         training.resume()
         more = "restarts" if recipe.model.hmm else "steps"
@@ -310,6 +342,10 @@ def _fit(
     outcome = training.fit(stop=stop)
     if is_stream(recipe):
         final = evaluate_stream(bundle, np.asarray(TokenStore.open(stores / "validation_stream").flat), stores)
+    elif recipe.task == "forecast":
+        held_out_part = held_out_windows(bundle, stores, "validation")
+        calibrate(bundle, held_out_part)
+        final = evaluate_windows(bundle, held_out_part, stores, most=EVALUATED_AT_THE_END)
     else:
         final = evaluate_examples(bundle, examples, stores)
     metrics = {
@@ -330,17 +366,23 @@ def _fit(
 
 def _training(
     recipe: Recipe,
-    corpus: Corpus,
     model: nn.Module,
+    corpus: Corpus,
+    *,
     validate: Callable[[], dict[str, float]],
     folder: Path,
     report: Reporter,
-) -> GradientTraining | Climbing:
-    """Most models go down a gradient; a hidden Markov model is counted, or climbs by EM."""
+) -> GradientTraining | Climbing | SystemsTraining:
+    """How a model of this recipe learns: by counting or EM where its states are hidden, else by gradients."""
+    settings = recipe.train
     if recipe.model.hmm is not None:
         fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
-        return Climbing(hmm, fitting, recipe.train, validate=validate, folder=folder, report=report)
-    return GradientTraining(model, corpus.train, recipe.train, validate=validate, folder=folder, report=report)
+        return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)
+    if recipe.model.lds is not None:
+        whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
+        systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
+        return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
+    return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report)
 
 
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:

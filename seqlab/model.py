@@ -15,13 +15,15 @@ from seqlab.bundle import Bundle, load_bundle
 from seqlab.data.lines import read_text
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
-from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, example_batches
+from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, evaluate_windows, example_batches
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
+from seqlab.forecasting import Given, forecast
 from seqlab.padded import Batch, Padded
 from seqlab.predict import predict, score, stream_text
 from seqlab.reading import Prediction, Source, embed
 from seqlab.recipe import Decode, Recipe
+from seqlab.rolling import held_out_windows, windows_of_file
 
 RUN, STORES = "run", "data"
 
@@ -42,14 +44,27 @@ class Model:
         return self.bundle.metrics
 
     def predict(
-        self, inputs: Source | Sequence[Source], *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any
+        self,
+        inputs: Source | Given | Sequence[Source | Given],
+        *,
+        seed: int = 0,
+        first_row: int = 0,
+        prefix: str = "",
+        **decode: Any,
     ) -> Any:
-        """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode]."""
+        """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode].
+
+        A forecaster is given a file or an array, or a list of these, and answers with a `Forecast` for each.
+        """
+        if self.recipe.task == "forecast":
+            if isinstance(inputs, list | tuple):
+                return [forecast(self.bundle, cast(Given, each)) for each in inputs]
+            return forecast(self.bundle, cast(Given, inputs))
         settings = decode_settings(self.recipe.decode, decode)
         one = isinstance(inputs, str | np.ndarray)
-        many = cast(list[Source], [inputs] if one else list(inputs))
+        many = [inputs] if one else list(cast(Sequence[Source], inputs))
         answers: list[Prediction] = predict(
-            self.bundle, many, decode=settings, seed=seed, first_row=first_row, prefix=prefix
+            self.bundle, cast(list[Source], many), decode=settings, seed=seed, first_row=first_row, prefix=prefix
         )
         return answers[0] if one else answers
 
@@ -79,6 +94,11 @@ class Model:
             raise UsageError(
                 f"{self.path}: there is no held-out data beside this model", hint="give a file to evaluate on."
             )
+        if self.recipe.task == "forecast":
+            if len(data) > 1:
+                raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
+            windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
+            return evaluate_windows(self.bundle, windows, at_hand)
         if is_stream(self.recipe):
             return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand)
         examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(held_out(stores))

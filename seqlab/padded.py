@@ -78,13 +78,15 @@ class Batch:
     """What a model is given at once: named parts, each a `Padded` with the same rows.
 
     `target` of a decoder runs from SOS to EOS: all but its last token are read, all but its first are predicted.
-    One label for a whole sequence is a target of length one. `rows` are the examples' places in the data set:
+    One label for a whole sequence is a target of length one. `covariates` of a forecast are known for the source and
+    the target, one after the other. `rows` are the examples' places in the data set:
     they key the randomness of dropout and name the culprits when something goes wrong.
     """
 
     rows: Int[Tensor, " B"]
     source: Padded | None = None
     target: Padded | None = None
+    covariates: Padded | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

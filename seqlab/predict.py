@@ -17,6 +17,7 @@ from seqlab.decode.generate import Limits, generate, stream
 from seqlab.decode.rules import Greedy, Rule, Sample
 from seqlab.decode.score import score as forced
 from seqlab.errors import DataError, UsageError, shorten
+from seqlab.forecasting import forecast
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.seq2seq import Seq2Seq
@@ -242,6 +243,12 @@ def _fill(job: _Job) -> list[Prediction]:
     return reading.fill(job.bundle, job.inputs, first_row=job.first_row)
 
 
+def _forecast(job: _Job) -> list[Prediction]:
+    """Forecaster: the rows that follow each file, as CSV."""
+    answers = [forecast(job.bundle, given) for given in job.inputs]
+    return [Prediction(answer.history.where, answer.to_csv(), answer.to_json()) for answer in answers]
+
+
 def _no_answer(job: _Job) -> list[Prediction]:
     raise UsageError(
         "a bidirectional language model answers nothing by itself",
@@ -256,6 +263,7 @@ _TASKS: dict[str, Callable[[_Job], list[Prediction]]] = {
     "classify": _classify,
     "tag": _tag,
     "translate": _translate,
+    "forecast": _forecast,
 }
 
 

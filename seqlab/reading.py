@@ -16,7 +16,7 @@ from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Vectors
 from seqlab.data.vectors import load_vectors
 from seqlab.equations.pooling import mean_pool
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.errors import DataError, SeqlabWarning, UsageError
 from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.elmo import BidirectionalLanguageModel
 from seqlab.models.hidden import HMMTagger
@@ -115,6 +115,8 @@ def _filled(
 @torch.inference_mode()
 def embed(bundle: Bundle, inputs: Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
     """One vector for each input: what a classifier's head is given, else the mean of the states."""
+    if bundle.recipe.task == "forecast":
+        raise UsageError("a forecaster has no vector for a text", hint="`predict MODEL SERIES.csv` forecasts.")
     if not inputs:
         return np.zeros((0, 0), dtype=np.float32)
     sources = _written(bundle, inputs) if bundle.recipe.task == "lm" else _read(bundle, inputs)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from seqlab.errors import RecipeError, nearest
 
-Task = Literal["lm", "mask", "bilm", "classify", "tag", "translate"]
+Task = Literal["lm", "mask", "bilm", "classify", "tag", "translate", "forecast"]
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
 Connection = Literal["plain", "residual", "highway", "dense"]
 
@@ -25,6 +25,7 @@ DEFAULTS: dict[Task, str] = {
     "classify": "bilstm-classifier",
     "tag": "bilstm-tagger",
     "translate": "seq2seq",
+    "forecast": "gru-forecast",
 }
 TUNED: dict[Task, str] = {"classify": "tuned-classifier", "tag": "tuned-tagger"}  # with a model to start from
 
@@ -56,6 +57,13 @@ class Data(Section):
     max_target: int = Field(1000, ge=1)
     too_long: Literal["cut", "skip", "refuse", "split"] = "cut"  # split: text without labels becomes several rows
     no_label: str | None = None  # tag only: what stands in the file where a label is not known
+    # forecast only; the split is chronological: first the training part, then validation, then what `evaluate` reads
+    time: str | None = None  # the column that says when, or several with commas between
+    columns: str | None = None  # what is to be forecast, with commas between; without it, all that are not named here
+    known: str | None = None  # columns whose future is known: prices that are set, holidays
+    calendar: bool = False  # hour, weekday and day of the year are known columns too
+    rows: int | None = Field(None, ge=1)  # only the first so many rows are read
+    test: float = Field(0.0, ge=0, lt=1)  # the share at the end that training never sees
 
 
 class Text(Section):
@@ -144,6 +152,20 @@ class Hidden(Section):
 Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
 
 
+class Dynamics(Section):
+    """A linear dynamical system for each variable (S2): a structure whose noises are learnt, or free states."""
+
+    trend: Literal["level", "slope", "none"] = "level"
+    harmonics: int = Field(3, ge=0)  # of the season: pairs of states that turn once in a season, twice, ...
+    states: int = Field(0, ge=0)  # so many free ones instead, with everything about them learnt
+
+    @model_validator(mode="after")
+    def _has_a_state(self) -> "Dynamics":
+        if self.trend == "none" and self.harmonics == 0 and self.states == 0:
+            raise ValueError("a system without a trend, a season or free states has nothing to say")
+        return self
+
+
 class Model(Section):
     embedding: int = Field(128, ge=1)
     encoder: Layers | None = None
@@ -152,7 +174,9 @@ class Model(Section):
     characters: Stack | None = None  # tag only: what reads each word's spelling, beside the word's own vector
     hmm: Hidden | None = None  # tag, lm: in place of encoder and decoder
     elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
-    pooling: Literal["final", "mean", "max", "attention", "hops"] = "final"  # classify only
+    lds: Dynamics | None = None  # forecast only: in place of an encoder
+    # classify and forecast; flat: all states side by side (forecast only, where all windows are equally long)
+    pooling: Literal["final", "mean", "max", "attention", "hops", "flat"] = "final"
     hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
     hop_penalty: float = Field(0.0, ge=0)  # what it costs that two hops look at the same place (E49)
     vectors: str | None = None  # a file of pretrained word vectors: one word a line, then its numbers
@@ -161,6 +185,18 @@ class Model(Section):
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
+
+
+class Forecast(Section):
+    """How far a forecaster looks back and ahead, in rows, and what it says about each moment to come (S12)."""
+
+    look_back: int = Field(96, ge=2)
+    horizon: int = Field(24, ge=1)
+    season: int | None = Field(None, ge=1)  # rows; without it, what suits the time stamps (24 hours, 7 days, 12 months)
+    scale: Literal["window", "train"] = "window"  # brought to mean 0, deviation 1: each window, or the training part
+    output: Literal["gaussian", "quantiles", "point"] = "gaussian"
+    patch: int = Field(8, ge=1)  # values that are read together as one position
+    level: float = Field(0.8, gt=0, lt=1)  # how many of the values to come the bands should hold
 
 
 class Train(Section):
@@ -218,6 +254,7 @@ class Recipe(Section):
     source: Text = Text()
     target: Text = Text()
     model: Model = Model()
+    forecast: Forecast = Forecast()
     train: Train
     decode: Decode = Decode()
 
@@ -226,6 +263,10 @@ class Recipe(Section):
         needs: tuple[str, ...] = {"lm": ("decoder",), "translate": ("encoder", "decoder")}.get(self.task, ("encoder",))
         if self.model.hmm is not None:
             self._hidden_fits(self.model.hmm)
+            needs = ()
+        if self.model.lds is not None:
+            if self.task != "forecast":
+                raise ValueError(f"[model.lds] forecasts a series: a '{self.task}' model has none")
             needs = ()
         for part in ("encoder", "decoder"):
             has, must = getattr(self.model, part) is not None, part in needs
@@ -262,6 +303,10 @@ class Recipe(Section):
 
     def _inputs_fit(self) -> None:
         encoder = self.model.encoder
+        if self.model.pooling == "flat" and self.task != "forecast":
+            raise ValueError("model.pooling = 'flat' needs windows of one length, which only a forecaster has")
+        if self.data.validation + self.data.test >= 1:
+            raise ValueError("data.validation and data.test leave nothing to train on: together they must stay below 1")
         if self.task == "bilm" and not (isinstance(encoder, Stack) and encoder.size == self.model.embedding):
             raise ValueError("a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size")
         if (
@@ -334,7 +379,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
         place = table
         for key in keys[:-1]:
-            if place.get(key) is None and key in ("encoder", "decoder", "attention", "characters", "elmo", "hmm"):
+            if place.get(key) is None and key in _OPTIONAL:
                 place[key] = {}
             if key in place and not isinstance(place[key], dict):
                 raise RecipeError(
@@ -405,6 +450,7 @@ def _explain(error: ValidationError, where: str) -> RecipeError:
     return RecipeError(f"{where}: {at}{said}{seen}", hint="`seqlab recipes NAME` shows a recipe that works.")
 
 
+_OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "hmm", "lds")  # sections that --set can begin
 _KINDS = (*get_args(Cell), "transformer", "universal")  # pydantic names the chosen member of a union by its kind
 
 

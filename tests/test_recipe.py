@@ -143,6 +143,24 @@ class TestParts:
                 "a 'bilm' model has a recurrent encoder",
             ),
             ("bilstm-classifier", {"data": {"too_long": "split"}}, "a 'classify' example cannot be split"),
+            ("bilstm-classifier", {"data": {"test": 0.99}}, "data.validation and data.test leave nothing to train on"),
+            (
+                "bilstm-classifier",
+                {"model": {"encoder": {"kind": "lstm"}, "pooling": "flat"}},
+                "model.pooling = 'flat' needs windows of one length",
+            ),
+            ("bilstm-tagger", {"model": {"lds": {}}}, "[model.lds] forecasts a series: a 'tag' model has none"),
+            ("gru-forecast", {"model": {}}, "a 'forecast' model needs [model.encoder]"),
+            (
+                "lds-forecast",
+                {"model": {"lds": {}, "encoder": {"kind": "gru"}}},
+                "a 'forecast' model has no [model.encoder]",
+            ),
+            (
+                "lds-forecast",
+                {"model": {"lds": {"trend": "none", "harmonics": 0}}},
+                "'model.lds': a system without a trend, a season or free states",
+            ),
             ("bert-tiny", {"source": {"kind": "vectors"}}, "a 'mask' model reads tokens, not vectors"),
             (
                 "char-lstm",

@@ -38,3 +38,43 @@ def test_a_hidden_markov_model_tags_english(tmp_path, shared_data):
     train, dev = (shared_data(f"ud-en-ewt/en_ewt-ud-{part}.conllu.gz") for part in ("train", "dev"))
     model = lab.train("tag", train, valid=dev, recipe="hmm-tagger", out=tmp_path / "m").model
     assert model.evaluate(dev).scores["accuracy"] > 0.926
+
+
+@pytest.mark.parametrize("recipe", ["gru-forecast", "transformer-forecast"])
+def test_a_neural_forecaster_on_etth1_beats_repeating_yesterday(tmp_path, shared_data, recipe):
+    """All 2,785 windows of the usual test part (12, 4 and 4 months), horizon 96, look-back 336."""
+    settings = ["data.rows=14400", "data.validation=0.2", "data.test=0.2", "forecast.horizon=96"]
+    settings += ["forecast.look_back=336", "forecast.patch=12", "train.batch_tokens=43008"]
+    table = shared_data("ett/ETTh1.csv.gz")
+    report = lab.train("forecast", table, recipe=recipe, settings=settings, out=tmp_path / "m").model.evaluate()
+    assert report.num_examples == 2785
+    assert report.floors["one season ago"]["mse"] == pytest.approx(0.512, abs=0.002)
+    assert report.scores["mse"] <= 0.40
+    assert 0.75 <= report.scores["coverage"] <= 0.85
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("monthly-sunspots.csv", ["season=132", "horizon=12", "look_back=132", "patch=12"]),
+        ("daily-min-temperatures.csv", ["season=365", "horizon=7"]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*later than a usual step")  # two days of Melbourne are not in the file
+def test_bands_of_real_series_hold_what_they_say(tmp_path, shared_data, name, settings):
+    path = shared_data(f"timeseries-small/{name}")
+    settings = ["data.test=0.2", *(f"forecast.{setting}" for setting in settings)]
+    report = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model.evaluate()
+    assert report.num_examples >= 500
+    assert 0.75 <= report.scores["coverage"] <= 0.85
+    assert report.scores["mse"] < min(floor["mse"] for floor in report.floors.values())
+
+
+def test_a_series_with_gaps_is_forecast_as_it_is(tmp_path, shared_data):
+    path = shared_data("timeseries-small/pollution.csv")
+    settings = ["data.columns=pm2.5", "data.calendar=true", "train.steps=150"]
+    model = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model
+    assert model.evaluate().scores["mse"] < model.evaluate().floors["last value"]["mse"]
+    said = model.predict(path)
+    assert said.times[0] == "2015-01-01 00:00:00"
+    assert (said.low < said.high).all()

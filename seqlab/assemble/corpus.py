@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from seqlab.assemble.fitted import BLOCK, Fitted, warn
+from seqlab.assemble.series import open_windows, prepare_series
 from seqlab.assemble.vocabularies import (
     LONGEST_WORD,
     Ids,
@@ -25,6 +26,7 @@ from seqlab.data.split import border, source_key
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.streams import Streams, in_chunks, in_order
 from seqlab.data.vectors import read_vectors
+from seqlab.data.windows import Windows
 from seqlab.errors import DataError, shorten
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe, Stack
@@ -39,7 +41,7 @@ class ExampleBatches:
 
     carries = False
 
-    def __init__(self, rows: Rows, *, budget: int, seed: int) -> None:
+    def __init__(self, rows: Rows | Windows, *, budget: int, seed: int) -> None:
         self.rows = rows
         self._plan = lru_cache(maxsize=2)(lambda epoch: plan(rows.lengths, budget=budget, seed=seed, epoch=epoch))
 
@@ -108,6 +110,8 @@ def prepare(
 
     `valid` names the held-out files, if any; `given` are the vocabularies of a model to start from.
     """
+    if recipe.task == "forecast":
+        return Vocabularies(series=prepare_series(recipe, paths, valid, folder))
     if is_stream(recipe):
         return _prepare_stream(recipe, paths, valid, folder, given)
     return _prepare_examples(recipe, paths, valid, folder, given)
@@ -116,6 +120,8 @@ def prepare(
 def open_corpus(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Corpus:
     """What `prepare` has stored, as batches."""
     settings = recipe.train
+    if recipe.task == "forecast":
+        return _open_series(recipe, vocabularies, folder)
     stores = {path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))}
     size = {f"{name}_{what}": n for name, store in stores.items() for what, n in _counts(store).items()}
     if "train_stream" in stores:
@@ -134,6 +140,19 @@ def open_corpus(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Cor
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
     batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
     return Corpus(vocabularies, batches, lambda: (validation.batch(rows) for rows in in_sequence), size)
+
+
+def _open_series(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Corpus:
+    parts, budget = open_windows(recipe, vocabularies.variables, folder), recipe.train.batch_tokens
+    validation = parts["validation"]
+    most = max(1, recipe.data.max_validation // validation.num_variables)
+    size = {f"{name}_windows": len(part) for name, part in parts.items()}
+    return Corpus(
+        vocabularies,
+        ExampleBatches(parts["train"], budget=budget, seed=recipe.train.seed),
+        lambda: (validation.batch(rows) for rows in validation.in_order(budget=budget, most=most)),
+        size,
+    )
 
 
 def is_stream(recipe: Recipe) -> bool:

@@ -1,5 +1,9 @@
 """Recipe and vocabulary sizes to a model with its first, random weights."""
 
+import math
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import cast
 
 import torch
@@ -18,14 +22,19 @@ from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.decoders import Bridge, RecurrentDecoder
 from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
 from seqlab.models.encoders import RecurrentEncoder
+from seqlab.models.forecaster import Forecaster, LDSForecaster
 from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.masked import MaskedLanguageModel
+from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
 from seqlab.models.universal import UniversalDecoder, UniversalEncoder
-from seqlab.recipe import Attention, Recipe, Stack, Transformer
+from seqlab.padded import Padded
+from seqlab.recipe import Attention, Dynamics, Recipe, Stack, Transformer
+from seqlab.training.em_lds import start_lds
 
 
 def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -43,17 +52,22 @@ def _language_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
 
 def _classifier(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder = _encoder(recipe, vocabularies)
+    pooling = _pooling(recipe, encoder)
+    head = Head(pooling.output_size, len(vocabularies.classes))
+    return Classifier(encoder, pooling, head, dropout=recipe.model.dropout)
+
+
+def _pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Pooling:
     settings = recipe.model
-    pooling = Pooling(
+    return Pooling(
         settings.pooling,
         encoder.output_size,
         summary_size=encoder.summary_size,
         hops=settings.hops if settings.pooling == "hops" else 1,
         penalty=settings.hop_penalty,
+        positions=positions,
         name="pooling",
     )
-    head = Head(pooling.output_size, len(vocabularies.classes))
-    return Classifier(encoder, pooling, head, dropout=settings.dropout)
 
 
 def _tagger(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -81,6 +95,54 @@ def _two_ways(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     return BidirectionalLanguageModel(readers, _head(recipe, readers.embedding, stack.size))
 
 
+OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
+    "gaussian": GaussianOutput,
+    "quantiles": QuantileOutput,
+    "point": PointOutput,
+}
+
+
+def _forecaster(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
+    settings, variables = recipe.forecast, vocabularies.variables
+    count, horizon = len(variables.columns), settings.horizon
+    if recipe.model.lds is not None:
+        start = _system(recipe.model.lds, variables.season, variables.num_covariates, seed=recipe.train.seed)
+        return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
+    encoder = _encoder(recipe, vocabularies)
+    return Forecaster(
+        encoder,
+        _pooling(recipe, encoder, positions=_num_patches(recipe)),
+        OUTPUTS[settings.output](settings.level),
+        patch=settings.patch,
+        horizon=horizon,
+        num_variables=count,
+        num_covariates=variables.num_covariates,
+        scale_windows=settings.scale == "window",
+        dropout=recipe.model.dropout,
+    )
+
+
+def _num_patches(recipe: Recipe) -> int:
+    return math.ceil(recipe.forecast.look_back / recipe.forecast.patch)
+
+
+def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> LDS:
+    """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
+    if settings.states:
+        typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))
+        return start_lds(typical, num_states=settings.states, num_inputs=num_inputs, seed=seed)
+    parts = [cycle(season / k, wander=1e-4) for k in range(1, min(settings.harmonics, season // 2) + 1)]
+    if settings.trend == "slope":
+        parts.append(local_linear_trend(level=0.05, slope=1e-4, noise=0.2))
+    elif settings.trend == "level" or not parts:
+        parts.append(local_level(level=0.05, noise=0.2))
+    whole = reduce(add, parts)
+    if not float(whole.observation_noise):
+        whole = replace(whole, observation_noise=torch.full_like(whole.observation_noise, 0.2))
+    inputs = torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
+    return replace(whole, input_matrix=inputs)
+
+
 MODELS = {
     "lm": _language_model,
     "mask": _masked,
@@ -88,6 +150,7 @@ MODELS = {
     "classify": _classifier,
     "tag": _tagger,
     "translate": _seq2seq,
+    "forecast": _forecaster,
 }
 
 
@@ -97,7 +160,7 @@ def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> Encoder:
     size = stack.size if isinstance(stack, Transformer) else settings.embedding
     inputs = _inputs(recipe, vocabularies, size)
     if isinstance(stack, Transformer):
-        most = recipe.data.max_source
+        most = _num_patches(recipe) if recipe.task == "forecast" else recipe.data.max_source
         entrance = Entrance(inputs.size, stack, most=most, dropout=settings.dropout, name="encoder")
         encoder = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
         return encoder(inputs, entrance, stack, dropout=settings.dropout)
@@ -106,6 +169,9 @@ def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> Encoder:
 
 
 def _inputs(recipe: Recipe, vocabularies: Vocabularies, size: int) -> Inputs:
+    if vocabularies.series is not None:
+        width = recipe.forecast.patch * (2 + vocabularies.series.num_covariates)  # value, seen or not, what is known
+        return VectorInputs([0.0] * width, [1.0] * width, size)
     if vocabularies.features is not None:
         scale = vocabularies.features
         return VectorInputs(list(scale.mean), list(scale.deviation), size)

@@ -42,7 +42,7 @@ def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[
         table["model"] |= {"encoder": _as_encoder(old.model), "embedding": old.model.embedding, "elmo": None}
         table["source"], table["model"]["characters"] = old.target.model_dump(), None
         given = Vocabularies(source=vocabularies.target)
-    elif old.model.encoder is not None and old.task != "bilm" and recipe.task in (*READS, "mask"):
+    elif old.model.encoder is not None and old.task not in ("bilm", "forecast") and recipe.task in (*READS, "mask"):
         same = ("encoder", "embedding", "characters", "elmo")
         table["model"] |= {key: value for key, value in old.model.model_dump().items() if key in same}
         table["source"] = old.source.model_dump()

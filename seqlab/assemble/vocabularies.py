@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Int
 
 from seqlab import text
+from seqlab.assemble.variables import Variables
 from seqlab.data.sources import Example, Vectors
 from seqlab.errors import BundleError, DataError
 from seqlab.padded import Padded
@@ -69,6 +70,12 @@ class Vocabularies:
     features: FeatureScale | None = None
     markers: bool = False
     frame: bool = False
+    series: Variables | None = None  # what a forecaster has instead of all these
+
+    @property
+    def variables(self) -> Variables:
+        assert self.series is not None, "this model forecasts nothing"
+        return self.series
 
     @property
     def sources(self) -> Tokenizer:
@@ -176,7 +183,9 @@ class Vocabularies:
         return spread
 
     def to_json(self) -> dict[str, Any]:
-        parts = [(name, getattr(self, name)) for name in ("source", "target", "labels", "letters", "features")]
+        parts = [
+            (name, getattr(self, name)) for name in ("source", "target", "labels", "letters", "features", "series")
+        ]
         shared = self.source is not None and self.source is self.target
         table = {name: "source" if shared and name == "target" else part.to_json() for name, part in parts if part}
         return table | {name: True for name in ("markers", "frame") if getattr(self, name)}
@@ -198,6 +207,7 @@ class Vocabularies:
             FeatureScale.from_json(data["features"]) if "features" in data else None,
             data.get("markers") is True,
             data.get("frame") is True,
+            Variables.from_json(data["series"]) if "series" in data else None,
         )
 
 

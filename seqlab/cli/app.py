@@ -69,6 +69,8 @@ def train(
 
     seqlab train mask wiki.txt            plain text, to fill blanks
 
+    seqlab train forecast series.csv      a column of times, columns of numbers
+
     seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
     check_task(task, resume=resume)  # before torch is waited for
@@ -103,8 +105,8 @@ def train(
         if "fit" in model.metrics:
             show.verdict(model.metrics["fit"])
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
-        use = f"predict {model.path}{' --embed' if model.recipe.task == 'bilm' else ''}"
-        show.say(f"model: {model.path}\nuse it: {program()} {use}")
+        more = {"bilm": " --embed", "forecast": " SERIES.csv"}.get(model.recipe.task, "")
+        show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{more}")
     if trained.stopped:
         print(
             f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",
@@ -117,7 +119,9 @@ def train(
 @told
 def predict(
     model: ModelPath,
-    text: Annotated[list[str] | None, typer.Argument(help="what to answer; without it, lines of --input")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(help="what to answer, or a series to go on; without it, lines of --input")
+    ] = None,
     source: Annotated[str, typer.Option("--input", "-i", help="file of lines; - is standard input")] = "-",
     greedy: Annotated[bool, typer.Option("--greedy", help="always the likeliest token")] = False,
     temperature: Annotated[float | None, typer.Option(help="sample; below 1 is bolder, above 1 wilder")] = None,
@@ -133,7 +137,9 @@ def predict(
     stream: Annotated[bool, typer.Option("--stream", help="lm: show each token as it is chosen")] = False,
     embed: Annotated[bool, typer.Option("--embed", help="a vector for each line, as JSON, or into --out")] = False,
     normalise: Annotated[bool, typer.Option("--normalise", help="with --embed: vectors of length one")] = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="with --embed: a file, .npy or .jsonl")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="file of a forecast; with --embed, a .npy or .jsonl")
+    ] = None,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
@@ -142,14 +148,22 @@ def predict(
     seqlab predict runs/dates "samedi 3 mai 1997"
 
     seqlab predict runs/dates --input lines.txt > answers.txt
+
+    seqlab predict runs/sales sales.csv --out forecast.csv
     """
     from seqlab import lab
     from seqlab.errors import UsageError
 
-    if out is not None and not embed:
-        raise UsageError("--out is where --embed puts its vectors", hint="answers are printed: > FILE keeps them.")
     use_threads(threads)
     loaded = lab.load(model)
+    if loaded.recipe.task == "forecast" and not embed and not stream:
+        _forecast(loaded, text or [source], out, json=json)
+        return
+    if out is not None and not embed:
+        raise UsageError(
+            "--out is where --embed puts its vectors, and a forecast its rows",
+            hint="answers are printed: > FILE keeps them.",
+        )
     decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
     decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
     if greedy:
@@ -295,6 +309,22 @@ def _blocks(source: str) -> Any:
     return iter(lambda: list(islice(lines, size)), [])
 
 
+def _forecast(loaded: Any, files: list[str], out: Path | None, *, json: bool) -> None:
+    """What comes after the last row of a file, as CSV, or as one JSON document."""
+    from json import dumps
+
+    from seqlab.errors import UsageError
+
+    if len(files) != 1:
+        raise UsageError("a forecaster goes on with one series at a time", hint="give one file.")
+    answer = loaded.predict(files[0])
+    written = dumps(answer.to_json(), ensure_ascii=False) + "\n" if json else answer.to_csv()
+    if out is None:
+        print(written, end="")
+    else:
+        out.write_text(written, "utf-8")
+
+
 def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
     """One vector a line: JSON on stdout or in a .jsonl, or all of them in one .npy."""
     import json
@@ -331,6 +361,8 @@ def _as_line(answer: Any) -> str:
 def _unit(loaded: Any) -> str:
     from seqlab.assemble.corpus import is_stream
 
+    if loaded.recipe.task == "forecast":
+        return "moments"
     return "tokens" if is_stream(loaded.recipe) else "examples"
 
 

@@ -20,6 +20,7 @@ from seqlab.errors import DataError, UsageError, nearest, shorten
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?", "-"}
 TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year")  # names a time column may have
+PARTS = ("year", "month", "day", "hour", "minute")
 _MONTH = re.compile(r"(\d{4})-(\d{1,2})$")
 
 
@@ -87,6 +88,39 @@ def future_times(series: Series, horizon: int) -> list[str]:
     return [f"{moment + step * i:g}" for i in range(1, horizon + 1)]
 
 
+def usual_season(times: Sequence[str]) -> int:
+    """How many steps a season has that suits the time stamps: a day, a week, a year; 1 where they tell of none."""
+    step = _step(times)
+    if isinstance(step, timedelta) and step > timedelta(0):
+        cycles = (timedelta(days=1), timedelta(days=7), timedelta(days=364))
+        return next((round(cycle / step) for cycle in cycles if cycle / step >= 2), 1)
+    months = isinstance(step, float) and all(_MONTH.match(time) for time in times[-2:])
+    return 12 // int(step) if months and step in (1, 2, 3, 4, 6) else 1  # type: ignore[arg-type]
+
+
+def calendar(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:
+    """The hour of the day, the day of the week and of the year, each as a point on a circle."""
+    turns = []
+    for time in times:
+        moment = datetime.fromisoformat(f"{time}-01") if _MONTH.fullmatch(time) else _moment(time)
+        if not isinstance(moment, datetime):
+            raise DataError(
+                f"{shorten(time)} is no date, so it has no hour or weekday", hint="set data.calendar=false."
+            )
+        hours = moment.hour + moment.minute / 60
+        turns.append((hours / 24, (moment.weekday() + hours / 24) / 7, moment.timetuple().tm_yday / 365.25))
+    angles = 2 * np.pi * np.asarray(turns, dtype=np.float64).reshape(len(times), 3)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def uneven_steps(times: Sequence[str]) -> int:
+    """How many moments are further from the one before than usual."""
+    usual, moments = _step(times), [_moment(time) for time in times]
+    if usual is None or None in moments:
+        return 0
+    return sum(b - a > 1.5 * usual for a, b in itertools.pairwise(moments))  # type: ignore[operator]
+
+
 def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     delimiter = "\t" if extension(path) == ".tsv" else ","
     for number, line in lines(path):
@@ -97,8 +131,10 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
 def _time_columns(header: list[str], time: str | None) -> list[int]:
     if time is not None:
         return [_column(header, name.strip()) for name in time.split(",")]
-    named = [i for i, name in enumerate(header) if name.lower() in TIMES]
-    return named[:1]
+    lower = [name.lower() for name in header]
+    if "year" in lower and "month" in lower:  # each part of a date in a column of its own
+        return [lower.index(part) for part in PARTS if part in lower]
+    return [i for i, name in enumerate(lower) if name in TIMES][:1]
 
 
 def _column(header: list[str], name: str) -> int:

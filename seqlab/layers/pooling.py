@@ -11,22 +11,32 @@ from seqlab.equations.similarity import masked_softmax
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 
-Kind = Literal["final", "mean", "max", "attention", "hops"]
+Kind = Literal["final", "mean", "max", "attention", "hops", "flat"]
 
 
 class Pooling(nn.Module):
     """The final state (E23), the mean (E22), the maximum, a learned weighting of the states, or several of these.
+
+    "flat" puts all states side by side, where each sequence has the same number of `positions`.
 
     With "hops" (S21) there are J weightings, and their results stand side by side; what they share is penalised by
     E49, so that each hop learns to look elsewhere.
     """
 
     def __init__(
-        self, kind: Kind, size: int, *, summary_size: int, hops: int = 1, penalty: float = 0.0, name: str
+        self,
+        kind: Kind,
+        size: int,
+        *,
+        summary_size: int,
+        hops: int = 1,
+        penalty: float = 0.0,
+        positions: int = 1,
+        name: str,
     ) -> None:
         super().__init__()
         self.kind, self.name, self.penalty = kind, name, penalty
-        self.output_size = {"final": summary_size, "hops": hops * size}.get(kind, size)
+        self.output_size = {"final": summary_size, "hops": hops * size, "flat": positions * size}.get(kind, size)
         self.hidden = nn.Linear(size, size, bias=False) if kind == "hops" else None
         self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else None
 
@@ -40,6 +50,8 @@ class Pooling(nn.Module):
             return mean_pool(states.values, states.real), None
         if self.kind == "max":
             return max_pool(states.values, states.real), None
+        if self.kind == "flat":
+            return states.masked().values.flatten(1), None
         assert self.score is not None
         x = states.masked().values
         scores = self.score(x if self.hidden is None else self.hidden(x).tanh())

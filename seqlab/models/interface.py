@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -36,6 +37,7 @@ class Reading:
     """What a model saw in a batch: features at each position where something is to be predicted, and what.
 
     The model's `head` turns features into logits; it is applied by whoever needs them, at the positions that count.
+    Where that is a real number, `output` says what a prediction of it costs; without one, logits are of classes.
     `carried` is the state in which the next chunk of the same streams begins; `penalty` is added to the summed loss.
     """
 
@@ -43,6 +45,7 @@ class Reading:
     gold: Padded
     carried: State = ()
     penalty: Float[Tensor, ""] | None = None
+    output: Output | None = None
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ by `seqlab.training.em_lds`. `present` marks which entries of each observed vect
 positions that `Padded` calls missing, are integrated out: nothing is ever filled in, and what lies there is not read.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from statistics import NormalDist
@@ -204,6 +205,14 @@ def seasonal(period: int, *, season: float, noise: float = 0.0, initial_variance
     process_noise = torch.zeros_like(transition)
     process_noise[0, 0] = season
     return _structure(transition, process_noise, noise, initial_variance)
+
+
+def cycle(period: float, *, wander: float, noise: float = 0.0, initial_variance: float = WIDE) -> LDS:
+    """A wave: two states that turn once in a period, and wander with variance `wander` a step (Harvey 1989)."""
+    cos, sin = math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)
+    return _structure(
+        _matrix([[cos, sin], [-sin, cos]]), wander * _matrix([[1.0, 0.0], [0.0, 1.0]]), noise, initial_variance
+    )
 
 
 def constant_velocity(

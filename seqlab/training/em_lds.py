@@ -5,7 +5,8 @@ parameters are learnt is free: of a structure made by hand, usually the noises. 
 stays without. The likelihood never falls; should it fall by more than rounding, the code is wrong, and says so.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -76,19 +77,34 @@ def fit_lds(
     keep_memory()
     climb = climb or Climb()
     evidence = start.evidence(observations, present, inputs)
-    floors = _floors(start, evidence, climb)
     gain = climb.tolerance * max(1, int(evidence.seen.sum()))
-    model = replace(start, **{name: _above(getattr(start, name), floors[name], climb.diagonal) for name in floors})
-    log_likelihoods: list[float] = []
-    while True:
-        filtered = kalman_filter(model.system, *evidence)
-        log_likelihoods.append(float(filtered.log_likelihood.sum()))
-        _check_ascent(log_likelihoods)
+    log_likelihoods, converged = list[float](), False
+    for model, log_likelihood in ascent(start, evidence, climb):
+        log_likelihoods.append(log_likelihood)
         if progress is not None:
-            progress(Progress(len(log_likelihoods) - 1, log_likelihoods[-1]))
-        converged = len(log_likelihoods) > 1 and log_likelihoods[-1] - log_likelihoods[-2] <= gain
+            progress(Progress(len(log_likelihoods) - 1, log_likelihood))
+        converged = len(log_likelihoods) > 1 and log_likelihood - log_likelihoods[-2] <= gain
         if converged or len(log_likelihoods) > climb.iterations:
             return Fit(model, tuple(log_likelihoods), converged)
+    raise AssertionError("a climb has no end")
+
+
+def ascent(start: LDS, evidence: Evidence, climb: Climb, *, current: LDS | None = None) -> Iterator[tuple[LDS, float]]:
+    """E16 without end: the start and its log-likelihood, then each better system and its own.
+
+    A climb that was left goes on at `current`; the start still says how small a variance may become.
+    """
+    floors = _floors(start, evidence, climb)
+    model = current or replace(
+        start, **{name: _above(getattr(start, name), floors[name], climb.diagonal) for name in floors}
+    )
+    before = -math.inf
+    while True:
+        filtered = kalman_filter(model.system, *evidence)
+        now = float(filtered.log_likelihood.sum())
+        _check_ascent(before, now)
+        yield model, now
+        before = now
         smoothed = rts_smoother(model.system, filtered, evidence.real)
         found = _maximise(model, evidence, smoothed, shared=filtered.shared, climb=climb)
         kept = {name: found[name] for name in climb.learn if name in found}
@@ -221,11 +237,10 @@ def _above(covariance: Float[Tensor, "D D"], floor: Float[Tensor, " D"], diagona
     return (whole + whole.mT) / 2
 
 
-def _check_ascent(log_likelihoods: Sequence[float]) -> None:
-    if len(log_likelihoods) > 1 and log_likelihoods[-1] < log_likelihoods[-2] - 1e-8 * (1 + abs(log_likelihoods[-2])):
-        before, now = log_likelihoods[-2:]
+def _check_ascent(before: float, now: float) -> None:
+    if now < before - 1e-8 * (1 + abs(before)):
         raise RunError(
-            f"iteration {len(log_likelihoods) - 1}: the log-likelihood fell from {before!r} to {now!r}",
+            f"the log-likelihood fell from {before!r} to {now!r}",
             hint="EM cannot do this: it is an error in Seqlab. Please report it with the data.",
         )
 

@@ -23,7 +23,7 @@ class Loss:
 
     total: Float[Tensor, ""]
     num_scored: int
-    num_right: int
+    num_right: int | None  # of classes
     carried: State
     penalty: Float[Tensor, ""] | None = None
 
@@ -35,32 +35,39 @@ class Loss:
 
 
 def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0) -> Loss:
-    """Cross-entropy (E4) summed over the positions that carry a known label.
+    """Cross-entropy (E4) summed over the positions that carry a known label, or what a model's own output says.
 
     The head runs at those positions only: a pad costs no logits. A label of -1 was never seen in training: no
     prediction can hit it, so it has no likelihood.
     """
     reading = model.read_batch(batch, carried)
-    scored = reading.gold.scored & (reading.gold.values >= 0)
-    logits, gold = model.head(reading.features[scored]), reading.gold.values[scored]
-    losses = cross_entropy(logits, gold, label_smoothing=label_smoothing)
-    return Loss(
-        losses.sum(),
-        len(losses),
-        0 if training() else int((logits.argmax(-1) == gold).sum()),  # nobody asks for it in training
-        tuple(part.detach() for part in reading.carried),
-        reading.penalty,
-    )
+    scored = reading.gold.scored
+    if reading.output is None:
+        scored = scored & (reading.gold.values >= 0)
+    logits, gold, right = model.head(reading.features[scored]), reading.gold.values[scored], None
+    if reading.output is not None:
+        losses = reading.output.losses(logits, gold)
+    else:
+        losses = cross_entropy(logits, gold, label_smoothing=label_smoothing)
+        right = 0 if training() else int((logits.argmax(-1) == gold).sum())  # nobody asks for it in training
+    carries_on = tuple(part.detach() for part in reading.carried)
+    return Loss(losses.sum(), len(losses), right, carries_on, reading.penalty)
 
 
 @torch.inference_mode()
 def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool) -> dict[str, float]:
-    """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended."""
-    total, right, num_scored, carried = 0.0, 0, 0, cast(State, ())
+    """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended.
+
+    Of real numbers there is the loss alone.
+    """
+    total, right, num_scored, carried = 0.0, cast(int | None, 0), 0, cast(State, ())
     for batch in batches:
         loss = batch_loss(model, batch, carried if carries else ())
-        total, right, carried = total + float(loss.total), right + loss.num_right, loss.carried
+        total, carried = total + float(loss.total), loss.carried
+        right = None if right is None or loss.num_right is None else right + loss.num_right
         num_scored += loss.num_scored
     mean = total / num_scored if num_scored else math.nan
+    if right is None:
+        return {"loss": mean}
     share = right / num_scored if num_scored else math.nan
     return {"loss": mean, "perplexity": perplexity(mean), "token_accuracy": share}

@@ -1,6 +1,7 @@
 """The command line as people meet it: typed in this process where that is enough, in a process of its own elsewhere."""
 
 import io
+import math
 import os
 import random
 import subprocess
@@ -67,6 +68,7 @@ def small():
 
     def small(task, steps=4):
         sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}
+        sizes["forecast"] = (*ENCODER, "forecast.look_back=16", "forecast.horizon=4", "forecast.patch=4")
         sizes |= {"bilm": ("model.encoder.size=8",), "mask": (*ENCODER, "model.encoder.layers=1", "source.size=280")}
         sizes = sizes[task]
         if task == "translate":
@@ -113,6 +115,7 @@ def files(tmp_path_factory):
         "lm": ("book.txt", list(_book(200, seed=1))),
         "mask": ("text.txt", list(_book(100, seed=2))),
         "bilm": ("lines.txt", list(_book(100, seed=2))),
+        "forecast": ("waves.csv", list(_waves(300, seed=1))),
     }
     paths = {}
     for task, (name, text) in texts.items():
@@ -153,6 +156,17 @@ def _sentences(num, *, seed):
             tag = keyed.choice(sorted(kinds))
             yield f"{keyed.choice(kinds[tag])} {tag}"
         yield ""
+
+
+def _waves(num, *, seed):
+    """Two columns that rise and fall every eight hours, the second ten times as high, a value missing now and then."""
+    keyed = random.Random(seed)
+    yield "date,low,high"
+    for hour in range(num):
+        moment = f"2024-01-{1 + hour // 24:02d} {hour % 24:02d}:00"
+        values = [math.sin(hour * math.pi / 4) + keyed.gauss(0, 0.1) for _ in range(2)]
+        cells = ["" if keyed.random() < 0.02 else f"{size * v:.3f}" for v, size in zip(values, (1, 10), strict=True)]
+        yield ",".join([moment, *cells])
 
 
 def _book(num, *, seed):

@@ -99,7 +99,17 @@ def test_synthetic_data_is_made_on_stdout(run):
     assert said.stdout == "".join(f"{source}\t{target}\n" for source, target in reversals(5, seed=7))
 
 
-@pytest.mark.parametrize("task", TASKS)
+def test_looking_at_a_series(run, files):
+    facts = json.loads(run("data", "look", "forecast", files["forecast"], "--json").stdout)
+    assert facts["rows"] == 300
+    assert (facts["from"], facts["to"]) == ("2024-01-01 00:00", "2024-01-13 11:00")
+    assert facts["next"] == "2024-01-13 12:00:00"
+    assert list(facts["columns"]) == ["low", "high"]
+    assert facts["columns"]["low"].endswith(" missing")
+    assert "2024-01-13 11:00" in run("data", "look", "forecast", files["forecast"]).stdout
+
+
+@pytest.mark.parametrize("task", sorted(set(TASKS) - {"forecast"}))
 def test_looking_at_data(run, files, task):
     facts = json.loads(run("data", "look", task, files[task], "--json").stdout)
     sizes = {"lm": 200, "mask": 100, "bilm": 100, "classify": 300, "tag": 100, "translate": 300}

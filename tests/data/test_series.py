@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqlab.data.series import future_times, read_series
+from seqlab.data.series import calendar, future_times, read_series, uneven_steps, usual_season
 from seqlab.errors import DataError, UsageError
 
 MONTHS = ["Month,Passengers", "1949-11,104", "1949-12,118", "1950-01,115"]
@@ -50,6 +50,7 @@ def test_a_time_may_stand_in_several_columns(table):
     series = read_series(table(rows), time="year,month,day,hour")
     assert series.columns == ("pm",)
     assert future_times(series, 1) == ["2011-01-01 01:00:00"]
+    assert read_series(table(rows)).times == series.times  # columns of such names are known
 
 
 def test_without_times_the_rows_are_equally_far_apart(table):
@@ -94,3 +95,39 @@ def test_tables_without_content_are_refused(table):
     assert "no rows below the header" in refusal(table(["date,x"]))
     assert "column 'x' has no observation at all" in refusal(table(["date,x", "2024-01-02,", "2024-01-03,NA"]))
     assert "series.csv:2: 1 cells where the header has 2" in refusal(table(["date,x", "2024-01-02"]))
+
+
+@pytest.mark.parametrize(
+    ("times", "season"),
+    [
+        (["2024-01-01 00:00", "2024-01-01 01:00"], 24),
+        (["2024-01-01 00:00", "2024-01-01 00:15"], 96),
+        (["2024-01-01", "2024-01-02"], 7),
+        (["2024-01-01", "2024-01-08"], 52),
+        (["2024-01", "2024-02"], 12),
+        (["2024-01", "2024-04"], 4),
+        (["2024-01-01", "2026-01-01"], 1),
+        (["0", "1"], 1),
+        (["0"], 1),
+    ],
+)
+def test_a_season_that_suits_the_time_stamps(times, season):
+    assert usual_season(times) == season
+
+
+def test_a_calendar_goes_round(table):
+    """Six in the morning, half a week and half a year later are on the other side of their circles."""
+    hours = calendar(["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-02 00:00"])
+    np.testing.assert_allclose(hours[:, [0, 3]], [[0, 1], [1, 0], [0, 1]], atol=1e-9)
+    year = calendar(["2024-01", "2024-07", "2025-01"])
+    assert year[0, 5] > 0.99
+    assert year[1, 5] < -0.99
+    np.testing.assert_allclose(year[0, [2, 5]], year[2, [2, 5]], atol=0.01)
+    with pytest.raises(DataError, match="'7' is no date"):
+        calendar(["7"])
+
+
+def test_moments_that_are_left_out_are_counted():
+    assert uneven_steps(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-05"]) == 1
+    assert uneven_steps(["2024-01", "2024-02", "2024-03"]) == 0
+    assert uneven_steps(["2024-01-30 23:00", "2024-01-31 00:00"]) == 0

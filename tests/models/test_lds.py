@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load, save
 
 from seqlab.errors import DataError
-from seqlab.models.lds import LDS, constant_velocity, local_level, local_linear_trend, seasonal
+from seqlab.models.lds import LDS, constant_velocity, cycle, local_level, local_linear_trend, seasonal
 from seqlab.padded import Padded
 
 
@@ -222,3 +222,10 @@ def test_a_wrong_shape_is_named(monkeypatch):
         replace(a_system(), initial_mean=numbers(2))
     with pytest.raises(DataError, match=r"input_matrix has the shape \(2, 1\)"):
         replace(a_system(), input_matrix=numbers(2, 1))
+
+
+def test_a_cycle_comes_round_after_its_period():
+    system = cycle(6.0, wander=0.0, noise=1e-6)
+    wave = torch.sin(2 * math.pi * torch.arange(12, dtype=torch.float64) / 6 + 0.3)
+    ahead = system.forecast(Padded(wave[None], torch.tensor([12])), 6)
+    torch.testing.assert_close(ahead.mean[0, :, 0], wave[:6], atol=1e-4, rtol=0)

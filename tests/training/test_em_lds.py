@@ -179,8 +179,8 @@ def test_noise_does_not_fall_below_its_floor():
 
 def test_a_likelihood_that_falls_is_an_error():
     with pytest.raises(RunError, match="fell from"):
-        _check_ascent([1.0, 0.5])
-    _check_ascent([1.0, 1.0 - 1e-12])
+        _check_ascent(1.0, 0.5)
+    _check_ascent(1.0, 1.0 - 1e-12)
 
 
 def test_an_unknown_parameter_is_named():

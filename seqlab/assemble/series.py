@@ -1,0 +1,130 @@
+"""The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from seqlab.assemble.fitted import warn
+from seqlab.assemble.variables import Variables
+from seqlab.data.series import Series, read_series, uneven_steps, usual_season
+from seqlab.data.windows import Windows
+from seqlab.errors import DataError, UsageError
+from seqlab.metrics.forecasts import seasonal_error
+from seqlab.recipe import Recipe
+
+STORE = "series.npy"
+PARTS = ("train", "validation", "test")
+
+
+def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Variables:
+    """Read the table, learn its scale from the training part, and store it."""
+    if len(paths) != 1 or valid:
+        raise UsageError(
+            "a forecaster learns from one file, and is validated on the last part of it",
+            hint="give one file; data.validation and data.test say how much of it is held out.",
+        )
+    series = read_table(recipe, paths[0])
+    bounds = _bounds(recipe, len(series), series.where)
+    variables = _learn(recipe, series, bounds["train"][1])
+    np.save(folder / STORE, variables.table(series))
+    return variables
+
+
+def read_table(recipe: Recipe, path: str) -> Series:
+    """The columns that a recipe asks for, first those to be forecast, then those that are known."""
+    data = recipe.data
+    known = _names(data.known)
+    columns = _names(data.columns)
+    if known and not columns:
+        everything = read_series(path, time=data.time)
+        columns = [name for name in everything.columns if name not in known]
+    series = read_series(path, time=data.time, columns=[*columns, *known])
+    repeated = [name for name in series.columns if series.columns.count(name) > 1]
+    if repeated:
+        raise UsageError(
+            f"column '{repeated[0]}' is asked for twice", hint="data.columns and data.known share no column."
+        )
+    if data.rows is not None and data.rows > len(series):
+        raise DataError(
+            f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}", hint="lower data.rows."
+        )
+    if uneven := uneven_steps(series.times):
+        warn(f"{series.where}: {uneven:,} rows come later than a usual step; all are taken as equally far apart")
+    return Series(series.where, series.columns, series.times[: data.rows], series.values[: data.rows])
+
+
+def open_windows(recipe: Recipe, variables: Variables, folder: Path) -> dict[str, Windows]:
+    """The windows of each part of a stored series; those held out look back into what comes before them."""
+    path = folder / STORE
+    try:
+        table = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: the stored series cannot be read: {error}", hint="train again.") from None
+    bounds = _bounds(recipe, len(table), str(path))
+    return {
+        name: windows_over(recipe, variables, table, begin=begin, end=end)
+        for name, (begin, end) in bounds.items()
+        if end > begin
+    }
+
+
+def windows_over(
+    recipe: Recipe, variables: Variables, table: Float[np.ndarray, "T F"], *, begin: int, end: int
+) -> Windows:
+    """The windows of a table whose horizon lies between two of its rows."""
+    look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
+    first = max(begin, look_back)
+    return Windows(table, len(variables.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
+
+
+def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int]]:
+    """From which row to which each part goes; each must have room for what it is to show."""
+    data, forecast = recipe.data, recipe.forecast
+    test, validation = round(length * data.test), round(length * data.validation)
+    ends = (length - test - validation, length - test, length)
+    needs = (forecast.look_back + forecast.horizon, forecast.horizon, forecast.horizon if data.test else 0)
+    bounds = dict(zip(PARTS, zip((0, *ends), ends, strict=False), strict=True))
+    for (name, (begin, end)), need in zip(bounds.items(), needs, strict=True):
+        if end - begin < need:
+            raise DataError(
+                f"{where}: {length:,} rows leave {end - begin:,} for the {name} part, which needs {need:,} "
+                f"(look-back {forecast.look_back}, horizon {forecast.horizon})",
+                hint="lower forecast.look_back or forecast.horizon, or change data.validation and data.test.",
+            )
+    return bounds
+
+
+def _learn(recipe: Recipe, series: Series, end: int) -> Variables:
+    count = len(series.columns) - len(_names(recipe.data.known))
+    train = series.values[:end]
+    for place, name in enumerate(series.columns):
+        if np.isnan(train[:, place]).all():
+            raise DataError(
+                f"{series.where}: column '{name}' has no observation in the training part (the first {end:,} rows)",
+                hint="leave it out: data.columns names those to read.",
+            )
+    with np.errstate(over="ignore"):
+        mean, deviation = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
+    for place, name in enumerate(series.columns):
+        if not np.isfinite(deviation[place]):
+            raise DataError(f"{series.where}: column '{name}' holds numbers too large to add up", hint="rescale it.")
+        if deviation[place] <= 1e-9 * max(1e-300, float(np.abs(mean[place]))):
+            warn(f"{series.where}: column '{name}' never changes in the training part: there is nothing to learn")
+            deviation[place] = 1.0
+    season = recipe.forecast.season or usual_season(series.times)
+    scaled = (train[:, :count] - mean[:count]) / deviation[:count]
+    return Variables(
+        columns=series.columns[:count],
+        known=series.columns[count:],
+        mean=tuple(mean.tolist()),
+        deviation=tuple(deviation.tolist()),
+        naive=tuple(seasonal_error(scaled, season).tolist()),
+        season=season,
+        calendar=recipe.data.calendar,
+    )
+
+
+def _names(columns: str | None) -> list[str]:
+    return [name.strip() for name in columns.split(",")] if columns else []

@@ -1,0 +1,79 @@
+"""Windows over a series: what was, what was to come, and what was known of both."""
+
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from seqlab.padded import Batch, Padded
+
+
+@final
+class Windows:
+    """Every window of a table whose `horizon` lies in rows `begin` to `end`; it looks back into what comes before.
+
+    The first columns of the table are the variables, missing where they are not a number; the others are known for all
+    rows. Window r is of variable r % C, and its horizon begins at row begin + r // C.
+    """
+
+    def __init__(
+        self,
+        table: Float[np.ndarray, "T F"],
+        num_variables: int,
+        *,
+        look_back: int,
+        horizon: int,
+        begin: int,
+        end: int,
+    ) -> None:
+        self.table, self.num_variables = table, num_variables
+        self.look_back, self.horizon, self.begin, self.end = look_back, horizon, begin, end
+        self.num_origins = max(0, end - horizon - begin + 1)
+
+    def __len__(self) -> int:
+        return self.num_origins * self.num_variables
+
+    @property
+    def lengths(self) -> Int[np.ndarray, "N 1"]:
+        """How much of a batch's budget each window takes."""
+        return np.full((len(self), 1), max(self.look_back, self.horizon), dtype=np.int64)
+
+    def batch(self, rows: Int[np.ndarray, " B"]) -> Batch:
+        """The windows at these places, side by side."""
+        steps = self.origins(rows)[:, None] + np.arange(-self.look_back, self.horizon)
+        values = np.asarray(self.table[steps, (rows % self.num_variables)[:, None]], dtype=np.float32)
+        known = None
+        if self.table.shape[1] > self.num_variables:
+            known = _padded(np.asarray(self.table[:, self.num_variables :][steps], dtype=np.float32))
+        past, future = values[:, : self.look_back], values[:, self.look_back :]
+        return Batch(torch.from_numpy(rows.copy()), _padded(past), _padded(future), known)
+
+    def origins(self, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
+        """The row of the table at which each window's horizon begins."""
+        return self.begin + rows // self.num_variables
+
+    def in_order(self, *, budget: int, most: int | None = None) -> Iterator[Int[np.ndarray, " B"]]:
+        """All windows in batches, or of many `most` moments that lie evenly among them, each for all variables."""
+        origins = np.arange(self.num_origins)
+        if most is not None and most < len(origins):
+            origins = origins[np.linspace(0, len(origins) - 1, most).astype(np.int64)]
+        rows = (origins[:, None] * self.num_variables + np.arange(self.num_variables)).ravel()
+        size = max(1, budget // (self.look_back + self.horizon))
+        return (rows[start : start + size] for start in range(0, len(rows), size))
+
+    def whole(self, *, most: int) -> Batch:
+        """Each variable as one long row that ends where this part ends, and has `most` steps at the most."""
+        part = np.asarray(self.table[max(0, self.end - most) : self.end], dtype=np.float32)
+        values, known = part[:, : self.num_variables].T, part[:, self.num_variables :]
+        covariates = _padded(np.repeat(known[None], self.num_variables, 0)) if known.shape[1] else None
+        return Batch(torch.arange(self.num_variables), _padded(values), None, covariates)
+
+
+def _padded(values: Float[np.ndarray, "B T *F"]) -> Padded:
+    """Zeros where a value is missing, and the mask that says so."""
+    missing = np.isnan(values)
+    filled = torch.from_numpy(np.where(missing, np.float32(0), values))
+    observed = torch.from_numpy(~missing) if values.ndim == 2 else None
+    return Padded(filled, torch.full((len(values),), values.shape[1]), observed)

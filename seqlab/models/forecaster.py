@@ -1,0 +1,187 @@
+"""Series to series, real-valued (S12): windows of the past to distributions of the values to come.
+
+Each variable's window is a row of its own, and all variables share the weights (channel independence: Nie et al. 2023,
+PatchTST; Lin et al. 2023, SegRNN). Row r is variable r % C of its table. What is missing is a zero with an indicator.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import gelu, pad
+
+from seqlab.layers.dropout import Dropout
+from seqlab.layers.pooling import Pooling
+from seqlab.layers.tap import tap
+from seqlab.models.interface import Encoder, Reading, added
+from seqlab.models.lds import LDS
+from seqlab.models.outputs import GaussianOutput, Output
+from seqlab.padded import Batch, Padded
+from seqlab.types import State
+
+STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
+COVARIATE_UNITS = 32
+
+
+@runtime_checkable
+class Forecasts(Protocol):
+    """What rolling evaluation and prediction need of a forecaster; `widths` are what calibration found at each step."""
+
+    output: Output
+    widths: nn.Parameter
+
+    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]: ...
+
+
+class Forecaster(nn.Module):
+    """Patches of a window into any encoder, its pooled states to all steps ahead at once.
+
+    With `scale_windows` each window is brought to mean 0 and deviation 1 by what was seen of it, and the forecast back
+    to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        pooling: Pooling,
+        output: Output,
+        *,
+        patch: int,
+        horizon: int,
+        num_variables: int,
+        num_covariates: int,
+        scale_windows: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.pooling, self.output = encoder, pooling, output
+        self.patch, self.horizon, self.scale_windows = patch, horizon, scale_windows
+        self.dropout = Dropout(dropout, name="pooling")
+        self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
+        self.covariates = (
+            CovariateEffect(num_covariates, pooling.output_size, num_variables, output.size) if num_covariates else None
+        )
+        self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
+
+    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
+        """The parameters of each value to come, before calibration."""
+        return self._read(batch)[0]
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        assert batch.target is not None, "what is to be forecast is the target"
+        parameters, penalty = self._read(batch)
+        return Reading(parameters, batch.target, penalty=penalty, output=self.output)
+
+    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+        return features
+
+    def _read(self, batch: Batch) -> tuple[Float[Tensor, "B K P"], Float[Tensor, ""] | None]:
+        assert batch.source is not None, "a forecaster reads a window of the past"
+        values, seen = batch.source.values.to(self.ahead.weight.dtype), batch.source.scored
+        centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
+        if self.scale_windows:
+            centre, spread = window_scale(values, seen)
+        columns = [torch.where(seen, (values - centre) / spread, 0.0)[..., None], seen[..., None].to(values.dtype)]
+        known = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
+        if known is not None:
+            columns.append(known[:, : -self.horizon])
+        memory = self.encoder(patches(torch.cat(columns, dim=-1), self.patch))
+        assert memory.states is not None
+        assert memory.summary is not None
+        pooled, penalty = self.pooling(memory.states, memory.summary)
+        pooled = self.dropout(pooled)
+        raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
+        if self.covariates is not None and known is not None:
+            raw = raw + self.covariates(known[:, -self.horizon :], pooled, batch.rows)
+        return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
+
+
+class CovariateEffect(nn.Module):
+    """What the known values of each step ahead change about it, given what was read and which variable it is."""
+
+    def __init__(self, num_covariates: int, size: int, num_variables: int, num_outputs: int) -> None:
+        super().__init__()
+        self.known = nn.Linear(num_covariates, COVARIATE_UNITS)
+        self.context = nn.Linear(size, COVARIATE_UNITS, bias=False)
+        self.variable = nn.Parameter(torch.zeros(num_variables, COVARIATE_UNITS))
+        self.effect = nn.Linear(COVARIATE_UNITS, num_outputs, bias=False)
+
+    def forward(self, known: Float[Tensor, "B K X"], read: Float[Tensor, "B F"], rows: Int[Tensor, " B"]) -> Tensor:
+        about = self.context(read) + self.variable[rows % len(self.variable)]
+        return self.effect(gelu(self.known(known) + about[:, None]))
+
+
+class LDSForecaster(nn.Module):
+    """A linear dynamical system for each variable (S2): the filter reads the window (E14) and goes on unseeing."""
+
+    def __init__(self, start: LDS, *, num_variables: int, horizon: int, level: float) -> None:
+        super().__init__()
+        self.output, self.horizon = GaussianOutput(level), horizon
+        self.tables = nn.ParameterDict(
+            {
+                name: nn.Parameter(tensor.expand(num_variables, *tensor.shape).clone(), requires_grad=False)
+                for name, tensor in start.tensors().items()
+            }
+        )
+        self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
+
+    @property
+    def systems(self) -> list[LDS]:
+        """Each variable's system."""
+        count = len(self.tables["transition"])
+        return [LDS.from_tensors({name: table[i] for name, table in self.tables.items()}) for i in range(count)]
+
+    @torch.no_grad()
+    def learn(self, systems: Sequence[LDS]) -> None:
+        """Take these systems, one for each variable."""
+        for name, table in self.tables.items():
+            table.copy_(torch.stack([system.tensors()[name] for system in systems]))
+
+    @torch.no_grad()
+    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
+        assert batch.source is not None, "a forecaster reads a window of the past"
+        systems = self.systems
+        parameters = torch.zeros(len(batch), self.horizon, 2)
+        for place, system in enumerate(systems):
+            rows = (batch.rows % len(systems) == place).nonzero()[:, 0]
+            if len(rows):
+                history, inputs = evidence_of(batch, rows)
+                ahead = system.forecast(history, self.horizon, inputs=inputs)
+                both = torch.cat([ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1)
+                parameters[rows] = both.float()
+        return parameters
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        assert batch.target is not None, "what is to be forecast is the target"
+        return Reading(self.distribution(batch), batch.target, output=self.output)
+
+    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+        return features
+
+
+def evidence_of(batch: Batch, rows: Int[Tensor, " N"]) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
+    """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
+    source, known = batch.source, batch.covariates
+    assert source is not None
+    observed = None if source.observed is None else source.observed[rows]
+    inputs = None if known is None else known.values[rows].double()
+    return Padded(source.values[rows].double(), source.lengths[rows], observed), inputs
+
+
+def window_scale(
+    values: Float[Tensor, "B T"], seen: Bool[Tensor, "B T"]
+) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+    """Mean and deviation of what was seen of each window; of one in which nothing was, 0 and 1."""
+    count = seen.sum(1, keepdim=True)
+    centre = torch.where(seen, values, 0.0).sum(1, keepdim=True) / count.clamp(min=1)
+    variance = torch.where(seen, values - centre, 0.0).square().sum(1, keepdim=True) / count.clamp(min=1)
+    return centre, torch.where(count > 1, (variance + STILL**2).sqrt(), 1.0)
+
+
+def patches(columns: Float[Tensor, "B T F"], size: int) -> Padded:
+    """Every `size` steps as one position; before the first whole patch, zeros."""
+    whole = pad(columns, (0, 0, -columns.shape[1] % size, 0))
+    values = whole.unflatten(1, (-1, size)).flatten(2)
+    return Padded(values, torch.full((len(values),), values.shape[1]))

@@ -1,0 +1,120 @@
+"""What a model of real numbers says about each: a Gaussian, quantiles, or a point whose spread others measure (S12)."""
+
+from statistics import NormalDist
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from seqlab.equations.regression import gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
+
+NARROW = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
+DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
+
+
+@runtime_checkable
+class Output(Protocol):
+    """From `size` raw numbers to the parameters of a distribution, in the unit of the data."""
+
+    size: int
+
+    def place(
+        self, raw: Float[Tensor, "*N R"], centre: Float[Tensor, "*#N"], spread: Float[Tensor, "*#N"]
+    ) -> Float[Tensor, "*N P"]:
+        """The parameters: what is said in units of `spread`, seen from `centre`."""
+
+    def losses(self, parameters: Float[Tensor, "N P"], gold: Float[Tensor, " N"]) -> Float[Tensor, " N"]: ...
+
+    def mean(self, parameters: Float[Tensor, "*N P"]) -> Float[Tensor, "*N"]:
+        """The one number to name, if it must be one."""
+
+    def band(self, parameters: Float[Tensor, "*N P"]) -> tuple[Float[Tensor, "*N"], Float[Tensor, "*N"]]:
+        """Between these two the value falls with the probability that was asked for, if the distribution is right."""
+
+    def widened(self, parameters: Float[Tensor, "*N P"], factor: Float[Tensor, "*#N"]) -> Float[Tensor, "*N P"]:
+        """The same around the same middle, so many times as wide."""
+
+    def crps(self, parameters: Float[Tensor, "*N P"], gold: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]: ...
+
+
+class GaussianOutput:
+    """E67: a mean and a deviation."""
+
+    size = 2
+
+    def __init__(self, level: float) -> None:
+        self.reach = NormalDist().inv_cdf((1 + level) / 2)
+
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+        scale = spread * (softplus(raw[..., 1]) + NARROW)
+        return torch.stack([centre + spread * raw[..., 0], scale], dim=-1)
+
+    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+        return gaussian_loss(gold, *parameters.unbind(-1))
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        return parameters[..., 0]
+
+    def band(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        mean, scale = parameters.unbind(-1)
+        return mean - self.reach * scale, mean + self.reach * scale
+
+    def widened(self, parameters: Tensor, factor: Tensor) -> Tensor:
+        mean, scale = parameters.unbind(-1)
+        return torch.stack([mean, factor * scale], dim=-1)
+
+    def crps(self, parameters: Tensor, gold: Tensor) -> Tensor:
+        return gaussian_crps(gold, *parameters.unbind(-1))
+
+
+class PointOutput(GaussianOutput):
+    """One number, by its squared error; the deviation is the window's own, until calibration measures a better one."""
+
+    size = 1
+
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+        mean = centre + spread * raw[..., 0]
+        return torch.stack([mean, spread.expand_as(mean)], dim=-1)
+
+    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+        return (gold - parameters[..., 0]).square()
+
+
+class QuantileOutput:
+    """Quantiles, each by its pinball loss: no shape is assumed. They never cross: each is a step above the last."""
+
+    def __init__(self, level: float) -> None:
+        low = round((1 - level) / 2, 6)
+        self.levels = tuple(sorted({*DECILES, low, round(1 - low, 6)}))
+        self.size = len(self.levels)
+        self.places = [self.levels.index(at) for at in (low, 0.5, round(1 - low, 6))]
+
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+        middle = self.places[1]
+        steps = softplus(raw)
+        below = -steps[..., :middle].flip(-1).cumsum(-1).flip(-1)
+        above = steps[..., middle + 1 :].cumsum(-1)
+        around = torch.cat([below, torch.zeros_like(raw[..., :1]), above], dim=-1)
+        return centre[..., None] + spread[..., None] * (raw[..., middle : middle + 1] + around)
+
+    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+        return pinball_loss(gold, parameters, self._levels(parameters)).mean(-1)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """The median."""
+        return parameters[..., self.places[1]]
+
+    def band(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        return parameters[..., self.places[0]], parameters[..., self.places[2]]
+
+    def widened(self, parameters: Tensor, factor: Tensor) -> Tensor:
+        middle = self.mean(parameters)[..., None]
+        return middle + factor[..., None] * (parameters - middle)
+
+    def crps(self, parameters: Tensor, gold: Tensor) -> Tensor:
+        return quantile_crps(gold, parameters, self._levels(parameters))
+
+    def _levels(self, like: Tensor) -> Float[Tensor, " Q"]:
+        return torch.tensor(self.levels, dtype=like.dtype)

@@ -1,0 +1,128 @@
+"""Rolling evaluation: a forecast from every moment of a part, scored beside floors over the same windows."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from seqlab.assemble.series import open_windows, windows_over
+from seqlab.bundle import Bundle
+from seqlab.data.windows import Windows
+from seqlab.errors import DataError
+from seqlab.forecasting import BUDGET
+from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
+from seqlab.models.forecaster import Forecasts
+from seqlab.padded import Batch
+
+LINEAR_ON = 5000  # moments of the training part from which the linear floor learns
+
+
+class Tally:
+    """Sums of scores at each step ahead, and how many values each was taken over."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Any] = defaultdict(float)
+        self.counts: dict[str, Any] = defaultdict(int)
+
+    def add(self, name: str, scores: Float[np.ndarray, "B K"], where: Bool[np.ndarray, "B K"]) -> None:
+        self.sums[name] = self.sums[name] + np.where(where, scores, 0.0).sum(0)
+        self.counts[name] = self.counts[name] + where.sum(0)
+
+    def add_errors(
+        self, errors: Float[np.ndarray, "B K"], seen: Bool[np.ndarray, "B K"], naive: Float[np.ndarray, "B 1"]
+    ) -> None:
+        self.add("mse", errors**2, seen)
+        self.add("mae", np.abs(errors), seen)
+        self.add("mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), seen & (naive > 0))
+
+    def scores(self) -> dict[str, float]:
+        """Means over all values."""
+        return {name: float(self.sums[name].sum() / count.sum()) for name, count in self.counts.items() if count.sum()}
+
+    def by_step(self) -> dict[str, list[float | None]]:
+        return {
+            name: [float(s / n) if n else None for s, n in zip(self.sums[name], count, strict=True)]
+            for name, count in self.counts.items()
+        }
+
+
+def held_out_windows(bundle: Bundle, stores: Path, part: str | None = None) -> Windows:
+    """What training kept aside: the test part where there is one, else the validation part."""
+    parts = open_windows(bundle.recipe, bundle.vocabularies.variables, stores)
+    return parts[part or ("test" if "test" in parts else "validation")]
+
+
+def windows_of_file(bundle: Bundle, path: str) -> Windows:
+    """All windows of another file with the same columns."""
+    variables, settings = bundle.vocabularies.variables, bundle.recipe.forecast
+    series = variables.read(bundle.recipe, path)
+    windows = windows_over(bundle.recipe, variables, variables.table(series), begin=0, end=len(series))
+    if not len(windows):
+        raise DataError(
+            f"{series.where}: {len(series):,} rows, where a look-back of {settings.look_back} and a horizon of "
+            f"{settings.horizon} need {settings.look_back + settings.horizon:,}",
+            hint="give a longer file.",
+        )
+    return windows
+
+
+def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None) -> dict[str, Tally]:
+    """The model's scores ("") and those of the floors, in deviations of the training part, as the literature has them.
+
+    With `train`, the training part, there is a linear floor; `most` moments, evenly spread, are enough where time is
+    short.
+    """
+    model, variables = cast(Forecasts, bundle.model), bundle.vocabularies.variables
+    count, horizon = len(variables.columns), windows.horizon
+    filled, naive = carried_forward(np.asarray(windows.table[:, :count])), np.asarray(variables.naive)
+    linear = None if train is None else _linear(train)
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    for rows in windows.in_order(budget=BUDGET, most=most):
+        batch, origins, which = windows.batch(rows), windows.origins(rows), rows % count
+        assert batch.target is not None
+        y, seen, scale = batch.target.values.numpy(), batch.target.scored.numpy(), naive[which][:, None]
+        _score(model, batch, tallies[""], scale)
+        floors = {
+            name: season_ago(filled, origins, which, horizon=horizon, season=season)
+            for name, season in (("last value", 1), ("one season ago", variables.season))
+        }
+        if linear is not None:
+            floors["linear"] = linear(_past(filled, windows, rows))
+        for name, said in floors.items():
+            tallies[name].add_errors(said - y, seen, scale)
+    return tallies
+
+
+@torch.inference_mode()
+def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]) -> None:
+    assert batch.target is not None
+    gold, raw = batch.target.values, model.distribution(batch)
+    parameters = model.output.widened(raw, model.widths)
+    y, seen = gold.numpy(), batch.target.scored.numpy()
+    tally.add_errors(model.output.mean(parameters).numpy() - y, seen, naive)
+    tally.add("crps", model.output.crps(parameters, gold).numpy(), seen)
+    for name, said in (("coverage", parameters), ("coverage_uncalibrated", raw)):
+        low, high = (part.numpy() for part in model.output.band(said))
+        tally.add(name, ((low <= y) & (y <= high)).astype(np.float64), seen)
+        if said is parameters:
+            tally.add("width", high - low, seen)
+
+
+def _linear(train: Windows) -> LinearForecast:
+    filled = carried_forward(np.asarray(train.table[: train.end, : train.num_variables]))
+
+    def parts() -> Any:
+        for rows in train.in_order(budget=BUDGET, most=LINEAR_ON):
+            target = train.batch(rows).target
+            assert target is not None
+            yield _past(filled, train, rows), target.values.numpy(), target.scored.numpy()
+
+    return LinearForecast.fit(parts())
+
+
+def _past(filled: Float[np.ndarray, "T C"], windows: Windows, rows: np.ndarray) -> Float[np.ndarray, "B L"]:
+    steps = windows.origins(rows)[:, None] + np.arange(-windows.look_back, 0)
+    return filled[steps, (rows % windows.num_variables)[:, None]]
