@@ -146,6 +146,7 @@ class Hidden(Section):
     states: int | None = Field(None, ge=1)  # lm only: a tagger has as many as there are labels
     emissions: Literal["categorical", "diagonal", "full"] = "categorical"  # of words; of vectors, Gaussians
     order: int = Field(1, ge=1, le=2)  # tag only: how many labels a state remembers
+    decode: Literal["viterbi", "posterior"] = "viterbi"  # tag only: the likeliest path, or label by label
     smoothing: float = Field(0.1, ge=0)  # lm: added to every count; tag: how much a word leans on those spelt like it
 
 

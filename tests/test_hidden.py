@@ -92,6 +92,15 @@ class TestATagger:
         assert found[2] == ["Q", "P"]
         assert found[1][0] == found[1][1]
 
+    def test_answers_by_the_best_path_or_label_by_label(self, make):
+        """A path that stays is likelier than each that moves, yet label by label the middle is more often B."""
+        text = "\n".join(["x\tA\n" * 3] * 4 + ["x\tA\nx\tB\nx\tC\n"] * 3 + ["x\tC\nx\tB\nx\tA\n"] * 3)
+        tags = {}
+        for way in ("viterbi", "posterior"):
+            model = make("tag", "hmm-tagger", text, f"model.hmm.decode={way}", itself=True)
+            tags[way] = model.predict("x x x").details["tags"]
+        assert tags == {"viterbi": ["A", "A", "A"], "posterior": ["A", "B", "A"]}
+
     def test_of_vectors_has_gaussians(self, make, tmp_path):
         keyed = np.random.default_rng(1)
         labels = np.repeat(np.arange(40) % 2, 10)

@@ -26,7 +26,9 @@ from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
 def hidden_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     """A tagger or a language model that knows nothing yet."""
     hmm = _drawn(recipe, vocabularies)
-    return HMMTagger(hmm) if recipe.task == "tag" else LanguageModel(HMMDecoder(hmm, first=SOS))
+    if recipe.task == "lm":
+        return LanguageModel(HMMDecoder(hmm, first=SOS))
+    return HMMTagger(hmm, path=_settings(recipe).decode == "viterbi")
 
 
 def probabilities_of(model: nn.Module) -> Probabilities:

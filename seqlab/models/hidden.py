@@ -34,11 +34,15 @@ class Probabilities(nn.Module):
 
 
 class HMMTagger(nn.Module):
-    """One label for each position: how likely each is given the whole row (E9), and the likeliest path (E10)."""
+    """One label for each position: how likely each is given the whole row (E9), and the likeliest path (E10).
 
-    def __init__(self, hmm: HMM) -> None:
+    Without `path`, the likeliest label at each position is taken: more of them are right where the emissions say little
+    and labels stay for long, as the best path then hardly ever moves.
+    """
+
+    def __init__(self, hmm: HMM, *, path: bool = True) -> None:
         super().__init__()
-        self.hmm = Probabilities(hmm)
+        self.hmm, self.path = Probabilities(hmm), path
 
     def encoder(self, source: Padded) -> Memory:
         """What it makes of a source: the posterior over labels at each position, and at the last."""
@@ -62,8 +66,10 @@ class HMMTagger(nn.Module):
         return Reading(self.features(batch.source), batch.target)
 
     def decode(self, source: Padded) -> Int[Tensor, "B T"]:
-        """The labels of the likeliest path."""
+        """The labels of the likeliest path, or the likeliest labels."""
         hmm = self.hmm.model
+        if not self.path:
+            return self.features(source).argmax(-1)
         return _by_rows(hmm, source, lambda part: hmm.viterbi(part)[0]) % hmm.emissions.num_rows
 
 

@@ -80,9 +80,8 @@ class Climbing:
         """Climb as often as the recipe says, or until `stop` says so; the model is then the best that was met."""
         place = self.progress
         self.report.begin(self.estimate(), place.step)
-        began, before, every = time.perf_counter(), place.seconds, self.settings.validate_every
-        every = every or max(1, self.num_steps // 20)
-        stopped = False
+        began, before, stopped = time.perf_counter(), place.seconds, False
+        every = self.settings.validate_every or max(1, self.num_climbs * (self.settings.steps or 1) // 20)
         try:
             while place.epoch < self.num_climbs and not stopped:
                 over = self._step()
