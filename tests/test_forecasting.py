@@ -15,7 +15,14 @@ from seqlab.forecasting import forecast_series
 from seqlab.predict import predict
 
 GRU = ["model.embedding=16", "model.encoder.size=16", "forecast.patch=4", "train.batch_tokens=1600"]
-SMALL = [*GRU, "forecast.look_back=24", "forecast.horizon=6", "forecast.season=12", "train.validate_every=50"]
+SMALL = [
+    *GRU,
+    "forecast.look_back=24",
+    "forecast.horizon=6",
+    "forecast.season=12",
+    "train.validate_every=40",
+    "data.max_validation=100",
+]
 SHARES = ["data.validation=0.2", "data.test=0.2"]
 
 
@@ -57,13 +64,13 @@ def two_waves(folder):
 def trained(folder, two_waves):
     """A small forecaster of each kind, on two waves with gaps; nobody changes them."""
     kinds = {
-        "gaussian": ("gru-forecast", [*SMALL, "train.steps=120", "train.learning_rate=4e-3"]),
-        "quantiles": ("gru-forecast", [*SMALL, "train.steps=120", "train.learning_rate=4e-3"]),
+        "gaussian": ("gru-forecast", [*SMALL, "train.steps=80", "train.learning_rate=6e-3"]),
+        "quantiles": ("gru-forecast", [*SMALL, "train.steps=80", "train.learning_rate=6e-3"]),
         "point": (
             "transformer-forecast",
-            [*SMALL, "model.encoder.size=16", "model.encoder.layers=1", "train.steps=120", "train.learning_rate=4e-3"],
+            [*SMALL, "model.encoder.size=16", "model.encoder.layers=1", "train.steps=80", "train.learning_rate=6e-3"],
         ),
-        "lds": ("lds-forecast", [*SMALL[4:7], "train.steps=8"]),
+        "lds": ("lds-forecast", [*SMALL[4:7], "train.steps=5"]),
     }
     models = {}
     for kind, (recipe, settings) in kinds.items():
@@ -226,7 +233,7 @@ class TestKnownColumns:
     def test_they_are_used(self, shop, tmp_path, recipe):
         values, path = shop
         settings = [*(SMALL if recipe == "gru-forecast" else SMALL[4:7]), *SHARES]
-        settings += ["train.steps=120", "train.learning_rate=5e-3"] if recipe == "gru-forecast" else ["train.steps=20"]
+        settings += ["train.steps=80", "train.learning_rate=8e-3"] if recipe == "gru-forecast" else ["train.steps=20"]
         settings += ["model.lds.states=1"] if recipe == "lds-forecast" else []
         known = lab.train(
             "forecast", path, recipe=recipe, settings=[*settings, "data.known=price"], out=tmp_path / "known"
@@ -259,7 +266,7 @@ class TestKnownColumns:
         weekend = np.array([np.datetime64(day).astype("datetime64[D]").item().weekday() >= 5 for day in days(num)])
         path = write(tmp_path / "week.csv", {"x": 3.0 * weekend + 0.3 * keyed.normal(size=num)})
         settings = [*SMALL, *SHARES, "forecast.look_back=2", "forecast.patch=2", "forecast.scale=train"]
-        settings += ["train.steps=150", "train.batch_tokens=400", "train.learning_rate=1e-2", "data.calendar=true"]
+        settings += ["train.steps=100", "train.batch_tokens=400", "train.learning_rate=1e-2", "data.calendar=true"]
         report = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model.evaluate()
         assert report.scores["mse"] < 0.4 * report.floors["linear"]["mse"]
 
@@ -330,7 +337,7 @@ class TestBadInput:
     @pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
     def test_a_series_that_never_changes_is_told_of_and_forecast_as_it_is(self, tmp_path, recipe):
         path = write(tmp_path / "series.csv", {"x": np.full(200, 7.0)})
-        settings = [*(SMALL if recipe == "gru-forecast" else SMALL[4:7]), "train.steps=20"]
+        settings = [*SMALL, "train.steps=20"] if recipe == "gru-forecast" else [*SMALL[4:7], "train.steps=3"]
         with pytest.warns(SeqlabWarning, match="column 'x' never changes"):
             model = lab.train("forecast", path, recipe=recipe, settings=settings, out=tmp_path / "m").model
         said = model.predict(path)
