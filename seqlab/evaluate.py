@@ -30,9 +30,9 @@ from seqlab.metrics.spans import looks_like_spans, span_scores
 from seqlab.metrics.strings import corpus_scores, exact_match
 from seqlab.models.interface import Model
 from seqlab.models.masked import MaskedLanguageModel
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch
 from seqlab.predict import predict
-from seqlab.reading import classify, shown, tag
+from seqlab.reading import classify, measure, shown, tag
 from seqlab.recipe import Decode
 from seqlab.rolling import held_out_windows, roll
 from seqlab.text import EOS, SOS, SPECIALS, UNK, WordTokenizer
@@ -197,8 +197,26 @@ def _linear_floor(bundle: Bundle, examples: list[Example], stores: Path | None) 
     return [names[i] for i in floor.predict(rows)], ""
 
 
+def _measure(bundle: Bundle, examples: list[Example]) -> Report:
+    """How far measured numbers are off; of angles, the shorter way round. The floor says the same everywhere."""
+    numbers = bundle.vocabularies.numbers
+    assert numbers is not None
+    said = np.concatenate(measure(bundle, [cast(Any, e.source) for e in examples]))
+    gold = np.concatenate([numbers.encode(example) for example in examples])
+
+    def scores(guess: np.ndarray) -> dict[str, float]:
+        apart = guess - gold
+        apart = (apart + 180) % 360 - 180 if numbers.angles else apart
+        return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
+
+    floor = scores(np.broadcast_to(np.asarray(numbers.mean, dtype=np.float32), gold.shape))
+    return Report("tag", len(examples), scores(said) | _loss(bundle, examples), {"mean of training": floor})
+
+
 def _tag(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
     """What is not known is not scored: there the answer counts as given, and for spans as outside of all."""
+    if bundle.vocabularies.numbers is not None:
+        return _measure(bundle, examples)
     _warn_unseen(bundle, examples)
     no_label = bundle.recipe.data.no_label
     answers = tag(bundle, [cast(Any, e.source) for e in examples])
@@ -312,7 +330,7 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
     for places in plan_in_order(lengths, budget=BUDGET):
         reads, writes = bundle.recipe.task != "lm", bundle.recipe.task not in ("mask", "bilm")
         source = padded([rows[i][0] for i in places]) if reads else None
-        target = Padded.from_rows([rows[i][1] for i in places]) if writes else None
+        target = padded([rows[i][1] for i in places]) if writes else None
         yield Batch(rows=torch.from_numpy(places), source=source, target=target)
 
 

@@ -44,7 +44,7 @@ from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.interface import Model as Trainable
 from seqlab.predict import predict
 from seqlab.reading import shown
-from seqlab.recipe import DEFAULTS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
+from seqlab.recipe import DEFAULTS, NUMBERS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
 from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
@@ -125,7 +125,7 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
         for side in longest:
             length = len(getattr(example, side))
             longest[side] = max(longest[side], (length, example.where))
-        if task in ("classify", "tag"):
+        if task in ("classify", "tag") and recipe.target.kind not in NUMBERS:
             labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
     if first is None:
         raise DataError(f"{', '.join(_paths(data))}: there is no example in it", hint="give a file that has some.")

@@ -225,18 +225,26 @@ def _classify(job: _Job) -> list[Prediction]:
 
 
 def _tag(job: _Job) -> list[Prediction]:
-    """Tagger: one label for each word of a line; words are what stands between spaces. A file of vectors is one."""
-    if job.bundle.vocabularies.features is not None:
-        sequences = [load_vectors(given) if isinstance(given, str) else given for given in job.inputs]
-        tags = reading.tag(job.bundle, sequences, first_row=job.first_row)
-        answered = zip(job.inputs, tags, strict=True)
-        return [Prediction(shown(given), " ".join(labels), {"tags": labels}) for given, labels in answered]
-    words = [tuple(line.split()) if isinstance(line, str) else line for line in job.inputs]
-    tags = reading.tag(job.bundle, words, first_row=job.first_row)
+    """Tagger: a label, or numbers, for each word of a line; words stand between spaces. A file of vectors is a line."""
+    frames = job.bundle.vocabularies.features is not None
+    given = [_sequence(source, frames=frames) for source in job.inputs]
+    if job.bundle.vocabularies.numbers is not None:
+        measured = reading.measure(job.bundle, given, first_row=job.first_row)
+        said = [[",".join(f"{n:.6g}" for n in row) for row in values.tolist()] for values in measured]
+        details: list[dict[str, Any]] = [{"numbers": values.tolist()} for values in measured]
+    else:
+        said = reading.tag(job.bundle, given, first_row=job.first_row)
+        details = [{"tags": tags} for tags in said]
     return [
-        Prediction(shown(line), " ".join(labels), {"words": list(cut), "tags": labels})
-        for line, cut, labels in zip(job.inputs, words, tags, strict=True)
+        Prediction(shown(line), " ".join(labels), ({} if frames else {"words": list(words)}) | detail)
+        for line, words, labels, detail in zip(job.inputs, given, said, details, strict=True)
     ]
+
+
+def _sequence(source: Any, *, frames: bool) -> Any:
+    if frames:
+        return load_vectors(source) if isinstance(source, str) else source
+    return tuple(source.split()) if isinstance(source, str) else source
 
 
 def _fill(job: _Job) -> list[Prediction]:

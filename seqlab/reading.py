@@ -17,7 +17,7 @@ from seqlab.data.sources import Vectors
 from seqlab.data.vectors import load_vectors
 from seqlab.equations.pooling import mean_pool
 from seqlab.errors import DataError, SeqlabWarning, UsageError
-from seqlab.models.classifier import Classifier, Tagger
+from seqlab.models.classifier import Classifier, Measurer, Tagger
 from seqlab.models.elmo import BidirectionalLanguageModel
 from seqlab.models.hidden import HMMTagger
 from seqlab.models.interface import Memory
@@ -74,6 +74,26 @@ def tag(bundle: Bundle, sentences: Sequence[tuple[str, ...] | Vectors], *, first
                 if start < len(ids):
                     tags[row][place] = labels.names[int(ids[start])]
     return tags
+
+
+@torch.inference_mode()
+def measure(
+    bundle: Bundle, sentences: Sequence[tuple[str, ...] | Vectors], *, first_row: int = 0
+) -> list[Float32[np.ndarray, "_ _"]]:
+    """The numbers of each word or frame; beyond the recipe's longest sentence, those of the training part's mean."""
+    model, vocabularies = cast(Measurer, bundle.model), bundle.vocabularies
+    assert vocabularies.numbers is not None
+    sources = encode_sources(bundle, sentences, first_row=first_row)
+    found = [np.tile(np.asarray(vocabularies.numbers.mean, dtype=np.float32), (len(words), 1)) for words in sentences]
+    for rows in batches([len(source) for source in sources]):
+        said = model.decode(padded([sources[row] for row in rows])).numpy()
+        for row, values in zip(rows, said, strict=True):
+            words = sentences[row]
+            starts = vocabularies.word_starts(words) if isinstance(words, tuple) else range(len(words))
+            there = [(place, start) for place, start in enumerate(starts) if start < len(sources[row])]
+            for place, start in there:
+                found[row][place] = values[start]
+    return found
 
 
 @torch.inference_mode()

@@ -27,6 +27,7 @@ DEFAULTS: dict[Task, str] = {
     "translate": "seq2seq",
     "forecast": "gru-forecast",
 }
+NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
 TUNED: dict[Task, str] = {"classify": "tuned-classifier", "tag": "tuned-tagger"}  # with a model to start from
 
 
@@ -69,7 +70,8 @@ class Data(Section):
 class Text(Section):
     """How strings become ids."""
 
-    kind: Literal["characters", "words", "bytes", "bpe", "wordpiece", "vectors"] = "characters"
+    # a target of a tagger may be numbers, or angles in degrees, at each position
+    kind: Literal["characters", "words", "bytes", "bpe", "wordpiece", "vectors", "numbers", "angles"] = "characters"
     size: int = Field(8000, ge=1)
     min_count: int = Field(1, ge=1)
     form: Literal["NFC", "NFKC", "none"] = "NFC"
@@ -320,6 +322,8 @@ class Recipe(Section):
             raise ValueError(f"a '{self.task}' model reads tokens, not vectors, and shares no vocabulary with them")
         if self.model.characters and (self.task != "tag" or self.source.kind != "words"):
             raise ValueError("[model.characters] spells the words of a tagger: source.kind must be 'words'")
+        if self.source.kind in NUMBERS or (self.target.kind in NUMBERS and (self.task != "tag" or self.model.hmm)):
+            raise ValueError("numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe")
         if self.model.elmo and self.source.kind == "vectors":
             raise ValueError("[model.elmo] reads tokens, not vectors")
         if (self.data.no_label or self.source.endings) and self.task != "tag":

@@ -269,10 +269,9 @@ def _write_part(
     recipe: Recipe, vocabularies: Vocabularies, examples: Iterator[Example], folder: Path, part: str
 ) -> None:
     """One part's ids in stores side by side, a block of examples at a time: memory does not grow with the file."""
-    fitted = Fitted(recipe.data, keeps_ends=vocabularies.labels is None, aligned=recipe.task == "tag")
+    fitted = Fitted(recipe.data, keeps_ends=vocabularies.target is not None, aligned=recipe.task == "tag")
     rows = fitted.rows(vocabularies, examples)
-    classes = None if vocabularies.labels is None else "int32"  # a label never seen is -1
-    target = Column(folder / f"{part}_target", len(vocabularies.labels or vocabularies.target or ()), classes)
+    target = _target_column(vocabularies, folder / f"{part}_target")
     source = _source_column(vocabularies, folder / f"{part}_source")
     if source is None:
         write_stores([target], ((ids,) for _, ids in rows))
@@ -281,6 +280,13 @@ def _write_part(
     else:
         write_stores([source, target], rows)
     fitted.tell(part)
+
+
+def _target_column(vocabularies: Vocabularies, path: Path) -> Column:
+    if vocabularies.numbers is not None:
+        return Column(path, 0, "float32", width=vocabularies.numbers.width, gaps=True)
+    classes = None if vocabularies.labels is None else "int32"  # a label never seen is -1
+    return Column(path, len(vocabularies.labels or vocabularies.target or ()), classes)
 
 
 def _source_column(vocabularies: Vocabularies, path: Path) -> Column | None:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import cast
 
 from seqlab.assemble.vocabularies import Ids, Row, Vocabularies
 from seqlab.data.sources import Example
@@ -20,21 +21,21 @@ class Fitted:
         self.long: list[str] = []
         self.kept = 0
 
-    def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Row, Ids]]:
+    def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Row, Row]]:
         while block := list(islice(examples, BLOCK)):
             for example, (source, target) in zip(block, vocabularies.encode(block), strict=True):
                 for fitted in self._fit(example, source, target):
                     self.kept += 1
                     yield fitted
 
-    def _fit(self, example: Example, source: Row, target: Ids) -> Iterable[tuple[Row, Ids]]:
+    def _fit(self, example: Example, source: Row, target: Row) -> Iterable[tuple[Row, Row]]:
         most_source, most_target = self.data.max_source, self.data.max_target
         if self.keeps_ends:
             most_target += 2  # SOS and EOS are not the user's
         if len(source) <= most_source and len(target) <= most_target:
             return [(source, target)]
         if self.data.too_long == "split":
-            return self._split(source, target)
+            return self._split(source, cast(Ids, target))
         if self.data.too_long == "refuse":
             raise DataError(
                 f"{example.where}: {len(source)} source and {len(target)} target tokens, more than "
@@ -46,11 +47,12 @@ class Fitted:
             return []
         if self.aligned:
             return [(source[:most_source], target[:most_source])]
-        end = target[-1:] if self.keeps_ends else []
-        kept = target if len(target) <= most_target else target[: most_target - len(end)] + end
+        written = cast(Ids, target)
+        end = written[-1:] if self.keeps_ends else []
+        kept = written if len(written) <= most_target else written[: most_target - len(end)] + end
         return [(source[:most_source], kept)]
 
-    def _split(self, source: Row, target: Ids) -> Iterable[tuple[Row, Ids]]:
+    def _split(self, source: Row, target: Ids) -> Iterable[tuple[Row, Row]]:
         """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
         inner, most = target[1:-1], self.data.max_target
         for start in range(0, len(source), self.data.max_source):

@@ -18,7 +18,7 @@ from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInput
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
-from seqlab.models.classifier import Classifier, Tagger
+from seqlab.models.classifier import Classifier, Measurer, Tagger
 from seqlab.models.decoders import Bridge, RecurrentDecoder
 from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
 from seqlab.models.encoders import RecurrentEncoder
@@ -28,7 +28,7 @@ from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.masked import MaskedLanguageModel
-from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
+from seqlab.models.outputs import AngleOutput, GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
 from seqlab.models.universal import UniversalDecoder, UniversalEncoder
@@ -72,6 +72,10 @@ def _pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Pooling
 
 def _tagger(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder = _encoder(recipe, vocabularies)
+    if vocabularies.numbers is not None:
+        numbers = vocabularies.numbers
+        output = AngleOutput() if numbers.angles else PointOutput(recipe.forecast.level)
+        return Measurer(encoder, output, mean=numbers.mean, deviation=numbers.deviation)
     return Tagger(encoder, Head(encoder.output_size, len(vocabularies.classes)))
 
 

@@ -8,14 +8,15 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float32, Int
 
 from seqlab import text
+from seqlab.assemble.numbers import Numbers, learn_numbers
 from seqlab.assemble.variables import Variables
 from seqlab.data.sources import Example, Vectors
 from seqlab.errors import BundleError, DataError
 from seqlab.padded import Padded
-from seqlab.recipe import Recipe, Text
+from seqlab.recipe import NUMBERS, Recipe, Text
 from seqlab.text import (
     EOS,
     MASK,
@@ -71,6 +72,7 @@ class Vocabularies:
     markers: bool = False
     frame: bool = False
     series: Variables | None = None  # what a forecaster has instead of all these
+    numbers: Numbers | None = None  # what a tagger has in place of labels where these are measured
 
     @property
     def variables(self) -> Variables:
@@ -92,7 +94,7 @@ class Vocabularies:
         assert self.labels is not None, "this model knows no labels"
         return self.labels
 
-    def encode(self, examples: Iterable[Example]) -> Iterable[tuple[Row, Ids]]:
+    def encode(self, examples: Iterable[Example]) -> Iterable[tuple[Row, Row]]:
         """Source and target ids of each example, as a model of this kind is given them."""
         block = list(examples)
         sources = self.encode_sources([e.source for e in block])
@@ -164,12 +166,23 @@ class Vocabularies:
             )
         return vectors
 
-    def _encode_targets(self, block: list[Example]) -> list[Ids]:
+    def _encode_targets(self, block: list[Example]) -> Sequence[Row]:
         if self.labels is not None:
             return [self._labels(example) for example in block]
+        if self.numbers is not None:
+            return [self._numbers(self.numbers, example) for example in block]
         if self.target is None:
             return [[] for _ in block]
         return [[SOS, *ids, EOS] for ids in self.targets.encode_all([str(e.target) for e in block])]
+
+    def _numbers(self, numbers: Numbers, example: Example) -> Float32[np.ndarray, "T D"]:
+        """The same for numbers: where there is none, nothing is known."""
+        values = numbers.encode(example)
+        if not isinstance(example.source, tuple) or (isinstance(self.source, WordTokenizer) and not self.frame):
+            return values
+        spread = np.full((len(self.encode_sources([example.source])[0]), numbers.width), np.nan, dtype=np.float32)
+        spread[self.word_starts(example.source)] = values
+        return spread
 
     def _labels(self, example: Example) -> Ids:
         """A label each; of words that are cut into pieces, the first piece has it, and the others count for nothing."""
@@ -183,9 +196,8 @@ class Vocabularies:
         return spread
 
     def to_json(self) -> dict[str, Any]:
-        parts = [
-            (name, getattr(self, name)) for name in ("source", "target", "labels", "letters", "features", "series")
-        ]
+        names = ("source", "target", "labels", "letters", "features", "series", "numbers")
+        parts = [(name, getattr(self, name)) for name in names]
         shared = self.source is not None and self.source is self.target
         table = {name: "source" if shared and name == "target" else part.to_json() for name, part in parts if part}
         return table | {name: True for name in ("markers", "frame") if getattr(self, name)}
@@ -208,6 +220,7 @@ class Vocabularies:
             data.get("markers") is True,
             data.get("frame") is True,
             Variables.from_json(data["series"]) if "series" in data else None,
+            Numbers.from_json(data["numbers"]) if "numbers" in data else None,
         )
 
 
@@ -228,8 +241,10 @@ def learn_vocabularies(
 
     What is `given` by a model to start from stays as it is: only labels are learnt anew.
     """
-    labels = letters = None
-    if recipe.task in ("classify", "tag"):
+    labels = letters = numbers = None
+    if recipe.target.kind in NUMBERS:
+        numbers = learn_numbers(examples(), recipe.data.no_label, angles=recipe.target.kind == "angles")
+    elif recipe.task in ("classify", "tag"):
         counts = Counter(label for e in examples() for label in labels_of(e))
         counts.pop(str(recipe.data.no_label), None)  # which is no label, and so never learnt
         labels = Labels.from_counts(counts)
@@ -237,10 +252,10 @@ def learn_vocabularies(
         letters = (given and given.letters) or _learn_letters(examples())
     blanks = recipe.task == "mask"  # a model that fills [MASK] must be able to read it
     if given is not None:
-        return replace(given, labels=labels, letters=letters, markers=given.markers or blanks)
+        return replace(given, labels=labels, numbers=numbers, letters=letters, markers=given.markers or blanks)
     source, target, features = _sides(recipe, examples)
     markers = recipe.source.markers or blanks
-    return Vocabularies(source, target, labels, letters, features, markers, recipe.source.frame)
+    return Vocabularies(source, target, labels, letters, features, markers, recipe.source.frame, None, numbers)
 
 
 def _sides(

@@ -99,6 +99,7 @@ class Column:
     vocabulary_size: int
     dtype: str | None = None
     width: int = 1
+    gaps: bool = False  # of vectors: NaN stands where a number is not known
 
 
 def write_stores(columns: Sequence[Column], rows: Iterable[Sequence[Row]]) -> list[TokenStore]:
@@ -179,8 +180,9 @@ class _Writer:
         if values.shape[1:] != self.features:
             expected = ", ".join(map(str, ("T", *self.features)))
             raise ValueError(f"{self.column.path}: row {self.num_rows} has the shape {values.shape}, not ({expected})")
-        if self.dtype == VECTORS and not np.isfinite(values).all():
-            position, feature = np.argwhere(~np.isfinite(values))[0]
+        wrong = ~np.isfinite(values) & ~(self.column.gaps & np.isnan(values)) if self.dtype == VECTORS else None
+        if wrong is not None and wrong.any():
+            position, feature = np.argwhere(wrong)[0]
             raise DataError(
                 f"{self.column.path}: row {self.num_rows}, position {position} holds {values[position, feature]}",
                 hint="features are finite numbers; mend or drop that sequence. Nothing was written.",

@@ -138,6 +138,8 @@ def _translated(question: _Question) -> Subject:
 def _labelled(question: _Question) -> Subject:
     """A classifier or a tagger: the likeliest label, once or at each position."""
     bundle = question.bundle
+    if bundle.vocabularies.labels is None:
+        raise UsageError("this model measures numbers: it has no labels to look into", hint="`predict` gives them.")
     reads, names = question.source()
     now = Subject(bundle, question.given, reads, (), names, (), (), ())
     with torch.inference_mode():

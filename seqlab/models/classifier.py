@@ -1,12 +1,15 @@
 """Sequence to label (S10), and sequence to aligned labels (S11)."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
+from seqlab.layers.tap import tap
 from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Memory, Reading, added
+from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -54,6 +57,40 @@ class Tagger(nn.Module):
         assert batch.target is not None, "a tagger has a label for each position"
         memory = self.encoder(batch.source)
         return Reading(_both(memory)[0].values, batch.target, penalty=memory.penalty)
+
+
+class Measurer(nn.Module):
+    """Numbers at each position: amino acids to angles, sounds to pitch. Each is predicted by itself, by one output."""
+
+    def __init__(
+        self, encoder: Encoder, output: Output, *, mean: tuple[float, ...], deviation: tuple[float, ...]
+    ) -> None:
+        super().__init__()
+        self.encoder, self.output, self.width = encoder, output, len(mean)
+        self.measure = nn.Linear(encoder.output_size, self.width * output.size)
+        self.mean: Tensor
+        self.deviation: Tensor
+        self.register_buffer("mean", torch.tensor(mean), persistent=False)
+        self.register_buffer("deviation", torch.tensor(deviation), persistent=False)
+
+    def features(self, source: Padded) -> Float[Tensor, "B TD P"]:
+        """The parameters of each number: those of a position side by side, then those of the next."""
+        raw = self.measure(_both(self.encoder(source))[0].values).unflatten(-1, (self.width, self.output.size))
+        return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
+
+    def decode(self, source: Padded) -> Float[Tensor, "B T D"]:
+        """The number to name at each place."""
+        return self.output.mean(self.features(source)).unflatten(1, (-1, self.width))
+
+    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+        return features
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        assert batch.source is not None, "numbers are measured at each position of a source"
+        assert batch.target is not None, "and known at some of them"
+        values = batch.target.values.flatten(1, 2)
+        gold = Padded(values.nan_to_num(), batch.target.lengths * self.width, ~values.isnan())
+        return Reading(self.features(batch.source), gold, output=self.output)
 
 
 def _both(memory: Memory) -> tuple[Padded, Tensor]:

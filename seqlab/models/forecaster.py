@@ -17,7 +17,7 @@ from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Reading, added
 from seqlab.models.lds import LDS
-from seqlab.models.outputs import GaussianOutput, Output
+from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -29,7 +29,7 @@ COVARIATE_UNITS = 32
 class Forecasts(Protocol):
     """What rolling evaluation and prediction need of a forecaster; `widths` are what calibration found at each step."""
 
-    output: Output
+    output: Spread
     widths: nn.Parameter
 
     def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]: ...
@@ -46,7 +46,7 @@ class Forecaster(nn.Module):
         self,
         encoder: Encoder,
         pooling: Pooling,
-        output: Output,
+        output: Spread,
         *,
         patch: int,
         horizon: int,

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from seqlab.equations.regression import gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
+from seqlab.equations.regression import angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
 
 NARROW = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
@@ -29,6 +29,11 @@ class Output(Protocol):
 
     def mean(self, parameters: Float[Tensor, "*N P"]) -> Float[Tensor, "*N"]:
         """The one number to name, if it must be one."""
+
+
+@runtime_checkable
+class Spread(Output, Protocol):
+    """An output that says how sure it is."""
 
     def band(self, parameters: Float[Tensor, "*N P"]) -> tuple[Float[Tensor, "*N"], Float[Tensor, "*N"]]:
         """Between these two the value falls with the probability that was asked for, if the distribution is right."""
@@ -118,3 +123,18 @@ class QuantileOutput:
 
     def _levels(self, like: Tensor) -> Float[Tensor, " Q"]:
         return torch.tensor(self.levels, dtype=like.dtype)
+
+
+class AngleOutput:
+    """A direction, as a point (x, y) of the plane; its angle is in degrees, and costs 1 - cos of how far it is off."""
+
+    size = 2
+
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+        return raw
+
+    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+        return angle_loss(torch.atan2(parameters[..., 1], parameters[..., 0]), torch.deg2rad(gold))
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        return torch.rad2deg(torch.atan2(parameters[..., 1], parameters[..., 0]))
