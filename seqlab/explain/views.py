@@ -10,6 +10,7 @@ from typing import Any
 
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
+from seqlab.explain.ancestors import band_view, trellis_view
 from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.gradients import gradients_view
@@ -33,6 +34,8 @@ VIEWS: dict[str, Callable[..., View]] = {
     "embeddings": embeddings_view,
     "bpe": bpe_view,
     "training": training_view,
+    "trellis": trellis_view,
+    "band": band_view,
 }
 
 

@@ -1,11 +1,13 @@
 """Every view that applies to a model renders in every form, and the numbers in it are the model's."""
 
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from seqlab import lab
 from seqlab.errors import UsageError
 from seqlab.explain.subject import subject
 from seqlab.explain.views import VIEWS, explain
@@ -137,3 +139,42 @@ def test_what_is_not_there_is_named(bundle_of, tmp_path):
     with pytest.raises(UsageError, match="no record of the training"):
         explain(bundle, None, "training", folder=tmp_path)
     assert set(VIEWS) >= {"attention", "lens", "beam", "gradients", "cells", "saliency", "what-if"}
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tagged")
+    rows = ["the DET\ndog NOUN\nran VERB\n\n", "a DET\ncat NOUN\nsat VERB\n\n", "she PRON\nran VERB\n\n"] * 20
+    (folder / "tags.conll").write_text("".join(rows))
+    return lab.train("tag", folder / "tags.conll", recipe="hmm-tagger", out=folder / "m").model
+
+
+def test_the_trellis_shows_posteriors_and_the_path(tagged):
+    seen = json.loads(tagged.explain("the cat ran", "trellis").to_json())
+    assert seen["path"] == ["DET", "NOUN", "VERB"]
+    assert seen["states"] == ["DET", "NOUN", "PRON", "VERB"]
+    for row in seen["belief"]:
+        assert sum(row) == pytest.approx(1.0, abs=1e-4)
+    assert seen["belief"][1][1] > 0.9
+    assert "cat/NOUN" in tagged.explain("the cat ran", "trellis").to_text()
+
+
+@pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
+def test_the_band_shows_what_predict_says(recipe, tmp_path):
+    times = [f"2024-01-{day:02d}" for day in range(1, 29)] + [f"2024-02-{day:02d}" for day in range(1, 29)]
+    lines = [f"{time},{math.sin(i / 3) + 5}" for i, time in enumerate(times)]
+    (tmp_path / "series.csv").write_text("\n".join(["date,x", *lines]) + "\n")
+    sizes = ["forecast.look_back=12", "forecast.horizon=4", "forecast.patch=4", "train.steps=3", "forecast.season=7"]
+    settings = [*sizes, "data.validation=0.2", "data.test=0"]
+    model = lab.train("forecast", tmp_path / "series.csv", recipe=recipe, settings=settings, out=tmp_path / "m").model
+    seen = model.explain(str(tmp_path / "series.csv"), "band")
+    said = model.predict(str(tmp_path / "series.csv"))
+    told = json.loads(seen.to_json())
+    assert told["mean"] == pytest.approx(said.mean[:, 0].tolist(), rel=1e-4)
+    assert told["times"] == list(said.times)
+    if recipe == "lds-forecast":
+        apart = [abs(a - b) for a, b in zip(told["smoother"], told["history"], strict=True)]
+        assert max(apart) < 1.0
+    seen.save(tmp_path / "band.png")
+    with pytest.raises(UsageError, match="no column 'y'"):
+        model.explain(str(tmp_path / "series.csv"), "band", column="y")
