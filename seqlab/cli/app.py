@@ -140,6 +140,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="file of a forecast; with --embed, a .npy or .jsonl")
     ] = None,
+    plot: Annotated[Path | None, typer.Option(help="picture of a forecast: .svg, .png or .html")] = None,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
@@ -158,7 +159,11 @@ def predict(
     loaded = lab.load(model)
     if loaded.recipe.task == "forecast" and not embed and not stream:
         _forecast(loaded, text or [source], out, json=json)
+        if plot is not None:
+            loaded.explain((text or [source])[0], "band").save(plot)
         return
+    if plot is not None:
+        raise UsageError("--plot draws a forecast", hint="`seqlab explain` draws other models.")
     if out is not None and not embed:
         raise UsageError(
             "--out is where --embed puts its vectors, and a forecast its rows",

@@ -32,6 +32,7 @@ def explain(
     length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
     replay_beam: Annotated[int | None, typer.Option(min=1, help="beam: search the tree again, this wide")] = None,
     replay_penalty: Annotated[float | None, typer.Option(help="beam: rank the tree again")] = None,
+    column: Annotated[str | None, typer.Option(help="band: which column of the series")] = None,
     trace: Annotated[Path | None, typer.Option(help="write everything that was recorded, .safetensors")] = None,
     threads: Threads = None,
     json: Json = False,
@@ -54,7 +55,7 @@ def explain(
         "output": output, "layer": layer, "head": head, "hypothesis": hypothesis, "position": position, "unit": unit,
         "pattern": pattern, "method": method, "ablate": ablate, "replace": replace, "prefix": prefix,
         "temperature": temperature, "beam": beam, "length_penalty": length_penalty, "replay_beam": replay_beam,
-        "replay_penalty": replay_penalty,
+        "replay_penalty": replay_penalty, "column": column,
     }  # fmt: skip
     loaded = lab.load(model)
     seen = loaded.explain(text, view, **{name: value for name, value in given.items() if value is not None})
