@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqlab.equations.hmm import posterior, reestimate
+from seqlab.equations.hmm import reestimate
 from seqlab.errors import DataError, RunError
+from seqlab.kernels.forward_backward import posterior
 from seqlab.keyed import uniform
 from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen
 from seqlab.padded import Padded
