@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from seqlab.cli import data as data_commands
+from seqlab.cli.bench import bench
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.told import INTERRUPTED, told
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.add_typer(data_commands.app, name="data")
 app.command()(demo)
+app.command()(bench)
 
 
 def _version(asked: bool) -> bool:

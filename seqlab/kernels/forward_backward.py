@@ -36,14 +36,15 @@ def forward(
     size = _block_size(*log_b.shape)
     b, top, real = _likelihoods(log_b, lengths, size)
     blocks, first, last = _cut(pi, A, b, size)
-    alpha, c = (_joined(part, b) for part in _filter(first, A, blocks, every))
-    scales, total = [c], alpha @ b.new_ones(b.shape[-1], 1)
+    alpha, c = _filter(first, A, blocks, every)
+    filtered, n = alpha / (alpha @ A.new_ones(len(A), 1)), c
     if A.min() < _least(A.dtype):  # a state that was given up may have been right: only what follows can tell
-        beta, _ = (_joined(part, b) for part in _look_back(last, A, blocks, every))
-        scales.append(beta.mul_(alpha).sum(-1, keepdim=True))
-    filtered = alpha.mul_(real / total).transpose(0, 1)[:, : log_b.shape[1]]
+        joint, _, d = _look_back(last, A, blocks, alpha, every)
+        n = torch.minimum(c * joint.sum(-1, keepdim=True), d)
+    filtered, c, n = (_joined(part, b) for part in (filtered, c, n))
+    filtered = (filtered if real is None else filtered * real).transpose(0, 1)[:, : log_b.shape[1]]
     log_likelihood = (c.log() + top).sum((0, 2))
-    if len(lost := _lost(scales)):
+    if len(lost := _lost(n)):
         again = partial(forward, every=1) if every > 1 else hmm.forward
         filtered[lost], log_likelihood[lost] = again(pi, A, log_b[lost], lengths[lost])
     return filtered, log_likelihood
@@ -52,34 +53,41 @@ def forward(
 def posterior(
     pi: Float[Tensor, " N"],
     A: Float[Tensor, "N N"],
-    log_b: Float[Tensor, "B T N"],
+    log_b: Float[Tensor, "B T N"] | Float[Tensor, "V N"],
     lengths: Int[Tensor, " B"],
     weights: Float[Tensor, " B"] | None = None,
     *,
+    which: Int[Tensor, "B T"] | None = None,
     every: int = EVERY,
 ) -> Posterior:
     """The twin of `equations.hmm.posterior`: γ_t(i) = α_t(i) β_t(i) / z_t with z_t = Σ_i α_t(i) β_t(i), for any scale.
 
-    And ξ_ij = A_ij Σ_t α_{t-1}(i) b_t(j) β_t(j) / c_t z_t, one matrix product over all positions of all rows.
+    And ξ_ij = A_ij Σ_t α_{t-1}(i) b_t(j) β_t(j) / c_t z_t, one matrix product over all positions of all rows. Symbols
+    are quicker looked up: then `log_b` has a row for each, and one of zeros for pads, and `which` says where they are.
     """
-    weights = A.new_ones(len(lengths)) if weights is None else weights
-    size = _block_size(*log_b.shape)
-    b, top, real = _likelihoods(log_b, lengths, size)
+    num_steps = log_b.shape[1] if which is None else which.shape[1]
+    size = _block_size(len(lengths), num_steps, len(pi))
+    b, top, real = _likelihoods(log_b, lengths, size) if which is None else _looked_up(log_b, which, lengths, size)
     blocks, first, last = _cut(pi, A, b, size)
-    alpha, c = (_joined(part, b) for part in _filter(first, A, blocks, every))
-    beta, d = (_joined(part, b) for part in _look_back(last, A, blocks, every))
-    log_likelihood = (c.log() + top).sum((0, 2))
-    arriving, joint = b.mul_(beta), beta.mul_(alpha)
+    alpha, c = _filter(first, A, blocks, every)
+    joint, arriving, d = _look_back(last, A, blocks, alpha, every)
+    alpha, c, joint, arriving, d = (_joined(part, b) for part in (alpha, c, joint, arriving, d))
     z = joint @ A.new_ones(len(A), 1)
-    lost = _lost([c * z, d])
-    for part, harmless in (alpha, 0.0), (arriving, 0.0), (joint, 0.0), (z, 1.0), (c, 1.0):
-        part[:, lost] = harmless
-    gamma = joint.mul_(real / z).transpose(0, 1)[:, : log_b.shape[1]]
-    arriving.mul_(real * weights[:, None] / (c * z))
+    lost = _lost(torch.minimum(c * z, d))
+    for part in (alpha, joint, arriving):
+        part[:, lost] = 0.0
+    share, count = 1 / z, d / (c * z)
+    share[:, lost] = count[:, lost] = 0.0
+    if real is not None:
+        share, count = share * real, count * real
+    gamma = joint.mul_(share).transpose(0, 1)[:, :num_steps]
+    arriving.mul_(count if weights is None else count * weights[:, None])
     xi = A * torch.from_numpy(alpha[:-1].flatten(0, 1).numpy().T @ arriving[1:].flatten(0, 1).numpy())
+    log_likelihood = (c.log() + top).sum((0, 2))
     if len(lost):
         again = partial(posterior, every=1) if every > 1 else hmm.posterior
-        gamma[lost], more, log_likelihood[lost] = again(pi, A, log_b[lost], lengths[lost], weights[lost])
+        counted, here = None if weights is None else weights[lost], log_b[lost if which is None else which[lost]]
+        gamma[lost], more, log_likelihood[lost] = again(pi, A, here, lengths[lost], counted)
         xi = xi + more
     return Posterior(gamma, xi, log_likelihood)
 
@@ -96,17 +104,35 @@ def _block_size(rows: int, num_steps: int, num_states: int) -> int:
 
 def _likelihoods(
     log_b: Float[Tensor, "B _ N"], lengths: Int[Tensor, " B"], size: int
-) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"]]:
-    """b = exp(log b - top), where top makes the largest 1 (where all are -inf, all become 0); and what is no pad.
+) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
+    """b and top with log b = log b + top, what is largest in b being 1; and which positions are real, if not all are.
 
     Pads, here also up to a whole number of blocks, observe nothing; since the rows of A sum to one they change nothing.
     """
-    if extra := -log_b.shape[1] % size:
-        log_b = pad(log_b, (0, 0, 0, extra))
-    log_b, real = log_b.transpose(0, 1), (torch.arange(log_b.shape[1])[:, None] < lengths)[..., None]
-    log_b = log_b if real.all() else log_b.masked_fill(~real, 0.0)
+    log_b = pad(log_b, (0, 0, 0, -log_b.shape[1] % size)).transpose(0, 1)
+    real = _real(lengths, len(log_b))
+    b, top = _scaled(log_b if real is None else log_b.masked_fill(~real, 0.0))
+    return b.contiguous(), top, real
+
+
+def _looked_up(
+    log_b: Float[Tensor, "V N"], which: Int[Tensor, "B _"], lengths: Int[Tensor, " B"], size: int
+) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
+    """The same from a row for each symbol."""
+    which = pad(which, (0, -which.shape[1] % size), value=len(log_b) - 1).mT
+    b, top = (part.index_select(0, which.flatten()).unflatten(0, which.shape) for part in _scaled(log_b))
+    return b, top, _real(lengths, len(which))
+
+
+def _scaled(log_b: Float[Tensor, "*rows N"]) -> tuple[Float[Tensor, "*rows N"], Float[Tensor, "*rows 1"]]:
+    """exp(log b - top), where top makes the largest 1; where all are -inf, all become 0."""
     top = log_b.amax(-1, keepdim=True).clamp(min=torch.finfo(log_b.dtype).min)
-    return (log_b - top).exp_().contiguous(), top, real
+    return (log_b - top).exp_(), top
+
+
+def _real(lengths: Int[Tensor, " B"], num_steps: int) -> Bool[Tensor, "T B 1"] | None:
+    real = (torch.arange(num_steps)[:, None] < lengths)[..., None]
+    return None if real.all() else real
 
 
 def _filter(
@@ -119,7 +145,7 @@ def _filter(
     alpha, c = torch.empty_like(b), torch.ones_like(b[..., :1])
     beliefs, scales, step = alpha.numpy(), c.numpy(), A.numpy()
     predicted, ones = first.clone().numpy(), np.ones_like(step[:, :1])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         for t, here in enumerate(b.numpy(), 1):
             belief = np.multiply(predicted, here, out=beliefs[t - 1])
             if t % every == 0 or t == len(beliefs):
@@ -129,20 +155,25 @@ def _filter(
 
 
 def _look_back(
-    last: Float[Tensor, "R N"], A: Float[Tensor, "N N"], b: Float[Tensor, "M R N"], every: int
-) -> tuple[Float[Tensor, "M R N"], Float[Tensor, "M R 1"]]:
-    """E8 from β after the last observation: with w_t = b_t β_t the same steps with Aᵀ; gives β_t and scales of w_t."""
-    beta, d = torch.empty_like(b), torch.ones_like(b[..., :1])
-    betas, scales, likelihoods, step = beta.numpy(), d.numpy(), b.numpy(), A.mT.contiguous().numpy()
-    now, w, ones = last.clone().numpy(), np.empty(last.shape, step.dtype), np.ones_like(step[:, :1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for t in reversed(range(len(betas))):
-            betas[t] = now
-            np.multiply(now, likelihoods[t], out=w)
+    last: Float[Tensor, "R N"],
+    A: Float[Tensor, "N N"],
+    b: Float[Tensor, "M R N"],
+    alpha: Float[Tensor, "M R N"],
+    every: int,
+) -> tuple[Float[Tensor, "M R N"], Float[Tensor, "M R N"], Float[Tensor, "M R 1"]]:
+    """E8 from β after the last observation: the same steps with Aᵀ; α_t β_t, b_t β_t / d_t (in place of b), d_t."""
+    joint, d = torch.empty_like(b), torch.ones_like(b[..., :1])
+    joints, scales, step = joint.numpy(), d.numpy(), A.mT.contiguous().numpy()
+    beta, ones = last.clone().numpy(), np.ones_like(step[:, :1])
+    alphas, arriving = alpha.numpy(), b.numpy()
+    with np.errstate(all="ignore"):
+        for t in reversed(range(len(joints))):
+            np.multiply(beta, alphas[t], out=joints[t])
+            w = np.multiply(beta, arriving[t], out=arriving[t])
             if t % every == 0:
                 w /= np.matmul(w, ones, out=scales[t])
-            np.matmul(w, step, out=now)
-    return beta, d
+            np.matmul(w, step, out=beta)
+    return joint, b, d
 
 
 def _cut(
@@ -174,10 +205,9 @@ def _joined(blocks: Float[Tensor, "M R K"], b: Float[Tensor, "T B N"]) -> Float[
     return blocks if num_blocks < 2 else blocks.unflatten(1, (num_blocks, -1)).transpose(0, 1).flatten(0, 1)
 
 
-def _lost(scales: list[Float[Tensor, "T B 1"]]) -> Int[Tensor, " R"]:
+def _lost(scale: Float[Tensor, "T B 1"]) -> Int[Tensor, " R"]:
     """The rows in which some scale is too small to have all its digits, or no number any more."""
-    fine = torch.cat(scales) >= _least(scales[0].dtype)
-    return (~fine.all(0)).nonzero()[:, 0]
+    return (~(scale >= _least(scale.dtype)).all(0)).nonzero()[:, 0]
 
 
 def _least(dtype: torch.dtype) -> float:

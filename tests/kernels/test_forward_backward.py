@@ -122,3 +122,24 @@ def test_the_type_of_the_numbers_is_kept(dtype):
     result = posterior(pi, A, log_b, torch.tensor([50, 20]))
     assert {x.dtype for x in result} == {dtype}
     assert all(x.isfinite().all() for x in result)
+
+
+@pytest.mark.parametrize("length", [9, 1200])
+def test_symbols_that_are_looked_up_are_the_same_as_written_out(length):
+    """Ragged rows with a gap, one of them impossible, and one so unlikely that it is done in logs."""
+    pi, A, table = chain(3, 6, spread=2.0)
+    table[3, 1:], table[4], table[5] = -2000.0, -math.inf, 0.0  # the last row stands for nothing
+    A[1:, 0], A[0, 1:] = 0.0, 0.0
+    A = A / A.sum(-1, keepdim=True)
+    which = torch.randint(3, (4, length), generator=torch.Generator().manual_seed(0))
+    which[0, 3], which[1, 4], which[2, 5] = 5, 4, 3
+    lengths = torch.tensor([length, length, length, 5])
+    which[3, 5:] = 5
+    weights = torch.tensor([1.0, 2.0, 0.5, 3.0], **FLOAT64)
+    looked_up, slow = (
+        posterior(pi, A, table, lengths, weights, which=which),
+        hmm.posterior(pi, A, table[which], lengths, weights),
+    )
+    assert slow.log_likelihood.isfinite().tolist() == [True, False, True, True]
+    for name in slow._fields:
+        torch.testing.assert_close(getattr(looked_up, name), getattr(slow, name), atol=1e-9, rtol=1e-9)
