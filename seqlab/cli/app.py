@@ -20,7 +20,6 @@ app = typer.Typer(
 )
 app.add_typer(data_commands.app, name="data")
 app.command()(demo)
-app.command()(bench)
 
 
 def _version(asked: bool) -> bool:
@@ -276,6 +275,9 @@ def recipes(
     defaults = set(DEFAULTS.values())
     rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
     show.table(["task", "recipe", "what it is"], rows)
+
+
+app.command()(bench)
 
 
 def _blocks(source: str) -> Any:
