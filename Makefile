@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow check wheel clean
+.PHONY: setup demo test slow check bench wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -25,11 +25,15 @@ check: $(STAMPS)-check  ## style, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench:  ## race against other libraries, in an environment that has them
+	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench
+	.venv-bench/bin/seqlab bench
+
 wheel: $(STAMPS)-demo  ## a wheel in dist/
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-bench build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # One stamp for each extra: installed again only when the requirements change.
 $(STAMPS)-%: pyproject.toml constraints.txt

@@ -3,7 +3,7 @@
 import pytest
 
 from seqlab import lab
-from seqlab.demo import run_demo
+from seqlab.demo.dates import run_demo
 from seqlab.training.log import Silence
 
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from seqlab.cli import data as data_commands
+from seqlab.cli.bench import bench
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.look import check, doctor, explain
@@ -297,6 +298,9 @@ def recipes(
     defaults = set(DEFAULTS.values())
     rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
     show.table(["task", "recipe", "what it is"], rows)
+
+
+app.command()(bench)
 
 
 def _blocks(source: str) -> Any:

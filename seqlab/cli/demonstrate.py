@@ -1,4 +1,4 @@
-"""`seqlab demo`: the lectures' point in two minutes."""
+"""`seqlab demo`: the lectures' points in two minutes."""
 
 import sys
 from pathlib import Path
@@ -8,22 +8,42 @@ import typer
 
 from seqlab.cli.common import Json, Threads, program, use_threads
 from seqlab.cli.told import INTERRUPTED, told
+from seqlab.errors import UsageError, nearest
+
+DEMOS = ("dates", "tracking")
 
 
 @told
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")] = Path("runs/dates"),
-    steps: Annotated[int | None, typer.Option(min=1, help="fewer steps for a quick look")] = None,
+    which: Annotated[str, typer.Argument(help="dates or tracking")] = "dates",
+    out: Annotated[Path, typer.Option("--out", "-o", help="dates: directory for the model")] = Path("runs/dates"),
+    steps: Annotated[int | None, typer.Option(min=1, help="dates: fewer steps for a quick look")] = None,
+    seed: Annotated[int, typer.Option(help="tracking: another seed, another target")] = 0,
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
 ) -> None:
-    """Learn to read dates in 48 languages, without attention and with it, then try days never seen in any of them."""
+    """The lectures' points on data made on the spot.
+
+    seqlab demo             dates in 48 languages, without attention and with it
+
+    seqlab demo tracking    follow a moving target from noisy sightings
+    """
+    if which not in DEMOS:
+        raise UsageError(f"there is no demo '{which}'", hint=nearest(which, DEMOS))
+    use_threads(threads)
+    if which == "tracking":
+        _track(seed, json)
+    else:
+        _read_dates(out, steps, quiet, json)
+
+
+def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool) -> None:
+    """Two models learn from the same dates, then are tried on days never seen in any language."""
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, reporter
-    from seqlab.demo import LINES, run_demo
+    from seqlab.demo.dates import LINES, run_demo
 
-    use_threads(threads)
     if not json:
         show.say(LINES)
 
@@ -43,6 +63,27 @@ def demo(
         again = f"{program()} train --resume --out {result.stopped.path}"
         print(f"stopped; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+
+
+def _track(seed: int, json: bool) -> None:
+    """A moving target, followed by its last sighting, the Kalman filter, the smoother, and EM."""
+    from seqlab.cli import show
+    from seqlab.demo.tracking import track
+
+    found = track(seed=seed)
+    if json:
+        show.as_json({"seed": seed, **found.to_json()})
+        return
+    show.say(found.picture())
+    show.say(". where it was   o where it was seen   * where the smoother puts it\n")
+    rows = [[name, f"{error:.2f}", f"{error / found.noise:.2f}"] for name, error in found.errors.items()]
+    rows.append(["the noise of a sighting", f"{found.noise:.2f}", "1.00"])
+    title = f"how far off, over {len(found.path)} steps, {found.num_unseen} of them without a sighting"
+    show.table(["followed by", "root mean square", "of the noise"], rows, title=title)
+    show.say(
+        f"EM took the noise for {found.noise_guessed:.2f} at first; "
+        f"after {found.iterations} iterations for {found.noise_learnt:.2f}"
+    )
 
 
 def _show_demo(result: Any) -> None:

@@ -4,9 +4,8 @@ A linearly transformed Gaussian is a Gaussian, so a mean and a covariance say al
 first state is h_1 ~ N(m_1, P_1); the inputs x_2, x_3, ... drive the steps after it. A pad holds the state as it is. At
 a missing value time passes and nothing is learnt; of a vector, single entries may be missing.
 
-Covariances depend on which entries were seen, not on what was seen. So rows with the same pattern share them (they are
-one *group*), they are computed again only until they settle, and what is left for each row is a linear recurrence of
-means. Every covariance is written as a sum of squares (Joseph's form): it stays positive however long the series.
+Every covariance is written as a sum of squares (Joseph's form): it stays positive however long the series. What runs in
+practice are the twins of filter and smoother in `kernels.kalman`.
 """
 
 import math
@@ -15,9 +14,6 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-
-STEADY = 1e-12
-"""Covariances that change by less than this share of themselves from one step to the next have settled."""
 
 
 class System(NamedTuple):
@@ -122,40 +118,30 @@ def kalman_filter(
     observed: Bool[Tensor, "B T"] | Bool[Tensor, "B T D"] | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
-    """E14: E12 and E13 at each step; E68: log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m and P predicted.
+    """E14: E12 and E13 at each step; E68: log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
+    seen = entries_seen(y, real, observed)
+    m, P = system.m_1.expand(len(y), -1), system.P_1.expand(len(y), -1, -1)
+    steps, log_likelihood = [], y.new_zeros(len(y))
+    for t in range(y.shape[1]):
+        if t:
+            moved, spread_out = predict(m, P, system, None if x is None else x[:, t])
+            m, P = torch.where(real[:, t, None], moved, m), torch.where(real[:, t, None, None], spread_out, P)
+        before = m, P
+        m, P, log_p = condition(m, P, system, y[:, t], seen[:, t])
+        log_likelihood = log_likelihood + log_p
+        steps.append((*before, m, P))
+    prior_mean, prior, mean, posterior = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+    return Filtered(prior_mean, prior, mean, posterior, log_likelihood, shared=False)
 
-    With the gains known, the filter is the recurrence m_t = (I - K_t W_hy)(W_hh m_{t-1} + W_hx x_t) + K_t y_t.
-    """
+
+def entries_seen(
+    y: Float[Tensor, "B T D"],
+    real: Bool[Tensor, "B T"],
+    observed: Bool[Tensor, "B T"] | Bool[Tensor, "B T D"] | None,
+) -> Bool[Tensor, "B T D"]:
+    """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
-    if observed is not None:
-        seen = seen & (observed[..., None] if observed.dim() == 2 else observed)
-    shared = bool((real == real[:1]).all() & (seen == seen[:1]).all())
-    groups = 1 if shared else len(y)
-    alive, looked = real[:groups].mT, seen[:groups].transpose(0, 1)
-    prior, posterior, K, L = _covariances(system, alive, looked)
-
-    moves = alive[..., None, None] & (torch.arange(len(alive), device=y.device) > 0)[:, None, None, None]
-    W = torch.where(moves, system.W_hh, _eye(system.W_hh))  # nothing moves at a pad, nor before the first step
-    keep = _eye(system.W_hh) - K @ system.W_hy
-    values = _columns(torch.where(seen, y, 0.0), groups)
-    start = system.m_1[:, None].expand(groups, -1, values.shape[-1])
-    mean = K @ values
-    mean[0].add_(keep[0] @ start)
-    drive = None
-    if system.W_hx is not None and x is not None:
-        drive = torch.where(moves, system.W_hx @ _columns(x, groups), 0.0)
-        mean.add_(keep @ drive)
-    _scan(keep @ W, mean)
-
-    predicted = torch.empty_like(mean)
-    predicted[0] = start
-    torch.matmul(W[1:], mean[:-1], out=predicted[1:])
-    if drive is not None:
-        predicted.add_(drive)
-    v = values.sub_(system.W_hy @ predicted).mul_(looked[..., None])
-    log_likelihood = log_density(v, L, looked).sum(0).flatten()
-    prior, posterior = (part.transpose(0, 1).expand(len(y), -1, -1, -1) for part in (prior, posterior))
-    return Filtered(_rows(predicted), prior, _rows(mean), posterior, log_likelihood, shared)
+    return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)
 
 
 def smoother_gain(
@@ -171,27 +157,19 @@ def rts_smoother(system: System, filtered: Filtered, real: Bool[Tensor, "B T"]) 
 
     mˢ_t = m_t + J_t (mˢ_{t+1} - predicted m_{t+1}), Pˢ_t = C_t + J_t Pˢ_{t+1} J_tᵀ, Cov(h_{t+1}, h_t) = Pˢ_{t+1} J_tᵀ.
     """
-    groups = 1 if filtered.shared else len(real)
-    P = filtered.covariance[:groups].transpose(0, 1)
-    goes_on = torch.cat([real[:groups, 1:], torch.zeros_like(real[:groups, :1])], dim=1).mT[..., None, None]
-    J, C = smoother_gain(P, system)
-    J, C = J * goes_on, torch.where(goes_on, C, P)
-
-    same = ((J[1:] == J[:-1]) & (C[1:] == C[:-1])).all((1, 2, 3)).tolist()
-    S, steady, covariances = P[-1], False, [P[-1]]
-    for t in reversed(range(len(same))):
-        if not (steady and same[t]):
-            after, S = S, _symmetric(C[t] + J[t] @ S @ J[t].mT)
-            steady = same[t] and _settled(S, after)
-        covariances.append(S)
-    smoothed = torch.stack(covariances[::-1])
-    lagged = torch.cat([torch.zeros_like(P[:1]), smoothed[1:] @ J[:-1].mT])
-
-    mean = _columns(filtered.mean, groups).clone()
-    mean[:-1].sub_(J[:-1] @ _columns(filtered.predicted_mean, groups)[1:])
-    _scan(J, mean, backwards=True)
-    smoothed, lagged = (part.transpose(0, 1).expand(len(real), -1, -1, -1) for part in (smoothed, lagged))
-    return Smoothed(_rows(mean), smoothed, lagged)
+    m, P = filtered.mean[:, -1], filtered.covariance[:, -1]
+    steps, lagged = [(m, P)], []
+    for t in reversed(range(real.shape[1] - 1)):
+        J, C = smoother_gain(filtered.covariance[:, t], system)
+        goes_on = real[:, t + 1, None, None]
+        J, C = J * goes_on, torch.where(goes_on, C, filtered.covariance[:, t])
+        m = filtered.mean[:, t] + (J @ (m - filtered.predicted_mean[:, t + 1])[..., None])[..., 0]
+        lagged.append(P @ J.mT)
+        P = _symmetric(C + J @ P @ J.mT)
+        steps.append((m, P))
+    lagged.append(torch.zeros_like(P))
+    mean, covariance = (torch.stack(part[::-1], 1) for part in zip(*steps, strict=True))
+    return Smoothed(mean, covariance, torch.stack(lagged[::-1], 1))
 
 
 def reestimate(
@@ -231,46 +209,6 @@ def factor(A: Float[Tensor, "*rows D D"]) -> Float[Tensor, "*rows D D"]:
     raise ValueError("a covariance is not finite: look at the noise covariances, and whether W_hh makes states explode")
 
 
-def _covariances(system: System, real: Bool[Tensor, "T G"], seen: Bool[Tensor, "T G D"]) -> tuple[Tensor, ...]:
-    """E12, E13 for each group, without data: P predicted, P conditioned, K, and L of S, each `T G`.
-
-    Once they settle they are not computed again until the pattern changes.
-    """
-    pattern = torch.cat([seen, real[..., None]], dim=-1)
-    whole = pattern.all(-1).all(-1).tolist()
-    same = [False, *(pattern[1:] == pattern[:-1]).all(-1).all(-1).tolist()]
-    P, steady = system.P_1.expand(real.shape[1], -1, -1), False
-    if one := real.shape[1] == 1:  # plain matrices cost half of what stacks of one matrix do
-        P, real, seen = P[0], real[:, 0], seen[:, 0]
-    steps: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-    which: list[int] = []
-    for t, unchanged in enumerate(same):
-        if not (steady and unchanged):
-            prior = P if t == 0 else spread(P, system)
-            prior = prior if whole[t] else torch.where(real[t, ..., None, None], prior, P)
-            K, L, P = gain(prior, system, None if whole[t] else seen[t])
-            steady = unchanged and _settled(prior, steps[-1][0])
-            steps.append((prior, P, K, L))
-        which.append(len(steps) - 1)
-    parts = (torch.stack(part)[which] for part in zip(*steps, strict=True))
-    return tuple(part[:, None] if one else part for part in parts)
-
-
-def _scan(A: Float[Tensor, "T G H H"], s: Float[Tensor, "T G H N"], *, backwards: bool = False) -> None:
-    """s_t ← A_t s_{t-1} + s_t for the N rows of each group, or A_t s_{t+1} + s_t; in place, as fresh memory costs more.
-
-    Two steps are one step with A_{t+1} A_t and A_{t+1} s_t + s_{t+1}: a recurrence of half the length gives every other
-    state, and one product the states between. So a thousand steps take ten rounds of large products.
-    """
-    if len(s) < 2:
-        return
-    (A_now, A_then), (now, then) = ((x[:-1], x[1:]) if backwards else (x[1:], x[:-1]) for x in (A, s))
-    odd = len(s) % 2 if backwards else 0
-    now[odd::2].add_(A_now[odd::2] @ then[odd::2])
-    _scan(A_now[odd::2] @ A_then[odd::2], now[odd::2], backwards=backwards)
-    now[1 - odd :: 2].add_(A_now[1 - odd :: 2] @ then[1 - odd :: 2])
-
-
 def _joseph(P: Tensor, K: Tensor, W: Tensor, noise: Tensor) -> Tensor:
     """P - K W P = (I - K W) P (I - K W)ᵀ + K noise Kᵀ: squares, so that rounding cannot make it negative."""
     keep = _eye(P) - K @ W
@@ -281,19 +219,5 @@ def _symmetric(P: Tensor) -> Tensor:
     return (P + P.mT) / 2
 
 
-def _settled(P: Tensor, other: Tensor) -> bool:
-    scale = P.diagonal(dim1=-2, dim2=-1).sqrt()
-    return bool(((P - other).abs() <= STEADY * scale[..., :, None] * scale[..., None, :]).all())
-
-
 def _eye(like: Tensor) -> Tensor:
     return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
-
-
-def _columns(part: Float[Tensor, "B T D"], groups: int) -> Float[Tensor, "T G D N"]:
-    """The rows of each group side by side as the columns of a matrix, as the formulas (and the processor) want them."""
-    return part.unflatten(0, (groups, -1)).permute(2, 0, 3, 1).contiguous()
-
-
-def _rows(part: Float[Tensor, "T G H N"]) -> Float[Tensor, "B T H"]:
-    return part.permute(1, 3, 0, 2).flatten(0, 1)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seqlab.equations import hmm
 from seqlab.errors import DataError
+from seqlab.kernels.forward_backward import forward, posterior
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
 
@@ -303,12 +304,12 @@ class HMM:
     ) -> tuple[Float[Tensor, "B T N"], Float[Tensor, " B"]]:
         """E7: the belief after each observation, and the log-likelihood of each row."""
         log_b = self.log_emissions(observations, present)
-        return hmm.forward(self.initial, self.transitions, log_b, observations.lengths)
+        return forward(self.initial, self.transitions, log_b, observations.lengths)
 
     def smooth(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
         """E9: the belief about each position once the whole row is known."""
         log_b = self.log_emissions(observations, present)
-        return hmm.posterior(self.initial, self.transitions, log_b, observations.lengths).gamma
+        return posterior(self.initial, self.transitions, log_b, observations.lengths).gamma
 
     def viterbi(self, observations: Padded, present: Present = None) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
         """E10: the likeliest path of each row, and its log-probability together with the observations."""

@@ -16,8 +16,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seqlab.equations.kalman import Filtered, Smoothed, System, factor, kalman_filter, rts_smoother
+from seqlab.equations.kalman import Filtered, Smoothed, System, factor
 from seqlab.errors import DataError
+from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
 

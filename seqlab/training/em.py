@@ -12,10 +12,11 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
-from seqlab.equations.hmm import Moves, posterior, reestimate
+from seqlab.equations.hmm import Moves, reestimate
 from seqlab.errors import DataError, RunError
+from seqlab.kernels.forward_backward import posterior
 from seqlab.keyed import uniform
 from seqlab.models.hmm import HMM, Categorical, Counts, DiagonalGaussian, Emissions, FullGaussian, Present, Seen, Untied
 from seqlab.padded import Padded
@@ -218,6 +219,7 @@ class _Rows(NamedTuple):
     lengths: Int[Tensor, " B"]
     weights: Float[Tensor, " B"] | None
     forbidden: Bool[Tensor, "B T N"] | None
+    symbols: Int[Tensor, "B T"] | None
 
 
 class Ascent:
@@ -238,10 +240,8 @@ class Ascent:
         """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
         parts, total = [], 0.0
         for batch in self._batches:
-            log_b = batch.seen.spread(model.emissions.log_likelihood(batch.seen.values, batch.seen.present))
-            if batch.forbidden is not None:
-                log_b = log_b.masked_fill(batch.forbidden, -math.inf)
-            gamma, xi, log_p = posterior(model.initial, model.transitions, log_b, batch.lengths, batch.weights)
+            log_b, chain = _log_emissions(model, batch), (model.initial, model.transitions)
+            gamma, xi, log_p = posterior(*chain, log_b, batch.lengths, batch.weights, which=batch.symbols)
             if batch.weights is not None:
                 gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
             emitted = model.emissions.counts(batch.seen.values, batch.seen.present, batch.seen.gather(gamma))
@@ -308,7 +308,18 @@ def _prepared(part: Evidence, labels: Int[Tensor, " N"]) -> _Rows:
     forbidden = None
     if part.labels is not None:
         forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
-    return _Rows(Seen.of(part.observations, part.present), part.observations.lengths, part.weights, forbidden)
+    rows, seen, symbols = part.observations, Seen.of(part.observations, part.present), None
+    if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
+        symbols = torch.where(rows.scored, rows.values, seen.values.max() + 1)  # one more stands for none
+    return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
+
+
+def _log_emissions(model: HMM, batch: _Rows) -> Float[Tensor, "B T N"] | Float[Tensor, "V N"]:
+    """log p(x_t | z_t) of each position, or of each symbol and of none; -inf where the label is another."""
+    if batch.symbols is not None:
+        return pad(model.emissions.log_likelihood(torch.arange(int(batch.seen.values.max()) + 1)), (0, 0, 0, 1))
+    log_b = batch.seen.spread(model.emissions.log_likelihood(batch.seen.values, batch.seen.present))
+    return log_b if batch.forbidden is None else log_b.masked_fill(batch.forbidden, -math.inf)
 
 
 def _seen(evidence: Evidence, family: Family) -> Seen:

@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.equations.kalman import Pairs, Smoothed, factor, kalman_filter, reestimate, rts_smoother
+from seqlab.equations.kalman import Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
+from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, Evidence, Inputs, Present
 from seqlab.padded import Padded

@@ -28,14 +28,6 @@ def a_system(seed=0, *, inputs=False):
     return System(W, numbers(D, H, seed=seed + 4), Q, R, numbers(H, seed=seed + 6), P, W_hx)
 
 
-def a_tracker(dt=1.0, q=0.1, r=4.0):
-    """Constant velocity in the plane: the 4 states of the benchmark."""
-    W, Q = torch.tensor([[1, dt], [0, 1]]), q * torch.tensor([[dt**3 / 3, dt**2 / 2], [dt**2 / 2, dt]])
-    seen, wide = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1, 0]]), 100 * torch.eye(4)
-    parts = (torch.block_diag(W, W), seen, torch.block_diag(Q, Q), r * torch.eye(2), torch.zeros(4), wide)
-    return System(*(part.double() for part in parts))
-
-
 def all_at_once(system, T, x=None):
     """The means of all states and observations of one row, and the covariance of all of them: one big Gaussian.
 
@@ -134,7 +126,6 @@ def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
     y = torch.where(real[..., None], y, math.nan)
     together = kalman_filter(system, y, real, seen, x)
     smooth = rts_smoother(system, together, real)
-    assert not together.shared
     for row, length in enumerate(lengths):
         part = slice(row, row + 1), slice(0, max(length, 1))
         alone = kalman_filter(system, y[part], real[part], seen[part], None if x is None else x[part])
@@ -148,62 +139,6 @@ def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
     assert together.log_likelihood[2] == 0
     close(together.mean[2], system.m_1.expand(T, H))
     assert smooth.lagged[1, 4:].eq(0).all()
-
-
-@pytest.mark.parametrize("case", ["everything", "steps", "entries", "start", "end"])
-@pytest.mark.parametrize("make", [a_system, a_tracker])
-def test_the_quick_path_equals_the_general_one(case, make):
-    """Rows of one pattern share their covariances; one row of another pattern keeps each row to itself."""
-    B, T, system = 4, 300, make()
-    y, real = numbers(B + 1, T, D).cumsum(1), torch.ones(B + 1, T, dtype=torch.bool)
-    seen = a_pattern(case, T, 1).expand(B + 1, T, D).clone()
-    quick = kalman_filter(system, y[:B], real[:B], seen[:B])
-    seen[B, 0] ^= True
-    general = kalman_filter(system, y, real, seen)
-    assert quick.shared
-    assert not general.shared
-    for one, other in zip(quick[:-1], general[:-1], strict=True):
-        torch.testing.assert_close(one, other[:B], atol=1e-8, rtol=1e-8)
-    both = rts_smoother(system, quick, real[:B]), rts_smoother(system, general, real)
-    for one, other in zip(*both, strict=True):
-        close(one, other[:B])
-
-
-def test_the_filter_is_predict_and_condition_repeated():
-    """E14 is E12 and E13 in turn; so settled covariances change nothing, and inputs enter at the right step."""
-    T, system = 200, a_system(4, inputs=True)
-    y, x, real = numbers(3, T, D), numbers(3, T, X, seed=1), torch.ones(3, T, dtype=torch.bool)
-    seen = torch.ones(3, D, dtype=torch.bool)
-    filtered = kalman_filter(system, y, real, None, x)
-    m, P, total = system.m_1.expand(3, H), system.P_1.expand(3, H, H), torch.zeros(3, dtype=torch.float64)
-    for t in range(T):
-        if t:
-            m, P = kalman.predict(m, P, system, x[:, t])
-        m, P, log_p = kalman.condition(m, P, system, y[:, t], seen)
-        total += log_p
-        close(filtered.mean[:, t], m)
-        close(filtered.covariance[:, t], P)
-    close(filtered.log_likelihood, total)
-
-
-def positive(P):
-    assert torch.equal(P, P.mT)
-    assert torch.linalg.eigvalsh(P).min() > 0
-
-
-@pytest.mark.parametrize("every", [4999, pytest.param(7, marks=pytest.mark.slow)])
-def test_covariances_stay_symmetric_and_positive_for_a_long_time(every):
-    """1e5 steps with gaps, so that nothing settles for good (or, slower, at all); a wide start, precise sightings."""
-    T, system = 100_000, a_tracker(r=1e-4)._replace(P_1=1e6 * torch.eye(4, dtype=torch.float64))
-    seen = (torch.arange(T) % every > 1)[None]
-    y, real = numbers(1, T, D), torch.ones(1, T, dtype=torch.bool)
-    filtered = kalman_filter(system, y, real, seen)
-    smoothed = rts_smoother(system, filtered, real)
-    for P in (filtered.predicted_covariance, filtered.covariance, smoothed.covariance):
-        positive(P[0])
-    assert filtered.mean.isfinite().all()
-    assert smoothed.mean.isfinite().all()
-    assert filtered.log_likelihood.isfinite().all()
 
 
 @given(st.integers(0, 10_000))

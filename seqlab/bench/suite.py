@@ -1,0 +1,22 @@
+"""All races, by name."""
+
+from collections.abc import Callable, Iterator
+
+from seqlab.bench.hmm import baum_welch_race
+from seqlab.bench.kalman import kalman_race
+from seqlab.bench.race import Race, Result, race
+from seqlab.errors import UsageError, nearest
+
+RACES: dict[str, Callable[[], list[Race]]] = {
+    "hmm": lambda: [baum_welch_race()],
+    "kalman": lambda: [kalman_race(), kalman_race(num=1)],
+}
+
+
+def run_bench(name: str | None, *, rounds: int) -> Iterator[Result]:
+    """The races of one name, or all there are."""
+    if name is not None and name not in RACES:
+        raise UsageError(f"there is no benchmark '{name}'", hint=nearest(name, RACES))
+    for races in RACES.values() if name is None else [RACES[name]]:
+        for case in races():
+            yield race(case, rounds=rounds)

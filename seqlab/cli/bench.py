@@ -1,0 +1,60 @@
+"""`seqlab bench`: how fast, beside whom."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from seqlab.cli.common import Json
+from seqlab.cli.told import told
+
+
+@told
+def bench(
+    name: Annotated[str | None, typer.Argument(help="hmm or kalman; none: all")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads, the same for all sides")] = 1,
+    markdown: Annotated[bool, typer.Option("--markdown", help="rows for a table in Markdown")] = False,
+    json: Json = False,
+) -> None:
+    """Race against other libraries: the same data and results, alternately in one process.
+
+    Their packages are needed: `make bench` installs them into an environment of their own.
+    """
+    for library in ("OMP", "OPENBLAS", "MKL"):  # they ask when they are first imported
+        os.environ[f"{library}_NUM_THREADS"] = str(threads)
+
+    import torch
+
+    from seqlab.bench.suite import run_bench
+    from seqlab.cli import show
+
+    torch.set_num_threads(threads)
+    results = []
+    for result in run_bench(name, rounds=rounds):
+        results.append(result.to_json())
+        if markdown:
+            show.say(result.to_markdown())
+        elif not json:
+            _show(result)
+    if json:
+        show.as_json(results)
+
+
+def _show(result: Any) -> None:
+    from seqlab.bench.race import seconds
+    from seqlab.cli import show
+
+    title, each = f"{result.title}; {result.part}", result.times
+    columns = [seconds(one.seconds) for one in each], [seconds(one.cpu_seconds) for one in each]
+    ratios = [f"{one.ratio:.1f}" for one in each], [f"{one.cpu_ratio:.1f}" for one in each]
+    rows = zip(
+        [f"{one.name} {one.version}" for one in each], *columns, *ratios, [one.goal for one in each], strict=True
+    )
+    show.table(["", "time", "CPU time", "ratio", "of CPU time", "wanted"], [list(row) for row in rows], title=title)
+    show.say(f"medians; rounds: {result.rounds}, threads: {result.threads}; all results agree to 1e-6")
+    if result.missing:
+        print(f"not installed: {', '.join(result.missing)}; `make bench` installs them apart", file=sys.stderr)
+    if result.busy:
+        print(f"this machine is busy (load {result.load:.1f}): trust the ratios of CPU time", file=sys.stderr)

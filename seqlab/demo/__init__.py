@@ -1,0 +1,1 @@
+"""The lectures' points, shown on data that is made on the spot."""
