@@ -107,11 +107,12 @@ def _block_size(rows: int, num_steps: int, num_states: int) -> int:
 def _likelihoods(
     log_b: Float[Tensor, "B _ N"], lengths: Int[Tensor, " B"], size: int
 ) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
-    """b and top with log b = log b + top, what is largest in b being 1; and which positions are real, if not all are.
+    """`_scaled` at each position, step by step; and which positions are real, if not all are.
 
     Pads, here also up to a whole number of blocks, observe nothing; since the rows of A sum to one they change nothing.
     """
-    log_b = pad(log_b, (0, 0, 0, -log_b.shape[1] % size)).transpose(0, 1)
+    extra = -log_b.shape[1] % size
+    log_b = (pad(log_b, (0, 0, 0, extra)) if extra else log_b).transpose(0, 1)
     real = _real(lengths, len(log_b))
     b, top = _scaled(log_b if real is None else log_b.masked_fill(~real, 0.0))
     return b.contiguous(), top, real

@@ -219,7 +219,7 @@ class _Rows(NamedTuple):
     lengths: Int[Tensor, " B"]
     weights: Float[Tensor, " B"] | None
     forbidden: Bool[Tensor, "B T N"] | None
-    symbols: Int[Tensor, "B T"] | None
+    symbols: Int[Tensor, "B T"] | None  # where there are few: one more stands for none
 
 
 class Ascent:
@@ -310,7 +310,8 @@ def _prepared(part: Evidence, labels: Int[Tensor, " N"]) -> _Rows:
         forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
     rows, seen, symbols = part.observations, Seen.of(part.observations, part.present), None
     if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
-        symbols = torch.where(rows.scored, rows.values, seen.values.max() + 1)  # one more stands for none
+        largest = int(seen.values.max())
+        symbols = torch.where(rows.scored, rows.values, largest + 1) if largest < len(seen.values) else None
     return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
 
 
