@@ -319,8 +319,8 @@ def _fit(
         load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
     bundle = Bundle(recipe, corpus.vocabularies, model, {})
     stores = folder / RUN / STORES
-    told = is_stream(recipe) or recipe.task == "forecast"  # the loss tells all
-    examples = [] if told else list(islice(held_out(stores), EVALUATED_AT_THE_END))
+    undecoded = is_stream(recipe) or recipe.task == "forecast"
+    examples = [] if undecoded else list(islice(held_out(stores), EVALUATED_AT_THE_END))
 
     def validate() -> dict[str, float]:
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)

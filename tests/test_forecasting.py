@@ -236,7 +236,7 @@ class TestKnownColumns:
         settings += ["train.steps=80", "train.learning_rate=8e-3"] if recipe == "gru-forecast" else ["train.steps=20"]
         settings += ["model.lds.states=1"] if recipe == "lds-forecast" else []
         known = lab.train(
-            "forecast", path, recipe=recipe, settings=[*settings, "data.known=price"], out=tmp_path / "known"
+            "forecast", path, recipe=recipe, settings=[*settings, "data.known=3"], out=tmp_path / "known"
         ).model
         report = known.evaluate()
         assert report.scores["mse"] < 0.5 * report.floors["linear"]["mse"]

@@ -38,8 +38,8 @@ def read_table(recipe: Recipe, path: str) -> Series:
     known = _names(data.known)
     columns = _names(data.columns)
     if known and not columns:
-        everything = read_series(path, time=data.time)
-        columns = [name for name in everything.columns if name not in known]
+        known = list(read_series(path, time=data.time, columns=known).columns)  # a number becomes a name
+        columns = [name for name in read_series(path, time=data.time).columns if name not in known]
     series = read_series(path, time=data.time, columns=[*columns, *known])
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:

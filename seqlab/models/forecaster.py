@@ -23,6 +23,7 @@ from seqlab.types import State
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
 COVARIATE_UNITS = 32
+TOGETHER = 256  # windows that are filtered at once: each with gaps of its own has its own covariances
 
 
 @runtime_checkable
@@ -145,12 +146,11 @@ class LDSForecaster(nn.Module):
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
-            rows = (batch.rows % len(systems) == place).nonzero()[:, 0]
-            if len(rows):
-                history, inputs = evidence_of(batch, rows)
-                ahead = system.forecast(history, self.horizon, inputs=inputs)
-                both = torch.cat([ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1)
-                parameters[rows] = both.float()
+            for rows in (batch.rows % len(systems) == place).nonzero()[:, 0].split(TOGETHER):
+                if len(rows):
+                    history, inputs = evidence_of(batch, rows)
+                    ahead = system.forecast(history, self.horizon, inputs=inputs)
+                    parameters[rows] = torch.cat([ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1).float()
         return parameters
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:

@@ -128,7 +128,7 @@ class TestEmbedding:
     def test_a_file_is_for_vectors_alone(self, run, models, here):
         said = run("predict", models["mask"], "the [MASK]", "--out", "v.jsonl")
         assert said.code == 2
-        assert said.error[0] == "--out is where --embed puts its vectors"
+        assert said.error[0] == "--out is where --embed puts its vectors, and a forecast its rows"
         assert (said.stdout, list(here.iterdir())) == ("", [])
 
     def test_nothing_in_nothing_out(self, run, models):
@@ -181,6 +181,6 @@ def test_a_text_with_nothing_in_it(run, here, task, text):
 
 def test_the_help_names_all_tasks_and_how_to_start_from_a_model(run):
     said = run("train", "--help").stdout
-    assert "lm, mask, bilm, classify, tag or translate" in said
+    assert "lm, mask, bilm, classify, tag, translate or forecast" in said
     assert "--from" in said
     assert "--embed" in run("predict", "--help").stdout
