@@ -12,6 +12,7 @@ from seqlab.assemble.corpus import held_out, is_stream, read_examples
 from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.bundle import Bundle, load_bundle
 from seqlab.data.lines import read_text
+from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream
@@ -42,8 +43,8 @@ class Model:
     ) -> Any:
         """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode]."""
         settings = decode_settings(self.recipe.decode, decode)
-        one = isinstance(inputs, str | np.ndarray)
-        many = cast(list[Source], [inputs] if one else list(inputs))
+        one = isinstance(inputs, str | np.ndarray | Picture)
+        many = cast(list[Source], [inputs] if one else list(cast(Sequence[Source], inputs)))
         answers: list[Prediction] = predict(
             self.bundle, many, decode=settings, seed=seed, first_row=first_row, prefix=prefix
         )
@@ -51,7 +52,7 @@ class Model:
 
     def embed(self, inputs: Source | Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
         """A vector for each input: what a classifier's head is given, else the mean of the model's states."""
-        many = [inputs] if isinstance(inputs, str | np.ndarray) else list(inputs)
+        many = [inputs] if isinstance(inputs, str | np.ndarray | Picture) else list(inputs)
         return embed(self.bundle, cast(list[Source], many), normalise=normalise)
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:

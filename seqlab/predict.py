@@ -178,7 +178,7 @@ def _opening(job: _Job, tokenizer: Tokenizer) -> tuple[list[list[int]], Limits]:
 @torch.inference_mode()
 def score(bundle: Bundle, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
     """E57: how likely each target is, given its source; a language model needs no sources."""
-    if bundle.recipe.task not in ("lm", "translate"):
+    if bundle.recipe.task not in ("lm", "translate", "caption"):
         raise UsageError(
             f"a '{bundle.recipe.task}' model writes no text to score", hint="`predict` gives probabilities."
         )
@@ -234,6 +234,7 @@ _TASKS: dict[str, Callable[[_Job], list[Prediction]]] = {
     "classify": _classify,
     "tag": _tag,
     "translate": _translate,
+    "caption": _translate,
 }
 
 
