@@ -65,13 +65,19 @@ def evaluate_captions(
     """
     captioned = _captioned(bundle, examples, decode)
     outputs, known = [each.output for each in captioned], [each.references for each in captioned]
-    scores: dict[str, Any] = caption_scores(outputs, known, lower=lower) | loss(list(examples))
-    floors, notes = {}, []
+
+    def scored(said: list[str]) -> dict[str, Any]:
+        exact = sum(is_one_of(bundle, *pair) for pair in zip(said, known, strict=True)) / len(said)
+        return {"exact": exact, **caption_scores(said, known, lower=lower)}
+
+    scores = scored(outputs) | loss(list(examples))
+    floors: dict[str, dict[str, float]] = {}
+    notes = []
     if train is None:
         notes.append("the most frequent caption needs the training part, which is not beside this model")
     else:
         constant = bundle.vocabularies.targets.decode(_most_frequent(train))
-        floors["most frequent caption"] = _figures(caption_scores([constant] * len(known), known, lower=lower))
+        floors["most frequent caption"] = _figures(scored([constant] * len(known)))
     if len(captioned) < 2:
         notes.append("a single picture cannot be shuffled")
     else:
@@ -80,7 +86,7 @@ def evaluate_captions(
         place = {each.picture.name: other[i] for i, each in enumerate(captioned)}
         elsewhere = [replace(e, source=captioned[place[cast(Picture, e.source).name]].picture) for e in examples]
         blind = loss(elsewhere)
-        floors["shuffled pictures"] = _figures(caption_scores(said, known, lower=lower)) | blind
+        floors["shuffled pictures"] = _figures(scored(said)) | blind
         scores["likelihood_gap"] = blind["loss"] - scores["loss"]
         scores["bootstrap_p"] = bleu_bootstrap(outputs, said, known, seed=SEED, lower=lower)
     if attends(bundle) and any(each.boxes for each in captioned):
@@ -95,6 +101,12 @@ def references(bundle: Bundle, examples: Sequence[Example]) -> list[tuple[str, .
     for name, example in zip(names, examples, strict=True):
         known[name].append(normalise(str(example.target)))
     return [tuple(known[name]) for name in names]
+
+
+def is_one_of(bundle: Bundle, output: str, known: Sequence[str]) -> bool:
+    """Whether a caption is, token by token, one of the known ones."""
+    encode = bundle.vocabularies.targets.encode
+    return encode(output) in [encode(text) for text in known]
 
 
 def shuffled(num: int) -> list[int]:

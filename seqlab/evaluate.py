@@ -18,7 +18,7 @@ from jaxtyping import Int, Integer
 from seqlab.assemble.corpus import carries_state, stream_in_order
 from seqlab.assemble.vocabularies import labels_of, padded
 from seqlab.bundle import Bundle
-from seqlab.captions import Captioned, evaluate_captions
+from seqlab.captions import Captioned, evaluate_captions, is_one_of
 from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
@@ -259,7 +259,7 @@ def _caption(
     wrong = (
         {"input": each.picture.name, "output": each.output, "expected": each.references[0]}
         for each in found.captioned
-        if each.output not in each.references
+        if not is_one_of(bundle, each.output, each.references)
     )
     num, mistakes = len(found.captioned), tuple(islice(wrong, 10))
     return Report("caption", num, found.scores, found.floors, mistakes, found.note, captioned=found.captioned)

@@ -11,6 +11,7 @@ from jaxtyping import Float32
 from seqlab.assemble.corpus import held_out, is_stream, read_examples
 from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.bundle import Bundle, load_bundle
+from seqlab.captions import WordMap, word_maps
 from seqlab.data.lines import read_text
 from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
@@ -64,6 +65,11 @@ class Model:
     def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
         """The log-probability of each target, given its source where the model reads one."""
         return score(self.bundle, sources, targets)
+
+    def word_maps(self, picture: Source, caption: str | None = None) -> list[WordMap]:
+        """Each token of a caption, the model's own unless told, with where in the picture the model looked for it."""
+        said = self.predict(picture).output if caption is None else caption
+        return word_maps(self.bundle, [picture], [said])[0]
 
     def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
         """Scores beside floors on files with known answers; without files, on what training held out.

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Shaped
 from torch import Tensor
 
 from seqlab.assemble.pictured import is_pictured
@@ -32,7 +32,7 @@ from seqlab.text import MASK, SPECIALS
 BUDGET = 8192  # tokens read together
 CANDIDATES = 5  # guesses shown for a blank
 
-Source = str | tuple[str, ...] | Vectors | Picture
+Source = str | tuple[str, ...] | Shaped[np.ndarray, "..."] | Picture
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,11 @@ def encode_sources(bundle: Bundle, inputs: Sequence[Source], *, first_row: int) 
     return fit_sources(bundle.recipe, bundle.vocabularies.encode_sources(inputs), first_row=first_row)
 
 
-def _picture(source: Source, image: Image | None) -> Source:
+def _picture(source: Source, image: Image | None) -> Picture:
     """A picture from a file or from an array of pixels, in the size that the model knows."""
     if isinstance(source, str):
-        return load_picture(source, image)
-    if image is None or not isinstance(source, np.ndarray):
-        return source
-    return picture_values(source, "the picture", image)
+        return Picture(source, load_picture(source, image))
+    return source if isinstance(source, Picture) else Picture("", picture_values(np.asarray(source), "it", image))
 
 
 def fit_sources(
@@ -204,6 +202,8 @@ def shown(source: Source) -> str:
     """A source as text, for whoever reads the answer."""
     if isinstance(source, Picture):
         return source.name
+    if isinstance(source, np.ndarray) and source.ndim == 3:
+        return f"a picture of {source.shape[0]} x {source.shape[1]}"
     if isinstance(source, np.ndarray):
         return f"{len(source)} frames of {source.shape[1]} features"
     return source if isinstance(source, str) else " ".join(source)

@@ -128,7 +128,7 @@ def _fitted(opened: Any, image: Image) -> Values:
         above = opened.convert("RGBA")
         opened = _pillow().alpha_composite(_pillow().new("RGBA", above.size, "white"), above)
     coloured = opened.convert("L" if image.channels == 1 else "RGB")
-    return np.asarray(ImageOps.fit(coloured, (image.width, image.height))).reshape(image.height, -1)
+    return np.array(ImageOps.fit(coloured, (image.width, image.height))).reshape(image.height, -1)
 
 
 def _too_large(where: str, seen: str) -> DataError:

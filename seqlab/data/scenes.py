@@ -22,7 +22,7 @@ COLOURS = {
     "purple": (170, 60, 200),
     "white": (240, 240, 240),
 }
-SHAPES = ("circle", "square", "triangle", "cross", "diamond")
+SHAPES = ("circle", "square", "triangle", "cross", "ring")
 SETS = ("shapes", "digits", "digits-test", "shifted-digits", "shifted-digits-test")
 FIELD = 20  # pixels on a side of a shifted digit's field
 _FINE = 4  # points on a side of a pixel that are looked at
@@ -63,7 +63,7 @@ def scene(row: int, *, seed: int) -> Scene:
     nouns = random.choice(SHAPES, 2, replace=False).tolist()
     colours = random.choice(list(COLOURS), 2).tolist()
     while True:  # until they are clear of each other, and further apart in the one direction than in the other
-        radii = random.integers(9, 14, 2) / 2
+        radii = random.integers(10, 15, 2) / 2
         first, second = (random.uniform(r, SIDE - r, 2) for r in radii)
         across, along = (second - first) if upright else (second - first)[::-1]
         if along > radii.sum() + 1 and along > abs(across) + 3:
@@ -103,7 +103,7 @@ def _inside(noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"])
         case "cross":
             return (np.minimum(abs(x), abs(y)) <= 0.3) & (np.maximum(abs(x), abs(y)) <= 1)
         case _:
-            return abs(x) + abs(y) <= 1
+            return (x**2 + y**2 <= 1) & (x**2 + y**2 >= 0.3)
 
 
 def _digits(*, test: bool) -> tuple[UInt8[np.ndarray, "N H W"], np.ndarray]:

@@ -41,4 +41,6 @@ def _bleu(total: Int[np.ndarray, " statistics"]) -> float:
     from sacrebleu.metrics import BLEU
 
     *counts, sys_len, ref_len = total.tolist()
-    return float(BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp").score)
+    return float(
+        BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp", effective_order=True).score
+    )

@@ -108,9 +108,8 @@ class AttentiveDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
         """The answer to each query; the hypotheses of one source stand side by side as queries to the same keys."""
         keys, memory, visible = context
-        rows, length = len(keys), query.shape[1]
-        c, weights = self.attention(query.reshape(rows, -1, query.shape[-1]), keys, memory, visible)
-        return c.reshape(-1, length, c.shape[-1]), weights.reshape(-1, length, weights.shape[-1])
+        c, weights = self.attention(query.reshape(len(keys), -1, query.shape[-1]), keys, memory, visible)
+        return c.reshape(*query.shape[:2], c.shape[-1]), weights.reshape(*query.shape[:2], weights.shape[-1])
 
     def _join(self, c: Tensor, h: Tensor) -> Tensor:
         both = torch.cat([c, h], dim=-1)

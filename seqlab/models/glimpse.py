@@ -1,7 +1,7 @@
 """A recurrent network that looks at a picture through a series of windows, each chosen after the last (S22)."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqlab.equations.glimpse import filter_bank, place_window, read_window
 from seqlab.layers.dropout import Dropout
@@ -10,6 +10,8 @@ from seqlab.layers.tap import tap
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 from seqlab.recipe import Glimpse, Image, Stack
+
+REACH = (1.0, 1.0, 1.5, 1.0, 1.0)  # how far the five numbers go: a centre is never outside of the picture
 
 
 class GlimpseEncoder(nn.Module):
@@ -25,6 +27,8 @@ class GlimpseEncoder(nn.Module):
         self.look = nn.Linear(settings.size, 5)
         nn.init.normal_(self.look.weight, std=0.01)
         nn.init.zeros_(self.look.bias)
+        self.reach: Tensor
+        self.register_buffer("reach", torch.tensor(REACH), persistent=False)
         self.read = nn.Linear(settings.window**2 * image.channels, settings.size)
         stack = Stack(kind="lstm", size=settings.size)
         self.stack = CausalStack(settings.size + 5, stack, dropout=0.0, name="encoder")
@@ -36,7 +40,7 @@ class GlimpseEncoder(nn.Module):
         pixels = source.values.unflatten(-1, (image.width, image.channels))
         state, states = self.stack.start(len(source)), []
         for _ in range(self.settings.glimpses):
-            numbers = self.look(state[0])
+            numbers = self.look(state[0]).tanh() * self.reach
             window = place_window(numbers, height=image.height, width=image.width, num_filters=n)
             tap("glimpse.window", torch.stack(window, dim=-1))
             rows = filter_bank(window.y, window.stride, window.variance, num_filters=n, length=image.height)

@@ -56,14 +56,15 @@ class Block(nn.Module):
         self.first = _convolution(before, after, stride=stride)
         self.second = _convolution(after, after, stride=1)
         self.norms = nn.ModuleList([LayerNorm(after), LayerNorm(after)])
-        self.shortcut: nn.Conv2d | None = None
-        if before != after or stride > 1:
-            self.shortcut = nn.Conv2d(before, after, 1, stride=stride, bias=False)
+        self.stride = stride
+        self.shortcut = nn.Linear(before, after, bias=False) if before != after or stride > 1 else None
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B R h w"]:
         y = _normed(self.norms[0], self.first(x)).relu()
         y = _normed(self.norms[1], self.second(y))
-        return tap(f"{self.name}.output", (y + (x if self.shortcut is None else self.shortcut(x))).relu())
+        if self.shortcut is not None:  # a matrix: oneDNN's strided 1 x 1 convolution of few channels can crash
+            x = self.shortcut(x[..., :: self.stride, :: self.stride].permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return tap(f"{self.name}.output", (y + x).relu())
 
 
 class ConvolutionalEncoder(nn.Module):
