@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,6 +18,7 @@ from jaxtyping import Int, Integer
 from seqlab.assemble.corpus import carries_state, stream_in_order
 from seqlab.assemble.vocabularies import labels_of, padded
 from seqlab.bundle import Bundle
+from seqlab.captions import Captioned, evaluate_captions, is_one_of
 from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
@@ -57,6 +59,7 @@ class Report:
     floor_note: str = ""
     by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)  # source tokens -> scores
     by_step: dict[str, list[float | None]] = field(default_factory=dict)  # scores of a forecast at each step ahead
+    captioned: tuple[Captioned, ...] = ()  # every picture with its caption and its references
 
     def to_json(self) -> dict[str, Any]:
         # a score that is no number, such as the loss where no label is known, is null in JSON
@@ -80,8 +83,10 @@ def evaluate_examples(
 ) -> Report:
     """Scores on examples with known answers; `stores` is the folder with the training part's ids, if it is at hand.
 
-    `decode` is how a translation is searched for, and `lower` scores it without regard to case.
+    `decode` is how a translation or caption is searched for, and `lower` scores it without regard to case.
     """
+    if bundle.recipe.task == "caption":
+        return _caption(bundle, list(examples), stores, decode=decode, lower=lower)
     if bundle.recipe.task == "translate":
         return _translate(bundle, list(examples), decode=decode, lower=lower)
     evaluations = {"classify": _classify, "tag": _tag, "lm": _lines, "bilm": _lines, "mask": _masked}
@@ -298,6 +303,20 @@ def _translate(bundle: Bundle, examples: list[Example], *, decode: Decode | None
     by_length = _by_length(np.asarray(lengths), predicted, gold, lower=lower)
     mistakes = _mistakes(examples, predicted, gold)
     return Report("translate", len(examples), scores, floors, mistakes, by_length=by_length)
+
+
+def _caption(
+    bundle: Bundle, examples: list[Example], stores: Path | None, *, decode: Decode | None, lower: bool
+) -> Report:
+    train = None if stores is None else _open(stores / "train_target")
+    found = evaluate_captions(bundle, examples, train, loss=partial(_loss, bundle), decode=decode, lower=lower)
+    wrong = (
+        {"input": each.picture.name, "output": each.output, "expected": each.references[0]}
+        for each in found.captioned
+        if not is_one_of(bundle, each.output, each.references)
+    )
+    num, mistakes = len(found.captioned), tuple(islice(wrong, 10))
+    return Report("caption", num, found.scores, found.floors, mistakes, found.note, captioned=found.captioned)
 
 
 def _by_length(

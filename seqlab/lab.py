@@ -30,6 +30,7 @@ from seqlab.assemble.series import read_table
 from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.assemble.vocabularies import Vocabularies, labels_of
 from seqlab.bundle import Bundle, is_bundle, load_bundle, read_vocabularies, save_bundle
+from seqlab.captions import references
 from seqlab.data.lines import STDIN, spool
 from seqlab.data.series import future_times
 from seqlab.data.sources import Example
@@ -324,7 +325,7 @@ def _fit(
 
     def validate() -> dict[str, float]:
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
-        if recipe.task == "translate":
+        if recipe.task in ("translate", "caption"):
             scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
         return scores
 
@@ -388,8 +389,8 @@ def _training(
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:
     quick = bundle.recipe.decode.model_copy(update={"method": "greedy"})
     answers = predict(bundle, [e.source for e in examples], decode=quick)
-    normalise = bundle.vocabularies.targets.normaliser
-    return sum(a.output == normalise(str(e.target)) for a, e in zip(answers, examples, strict=True)) / len(examples)
+    known = references(bundle, examples)
+    return sum(a.output in said for a, said in zip(answers, known, strict=True)) / len(examples)
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[str]:

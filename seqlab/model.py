@@ -12,7 +12,9 @@ from jaxtyping import Float32
 from seqlab.assemble.corpus import held_out, is_stream, read_examples
 from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.bundle import Bundle, load_bundle
+from seqlab.captions import WordMap, word_maps
 from seqlab.data.lines import read_text
+from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, evaluate_windows, example_batches
@@ -61,7 +63,7 @@ class Model:
                 return [forecast(self.bundle, cast(Given, each)) for each in inputs]
             return forecast(self.bundle, cast(Given, inputs))
         settings = decode_settings(self.recipe.decode, decode)
-        one = isinstance(inputs, str | np.ndarray)
+        one = isinstance(inputs, str | np.ndarray | Picture)
         many = [inputs] if one else list(cast(Sequence[Source], inputs))
         answers: list[Prediction] = predict(
             self.bundle, cast(list[Source], many), decode=settings, seed=seed, first_row=first_row, prefix=prefix
@@ -70,7 +72,7 @@ class Model:
 
     def embed(self, inputs: Source | Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
         """A vector for each input: what a classifier's head is given, else the mean of the model's states."""
-        many = [inputs] if isinstance(inputs, str | np.ndarray) else list(inputs)
+        many = [inputs] if isinstance(inputs, str | np.ndarray | Picture) else list(inputs)
         return embed(self.bundle, cast(list[Source], many), normalise=normalise)
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
@@ -82,6 +84,11 @@ class Model:
     def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
         """The log-probability of each target, given its source where the model reads one."""
         return score(self.bundle, sources, targets)
+
+    def word_maps(self, picture: Source, caption: str | None = None) -> list[WordMap]:
+        """Each token of a caption, the model's own unless told, with where in the picture the model looked for it."""
+        said = self.predict(picture).output if caption is None else caption
+        return word_maps(self.bundle, [picture], [said])[0]
 
     def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
         """Scores beside floors on files with known answers; without files, on what training held out.

@@ -201,7 +201,7 @@ def opening(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
 @torch.inference_mode()
 def score(bundle: Bundle, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
     """E57: how likely each target is, given its source; a language model needs no sources."""
-    if bundle.recipe.task not in ("lm", "translate"):
+    if bundle.recipe.task not in ("lm", "translate", "caption"):
         raise UsageError(
             f"a '{bundle.recipe.task}' model writes no text to score", hint="`predict` gives probabilities."
         )
@@ -272,6 +272,7 @@ _TASKS: dict[str, Callable[[_Job], list[Prediction]]] = {
     "tag": _tag,
     "translate": _translate,
     "forecast": _forecast,
+    "caption": _translate,
 }
 
 

@@ -7,13 +7,16 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Shaped
 from torch import Tensor
 
+from seqlab.assemble.pictured import is_pictured
 from seqlab.assemble.vocabularies import Row, padded
 from seqlab.bundle import Bundle
 from seqlab.data.batching import plan_in_order
-from seqlab.data.sources import Vectors
+from seqlab.data.images import picture_values
+from seqlab.data.pictures import load_picture
+from seqlab.data.sources import Picture, Vectors
 from seqlab.data.vectors import load_vectors
 from seqlab.equations.pooling import mean_pool
 from seqlab.errors import DataError, SeqlabWarning, UsageError
@@ -24,13 +27,13 @@ from seqlab.models.interface import Memory
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.padded import Padded
-from seqlab.recipe import Recipe, Transformer
+from seqlab.recipe import Image, Recipe, Transformer
 from seqlab.text import MASK, SPECIALS
 
 BUDGET = 8192  # tokens read together
 CANDIDATES = 5  # guesses shown for a blank
 
-Source = str | tuple[str, ...] | Vectors
+Source = str | tuple[str, ...] | Shaped[np.ndarray, "..."] | Picture
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,18 @@ def _pooled(bundle: Bundle, source: Padded) -> Float[Tensor, "B D"]:
 
 def encode_sources(bundle: Bundle, inputs: Sequence[Source], *, first_row: int) -> list[Row]:
     """What the model reads: a path to a file of vectors is read first, and what is too long is cut or refused."""
-    if bundle.vocabularies.features is not None:
+    if is_pictured(bundle.recipe):
+        inputs = [_picture(source, bundle.recipe.image) for source in inputs]
+    elif bundle.vocabularies.features is not None:
         inputs = [load_vectors(source) if isinstance(source, str) else source for source in inputs]
     return fit_sources(bundle.recipe, bundle.vocabularies.encode_sources(inputs), first_row=first_row)
+
+
+def _picture(source: Source, image: Image | None) -> Picture:
+    """A picture from a file or from an array of pixels, in the size that the model knows."""
+    if isinstance(source, str):
+        return Picture(source, load_picture(source, image))
+    return source if isinstance(source, Picture) else Picture("", picture_values(np.asarray(source), "it", image))
 
 
 def fit_sources(
@@ -211,6 +223,10 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 def shown(source: Source) -> str:
     """A source as text, for whoever reads the answer."""
+    if isinstance(source, Picture):
+        return source.name
+    if isinstance(source, np.ndarray) and source.ndim == 3:
+        return f"a picture of {source.shape[0]} x {source.shape[1]}"
     if isinstance(source, np.ndarray):
         return f"{len(source)} frames of {source.shape[1]} features"
     return source if isinstance(source, str) else " ".join(source)

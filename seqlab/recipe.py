@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from seqlab.errors import RecipeError, nearest
 
-Task = Literal["lm", "mask", "bilm", "classify", "tag", "translate", "forecast"]
+Task = Literal["lm", "mask", "bilm", "classify", "tag", "translate", "forecast", "caption"]
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
 Connection = Literal["plain", "residual", "highway", "dense"]
 
@@ -26,6 +26,7 @@ DEFAULTS: dict[Task, str] = {
     "tag": "bilstm-tagger",
     "translate": "seq2seq",
     "forecast": "gru-forecast",
+    "caption": "show-attend-tell",
 }
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
 TUNED: dict[Task, str] = {"classify": "tuned-classifier", "tag": "tuned-tagger"}  # with a model to start from
@@ -82,6 +83,24 @@ class Text(Section):
     endings: int = Field(0, ge=0)  # tag only: words not seen are told apart by endings of so many characters
 
 
+class Image(Section):
+    """Pictures as a source: all of one size, cut at the centre, read as rows of pixels or as square patches."""
+
+    height: int = Field(96, ge=2, le=1024)
+    width: int = Field(96, ge=2, le=1024)
+    channels: Literal[1, 3] = 3
+    patch: int | None = Field(None, ge=1)  # pixels on a side; without it, a position is a row of pixels
+    shift: int = Field(0, ge=0)  # in training each picture is moved by up to so many pixels, another way at each step
+    flip: bool = False  # and every other one is mirrored
+    bad: Literal["refuse", "skip"] = "refuse"  # what becomes of a file that is missing, broken or no picture
+
+    @model_validator(mode="after")
+    def _patches_fit(self) -> "Image":
+        if self.patch and (self.height % self.patch or self.width % self.patch):
+            raise ValueError(f"{self.height} x {self.width} pixels cannot be cut into patches of {self.patch}")
+        return self
+
+
 class Stack(Section):
     """Recurrent layers on top of each other."""
 
@@ -126,6 +145,32 @@ class Transformer(Section):
         return self
 
 
+class Convolution(Section):
+    """Residual blocks over a picture, which they halve again and again (S8, S9)."""
+
+    kind: Literal["convolution"] = "convolution"
+    size: int = Field(256, ge=1)  # features of each location that is left
+    layers: int = Field(3, ge=1)  # how often height and width are halved
+    channels: int = Field(32, ge=1)  # of the first layer; twice as many at each halving, but no more than the size
+    blocks: int = Field(1, ge=1)  # residual blocks after each halving but the first
+
+
+class Glimpse(Section):
+    """A recurrent network that looks at a picture through a series of windows (S22)."""
+
+    kind: Literal["glimpse"] = "glimpse"
+    size: int = Field(128, ge=1)
+    glimpses: int = Field(6, ge=1)  # how often it looks
+    window: int = Field(6, ge=2)  # filters on each side of the window
+
+
+class Features(Section):
+    """Vectors that another network has computed, each through one layer of its own."""
+
+    kind: Literal["features"] = "features"
+    size: int = Field(256, ge=1)
+
+
 class Attention(Section):
     """How a recurrent decoder looks at the source (S14)."""
 
@@ -134,6 +179,7 @@ class Attention(Section):
     # tanh(W_c [c; h]); concat: the current state asks, then plain [c; h]
     wiring: Literal["bahdanau", "luong", "concat"] = "bahdanau"
     feeding: bool = False  # luong and concat: what came out enters the next step
+    doubly_stochastic: float = Field(0.0, ge=0)  # what it costs not to look at each place once in all (Xu et al. 2015)
 
     @model_validator(mode="after")
     def _feeds_once(self) -> "Attention":
@@ -153,6 +199,7 @@ class Hidden(Section):
 
 
 Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
+Reader = Annotated[Stack | Transformer | Convolution | Glimpse | Features, Field(discriminator="kind")]
 
 
 class Dynamics(Section):
@@ -171,7 +218,7 @@ class Dynamics(Section):
 
 class Model(Section):
     embedding: int = Field(128, ge=1)
-    encoder: Layers | None = None
+    encoder: Reader | None = None
     decoder: Layers | None = None
     attention: Attention | None = None  # recurrent decoders only; a Transformer decoder has its own
     characters: Stack | None = None  # tag only: what reads each word's spelling, beside the word's own vector
@@ -254,6 +301,7 @@ class Recipe(Section):
     about: str = ""
     shared: bool = False  # one vocabulary for source and target
     data: Data = Data()
+    image: Image | None = None  # classify, caption: the source is a picture, whose rows of pixels are vectors
     source: Text = Text()
     target: Text = Text()
     model: Model = Model()
@@ -263,7 +311,8 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _parts_fit_the_task(self) -> "Recipe":
-        needs: tuple[str, ...] = {"lm": ("decoder",), "translate": ("encoder", "decoder")}.get(self.task, ("encoder",))
+        both = ("encoder", "decoder")
+        needs: tuple[str, ...] = {"lm": ("decoder",), "translate": both, "caption": both}.get(self.task, ("encoder",))
         if self.model.hmm is not None:
             self._hidden_fits(self.model.hmm)
             needs = ()
@@ -281,6 +330,7 @@ class Recipe(Section):
         if isinstance(decoder, Stack) and decoder.bidirectional:
             raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
         self._inputs_fit()
+        self._pictures_fit()
         return self
 
     def _hidden_fits(self, hmm: Hidden) -> None:
@@ -303,6 +353,22 @@ class Recipe(Section):
             )
         if self.train.steps is None:
             raise ValueError("[model.hmm] counts its training in train.steps: iterations of EM, each over all data")
+
+    def _pictures_fit(self) -> None:
+        image, encoder = self.image, self.model.encoder
+        if self.task == "caption" and self.source.kind != "vectors":
+            raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
+        if image is None:
+            if isinstance(encoder, Convolution | Glimpse):
+                raise ValueError(f"an encoder of kind '{encoder.kind}' looks at pictures: it needs [image]")
+            return
+        if self.task not in ("classify", "caption") or self.source.kind != "vectors":
+            raise ValueError("[image] is for 'classify' and 'caption', with source.kind = 'vectors'")
+        if image.patch and isinstance(encoder, Convolution | Glimpse):
+            raise ValueError(f"an encoder of kind '{encoder.kind}' looks at the whole picture: leave out image.patch")
+        patches = image.height * image.width // image.patch**2 if image.patch else 0
+        if max(image.height, patches) > self.data.max_source:
+            raise ValueError(f"a picture has {max(image.height, patches)} positions, more than data.max_source")
 
     def _inputs_fit(self) -> None:
         encoder = self.model.encoder
@@ -395,7 +461,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             place = place[key]
         place[keys[-1]] = _value(value.strip())
         if keys[-1] == "kind" and keys[0] == "model":  # another family has other settings
-            family = Transformer if place["kind"] in ("transformer", "universal") else Stack
+            family = _FAMILIES.get(place["kind"], Stack)
             for name in place.keys() - family.model_fields.keys():
                 del place[name]
         if keys[0] == "train" and keys[-1] in ("steps", "epochs"):
@@ -455,13 +521,19 @@ def _explain(error: ValidationError, where: str) -> RecipeError:
     return RecipeError(f"{where}: {at}{said}{seen}", hint="`seqlab recipes NAME` shows a recipe that works.")
 
 
-_OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "hmm", "lds")  # sections that --set can begin
-_KINDS = (*get_args(Cell), "transformer", "universal")  # pydantic names the chosen member of a union by its kind
+# sections that --set can begin
+_OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "hmm", "lds", "image")
+_FAMILIES: dict[str, type[Section]] = {
+    **dict.fromkeys(get_args(Cell), Stack),
+    **dict.fromkeys(("transformer", "universal"), Transformer),
+    **{"convolution": Convolution, "glimpse": Glimpse, "features": Features},
+}
+_KINDS = tuple(_FAMILIES)  # pydantic names the chosen member of a union by its kind
 
 
 def _section_type(section: Any, key: str) -> Any:
-    if key in _KINDS:
-        return Transformer if key in ("transformer", "universal") else Stack
+    if key in _FAMILIES:
+        return _FAMILIES[key]
     annotation = section.model_fields[key].annotation
     choices = getattr(annotation, "__args__", (annotation,))
     return next((c for c in choices if isinstance(c, type) and issubclass(c, Section)), section)

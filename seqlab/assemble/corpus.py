@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from seqlab.assemble.fitted import BLOCK, Fitted, warn
+from seqlab.assemble.pictured import STORE, is_pictured, picture_examples, shared_pictures, store_pictures
 from seqlab.assemble.series import open_windows, prepare_series
 from seqlab.assemble.vocabularies import (
     LONGEST_WORD,
@@ -21,7 +22,7 @@ from seqlab.assemble.vocabularies import (
 )
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name, lines, read_text
-from seqlab.data.sources import Example, Vectors, read_labelled, read_pairs, read_tagged
+from seqlab.data.sources import Example, Picture, Vectors, read_labelled, read_pairs, read_tagged
 from seqlab.data.split import border, source_key
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.streams import Streams, in_chunks, in_order
@@ -85,6 +86,8 @@ def read_examples(recipe: Recipe, paths: Sequence[str]) -> Iterator[Example]:
     data = recipe.data
     if recipe.task in ("lm", "mask", "bilm"):
         return _lines(recipe, paths)
+    if is_pictured(recipe):
+        return picture_examples(recipe, paths)
     if recipe.source.kind == "vectors":
         return read_vectors(paths, target=data.target, words=recipe.task == "tag")
     if recipe.task == "tag":
@@ -134,7 +137,7 @@ def open_corpus(recipe: Recipe, vocabularies: Vocabularies, folder: Path) -> Cor
             vocabularies, StreamBatches(streams, carries=carries), lambda: stream_in_order(recipe, held_out), size
         )
     train, validation = (
-        Rows(source=stores.get(f"{part}_source"), target=stores.get(f"{part}_target"))
+        Rows(source=shared_pictures(stores, part) or stores.get(f"{part}_source"), target=stores.get(f"{part}_target"))
         for part in ("train", "validation")
     )
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
@@ -179,30 +182,50 @@ def _counts(store: TokenStore) -> dict[str, int]:
 def _prepare_examples(
     recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path, given: Vocabularies | None
 ) -> Vocabularies:
-    train, validation = _two_parts(recipe, paths, valid)
+    parts: list[Part] = [partial(read_examples, recipe, files) for files in ((paths, valid) if valid else (paths,))]
+    if is_pictured(recipe):
+        stored = store_pictures(recipe, (paths, valid) if valid else (paths,), folder)
+        parts = [partial(iter, examples) for examples in stored]
+    train, validation = parts if valid else _two_parts(recipe, parts[0], paths)
     vocabularies = learn_vocabularies(recipe, train, given)
     _warn_of_labels(vocabularies, validation)
     for part, examples in (("train", train), ("validation", validation)):
         _write_part(recipe, vocabularies, examples(), folder, part)
     with (folder / HELD_OUT).open("w", encoding="utf-8") as file:
         for example in islice(validation(), recipe.data.max_validation):
-            source = example.source.tolist() if isinstance(example.source, np.ndarray) else example.source
-            file.write(json.dumps((source, example.target, example.where), ensure_ascii=False) + "\n")
+            row = (
+                _storable(example.source),
+                example.target,
+                example.where,
+                *([example.boxes] if example.boxes else []),
+            )
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return vocabularies
+
+
+def _storable(source: object) -> object:
+    if isinstance(source, Picture):
+        return {"name": source.name, "place": source.place}
+    return source.tolist() if isinstance(source, np.ndarray) else source
 
 
 def held_out(folder: Path) -> Iterator[Example]:
     """The validation examples again, as they were in the user's files."""
+    pictures = TokenStore.open(folder / STORE) if (folder / f"{STORE}.json").exists() else None
     with (folder / HELD_OUT).open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
-                source, target, where = json.loads(line)
+                source, target, where, *boxes = json.loads(line)
             except ValueError:
                 raise DataError(
                     f"{folder / HELD_OUT}:{number}: not a held-out example: {shorten(line)}",
                     hint="the file was changed or cut; give a file to evaluate on, or train again.",
                 ) from None
-            yield Example(_side(source), target if isinstance(target, str) else tuple(target), where)
+            if pictures is not None:
+                picture = Picture(source["name"], pictures[source["place"]], source["place"])
+                yield Example(picture, target, where, tuple(tuple(box) for named in boxes for box in named))
+            else:
+                yield Example(_side(source), target if isinstance(target, str) else tuple(target), where)
 
 
 def _side(stored: str | list[str] | list[list[float]]) -> str | tuple[str, ...] | Vectors:
@@ -232,21 +255,15 @@ def _named(labels: list[str]) -> str:
 
 def example_key(example: Example, *, seed: int) -> int:
     """What decides the side an example falls on: its source, or its text where that is all there is."""
-    source = example.source
+    source = example.source.name if isinstance(example.source, Picture) else example.source
     return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
 
 
 Part = Callable[[], Iterator[Example]]
 
 
-def _two_parts(recipe: Recipe, paths: Sequence[str], valid: Sequence[str]) -> tuple[Part, Part]:
+def _two_parts(recipe: Recipe, everything: Part, paths: Sequence[str]) -> tuple[Part, Part]:
     """The training part and the held-out part, each to be read as often as needed."""
-
-    def everything() -> Iterator[Example]:
-        return read_examples(recipe, paths)
-
-    if valid:
-        return everything, lambda: read_examples(recipe, valid)
     seed, data = recipe.train.seed, recipe.data
 
     def key(example: Example) -> int:
@@ -270,9 +287,11 @@ def _write_part(
 ) -> None:
     """One part's ids in stores side by side, a block of examples at a time: memory does not grow with the file."""
     fitted = Fitted(recipe.data, keeps_ends=vocabularies.target is not None, aligned=recipe.task == "tag")
-    rows = fitted.rows(vocabularies, examples)
+    rows = fitted.rows(vocabularies.encode_places if is_pictured(recipe) else vocabularies.encode, examples)
     target = _target_column(vocabularies, folder / f"{part}_target")
     source = _source_column(vocabularies, folder / f"{part}_source")
+    if is_pictured(recipe):
+        source = Column(folder / f"{part}_source", len(TokenStore.open(folder / STORE)))
     if source is None:
         write_stores([target], ((ids,) for _, ids in rows))
     elif recipe.task in ("mask", "bilm"):

@@ -1,16 +1,17 @@
 """Examples within the limits of a recipe: what is too long is cut, split, skipped or refused, and told of."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import cast
 
-from seqlab.assemble.vocabularies import Ids, Row, Vocabularies
+from seqlab.assemble.vocabularies import Ids, Row
 from seqlab.data.sources import Example
 from seqlab.errors import DataError, SeqlabWarning
 from seqlab.recipe import Data
 
 BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
+Encode = Callable[[list[Example]], Iterable[tuple[Row, Row]]]
 
 
 class Fitted:
@@ -21,9 +22,9 @@ class Fitted:
         self.long: list[str] = []
         self.kept = 0
 
-    def rows(self, vocabularies: Vocabularies, examples: Iterator[Example]) -> Iterator[tuple[Row, Row]]:
+    def rows(self, encode: Encode, examples: Iterator[Example]) -> Iterator[tuple[Row, Row]]:
         while block := list(islice(examples, BLOCK)):
-            for example, (source, target) in zip(block, vocabularies.encode(block), strict=True):
+            for example, (source, target) in zip(block, encode(block), strict=True):
                 for fitted in self._fit(example, source, target):
                     self.kept += 1
                     yield fitted

@@ -1,6 +1,7 @@
 """Recipe and vocabulary sizes to a model with its first, random weights."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -15,6 +16,7 @@ from seqlab.errors import RecipeError
 from seqlab.layers.attention import SourceAttention
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInputs
+from seqlab.layers.pictures import Pictures
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
@@ -23,17 +25,19 @@ from seqlab.models.decoders import Bridge, RecurrentDecoder
 from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
 from seqlab.models.encoders import RecurrentEncoder
 from seqlab.models.forecaster import Forecaster, LDSForecaster
+from seqlab.models.glimpse import GlimpseEncoder
 from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.outputs import AngleOutput, GaussianOutput, PointOutput, QuantileOutput
+from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, PictureEncoder
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
 from seqlab.models.universal import UniversalDecoder, UniversalEncoder
 from seqlab.padded import Padded
-from seqlab.recipe import Attention, Dynamics, Recipe, Stack, Transformer
+from seqlab.recipe import Attention, Convolution, Dynamics, Features, Glimpse, Image, Recipe, Stack, Transformer
 from seqlab.training.em_lds import start_lds
 
 
@@ -155,14 +159,36 @@ MODELS = {
     "tag": _tagger,
     "translate": _seq2seq,
     "forecast": _forecaster,
+    "caption": _seq2seq,
 }
 
 
 def _encoder(recipe: Recipe, vocabularies: Vocabularies) -> Encoder:
+    if recipe.image is None:
+        return _sequence_encoder(recipe, lambda size: _inputs(recipe, vocabularies, size))
+    assert vocabularies.features is not None
+    scale = vocabularies.features
+    pictures = Pictures(list(scale.mean), list(scale.deviation), recipe.image)
+    return PictureEncoder(pictures, _picture_encoder(recipe, recipe.image, pictures.size))
+
+
+def _picture_encoder(recipe: Recipe, image: Image, row_size: int) -> Encoder:
+    settings, dropout = recipe.model.encoder, recipe.model.dropout
+    if isinstance(settings, Convolution):
+        return ConvolutionalEncoder(settings, image, dropout=dropout)
+    if isinstance(settings, Glimpse):
+        return GlimpseEncoder(settings, image, dropout=dropout)
+    # its numbers are scaled already
+    return _sequence_encoder(recipe, lambda size: VectorInputs([0.0] * row_size, [1.0] * row_size, size))
+
+
+def _sequence_encoder(recipe: Recipe, made: Callable[[int], Inputs]) -> Encoder:
+    """What reads a sequence of vectors; `made` gives those of a size."""
     settings, stack = recipe.model, recipe.model.encoder
-    assert stack is not None
-    size = stack.size if isinstance(stack, Transformer) else settings.embedding
-    inputs = _inputs(recipe, vocabularies, size)
+    assert isinstance(stack, Stack | Transformer | Features)
+    inputs = made(settings.embedding if isinstance(stack, Stack) else stack.size)
+    if isinstance(stack, Features):
+        return FeatureEncoder(inputs, dropout=settings.dropout)
     if isinstance(stack, Transformer):
         most = _num_patches(recipe) if recipe.task == "forecast" else recipe.data.max_source
         entrance = Entrance(inputs.size, stack, most=most, dropout=settings.dropout, name="encoder")

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int
+from jaxtyping import Float32, Int, UInt8
 
 from seqlab import text
 from seqlab.assemble.numbers import Numbers, learn_numbers
 from seqlab.assemble.variables import Variables
-from seqlab.data.sources import Example, Vectors
+from seqlab.data.sources import Example, Picture, Vectors
 from seqlab.errors import BundleError, DataError
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe, Text
@@ -32,7 +32,7 @@ from seqlab.text import (
 )
 
 Ids = list[int]
-Row = Ids | Int[np.ndarray, "_ _"] | Vectors
+Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 LONGEST_WORD = 24  # characters of a word's spelling: of a longer one its ends, which say most about it
 _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
 
@@ -100,10 +100,16 @@ class Vocabularies:
         sources = self.encode_sources([e.source for e in block])
         return zip(sources, self._encode_targets(block), strict=True)
 
-    def encode_sources(self, sources: Sequence[str | tuple[str, ...] | Vectors]) -> list[Row]:
+    def encode_places(self, examples: Iterable[Example]) -> Iterable[tuple[Row, Row]]:
+        """The same with pictures by their places in the store: each is stored once, however much is said of it."""
+        block = list(examples)
+        places: list[Row] = [[cast(int, cast(Picture, e.source).place)] for e in block]
+        return zip(places, self._encode_targets(block), strict=True)
+
+    def encode_sources(self, sources: Sequence[str | tuple[str, ...] | Vectors | Picture]) -> list[Row]:
         """Ids of texts or of given words, ids beside spellings, or the vectors themselves."""
         if self.features is not None:
-            return [self._checked(cast(np.ndarray, source)) for source in sources]
+            return [self._checked(s.values if isinstance(s, Picture) else cast(np.ndarray, s)) for s in sources]
         if self.source is None:
             return [[] for _ in sources]
         if sources and isinstance(sources[0], tuple):
@@ -155,9 +161,9 @@ class Vocabularies:
             table[place, 1 : 1 + len(kept)] = kept
         return table
 
-    def _checked(self, vectors: np.ndarray) -> Vectors:
+    def _checked(self, vectors: np.ndarray) -> Row:
         assert self.features is not None
-        vectors = np.asarray(vectors, dtype=np.float32)
+        vectors = vectors if vectors.dtype == np.uint8 else np.asarray(vectors, dtype=np.float32)
         vectors = vectors[:, None] if vectors.ndim == 1 else vectors
         if vectors.shape[1] != len(self.features.mean):
             raise DataError(
@@ -262,8 +268,9 @@ def _sides(
     recipe: Recipe, examples: Callable[[], Iterable[Example]]
 ) -> tuple[Tokenizer | None, Tokenizer | None, FeatureScale | None]:
     if recipe.source.kind == "vectors":
-        target = learn_text(recipe.target, (str(e.target) for e in examples())) if recipe.task == "translate" else None
-        return None, target, _scale(examples())
+        writes = recipe.task in ("translate", "caption")
+        target = learn_text(recipe.target, (str(e.target) for e in examples())) if writes else None
+        return None, target, _scale(recipe, examples())
     if recipe.task == "lm":
         return None, learn_text(recipe.target, (str(e.target) for e in examples())), None
     if recipe.task == "translate" and recipe.shared:
@@ -280,8 +287,8 @@ def _sides(
 def _learn_from_words(settings: Text, examples: Callable[[], Iterable[Example]]) -> Tokenizer:
     """From words that the file has cut: kept whole, or read as a text with spaces between."""
     if settings.kind != "words":
-        return learn_text(settings, (" ".join(e.source) for e in examples()))
-    words = Counter(str(word) for e in examples() for word in e.source)
+        return learn_text(settings, (" ".join(_words(e)) for e in examples()))
+    words = Counter(word for e in examples() for word in _words(e))
     return text.learn_words(
         words,
         normaliser=normaliser(settings),
@@ -291,20 +298,32 @@ def _learn_from_words(settings: Text, examples: Callable[[], Iterable[Example]])
     )
 
 
+def _words(example: Example) -> tuple[str, ...]:
+    return cast(tuple[str, ...], example.source)
+
+
 def _learn_letters(examples: Iterable[Example]) -> CharacterTokenizer:
-    words = (str(word) for e in examples for word in e.source)
+    words = (word for e in examples for word in _words(e))
     return CharacterTokenizer.learn(words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=2)
 
 
-def _scale(examples: Iterable[Example]) -> FeatureScale:
-    """Mean and deviation in one pass; a feature that never changes is left at its size."""
+def _scale(recipe: Recipe, examples: Iterable[Example]) -> FeatureScale:
+    """Mean and deviation in one pass; a feature that never changes is left at its size.
+
+    Of pixels there is one of each for a colour, the same in every column.
+    """
     count, total, squares = 0, np.zeros(1), np.zeros(1)
     for example in examples:
-        vectors = cast(np.ndarray, example.source).astype(np.float64)
+        source = example.source
+        vectors = cast(np.ndarray, source.values if isinstance(source, Picture) else source).astype(np.float64)
+        vectors = vectors if recipe.image is None else vectors.reshape(-1, recipe.image.channels)
         count, total, squares = count + len(vectors), total + vectors.sum(0), squares + np.square(vectors).sum(0)
     mean = total / max(1, count)
     deviation = np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
-    return FeatureScale(tuple(mean.tolist()), tuple(np.where(deviation > 1e-8, deviation, 1.0).tolist()))
+    columns = 1 if recipe.image is None else recipe.image.width
+    return FeatureScale(
+        tuple(mean.tolist()) * columns, tuple(np.where(deviation > 1e-8, deviation, 1.0).tolist()) * columns
+    )
 
 
 def learn_text(settings: Text, texts: Iterable[str]) -> Tokenizer:

@@ -72,6 +72,8 @@ def train(
 
     seqlab train forecast series.csv      a column of times, columns of numbers
 
+    seqlab train caption captions.tsv images.zip   pictures and what is said of them
+
     seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
     check_task(task, resume=resume)  # before torch is waited for
@@ -206,6 +208,7 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(help="translate by beam search with this many hypotheses")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
     lower: Annotated[bool, typer.Option("--lower", help="score translations without regard to case")] = False,
+    page: Annotated[Path | None, typer.Option("--report", help="captions: an HTML page of twenty pictures")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -216,6 +219,8 @@ def evaluate(
     use_threads(threads)
     loaded = lab.load(model)
     report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+    if page is not None:
+        _write_page(loaded, report, page)
     if json:
         show.as_json(report.to_json() | {"mistakes": list(report.examples)})
         return
@@ -359,6 +364,18 @@ def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
             print(row)
     else:
         out.write_text("".join(f"{row}\n" for row in rows), "utf-8")
+
+
+def _write_page(loaded: Any, report: Any, page: Path) -> None:
+    from seqlab.errors import UsageError
+    from seqlab.explain.gallery import gallery_html
+
+    if not report.captioned or loaded.recipe.image is None:
+        raise UsageError("--report shows pictures with their captions", hint="it is for 'caption' models of pictures.")
+    title = f"{loaded.recipe.name} on {report.num_examples:,} pictures"
+    page.write_text(
+        gallery_html(report.captioned, report.scores, report.floors, loaded.recipe.image, title=title), "utf-8"
+    )
 
 
 def _as_line(answer: Any) -> str:

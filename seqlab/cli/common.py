@@ -10,7 +10,7 @@ import typer
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
-TASKS = "lm, mask, bilm, classify, tag, translate or forecast"
+TASKS = "lm, mask, bilm, classify, tag, translate, forecast or caption"
 
 
 def program() -> str:

@@ -43,12 +43,22 @@ def data_get(
 @app.command("make")
 @told
 def data_make(
-    kind: Annotated[str, typer.Argument(help="dates, copies, reversals or parity")],
+    kind: Annotated[str, typer.Argument(help="dates, copies, reversals, parity; shapes, digits, shifted-digits")],
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples")] = 10_000,
     seed: Annotated[int, typer.Option(help="another seed, other examples")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="pictures: the .npz file")] = None,
 ) -> None:
-    """Make examples of a synthetic task, as TSV on stdout."""
+    """Make examples of a synthetic task, as TSV on stdout; pictures, as an .npz."""
+    from seqlab.data.scenes import SETS, make_pictures
     from seqlab.data.synthetic import make
+    from seqlab.errors import UsageError
+
+    if out is not None:
+        make_pictures(kind, num, out, seed=seed)
+        print(out)
+        return
+    if kind in SETS:
+        raise UsageError(f"'{kind}' are pictures, which are not printed", hint="--out FILE.npz says where they go.")
 
     for source, target in make(kind, num, seed=seed):
         print(f"{source}\t{target}")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from seqlab.data.store import TokenStore
+from seqlab.data.store import Shared, TokenStore
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
@@ -45,7 +45,7 @@ def plan_in_order(
 class Rows:
     """A data set of parallel stores, of ids or of vectors, from which batches are made."""
 
-    def __init__(self, *, source: TokenStore | None = None, target: TokenStore | None = None) -> None:
+    def __init__(self, *, source: TokenStore | Shared | None = None, target: TokenStore | None = None) -> None:
         self.source, self.target = source, target
         self._parts = [part for part in (source, target) if part is not None]
         counts = {len(part) for part in self._parts}
@@ -73,7 +73,7 @@ class Rows:
         )
 
 
-def _padded(store: TokenStore, rows: Int[np.ndarray, " B"]) -> Padded:
+def _padded(store: TokenStore | Shared, rows: Int[np.ndarray, " B"]) -> Padded:
     values, lengths = store.gather(rows)
     return Padded(torch.from_numpy(values), torch.from_numpy(lengths))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Shaped
 
 from seqlab.data.lines import display_name, extension, lines, read_text, spool
 from seqlab.data.tables import TABLES, Layout, two_columns
@@ -27,12 +27,32 @@ _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 
 
 @dataclass(frozen=True)
-class Example:
-    """One source with its target, as strings, tuples of words or feature vectors, and the "file:line" it came from."""
+class Picture:
+    """A picture by its name: rows of pixel values, or vectors that another network made of it.
 
-    source: Text | Vectors
+    `place` is its row in the store of all pictures, where it has one: several captions share a picture.
+    """
+
+    name: str
+    values: Shaped[np.ndarray, "_ _"]
+    place: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+Box = tuple[str, float, float, float, float]  # a word, and where what it names lies: left, top, right, bottom, of 1
+
+
+@dataclass(frozen=True)
+class Example:
+    """One source with its target, as strings, tuples of words, feature vectors or a picture, and the "file:line" it
+    came from. `boxes` say where in a picture the things are that the target names, where that is known."""
+
+    source: Text | Vectors | Picture
     target: Text
     where: str
+    boxes: tuple[Box, ...] = ()
 
 
 def read_pairs(paths: Sequence[str], *, source: str | None = None, target: str | None = None) -> Iterator[Example]:

@@ -24,7 +24,8 @@ from seqlab.errors import DataError
 
 FORMAT = 1
 VECTORS = "float32"
-DTYPES = ("uint16", "uint32", "int32", VECTORS)
+PIXELS = "uint8"
+DTYPES = ("uint16", "uint32", "int32", PIXELS, VECTORS)
 _FLUSH = 1 << 20  # numbers held in memory while writing
 
 Row = Sequence[int] | Sequence[Sequence[int]] | Num[np.ndarray, "T *W"]
@@ -35,7 +36,7 @@ class TokenStore:
     """Rows of ids or of vectors on disk; `store[i]` is a copy of one row, `store.flat` all end to end without a copy.
 
     Rows have the shape (T,) where a position is one id, else (T, width); vectors of one feature keep that axis too.
-    What is copied out is int64 for ids and float32 for vectors, whatever lies on disk.
+    What is copied out is int64 for ids, float32 for vectors and uint8 for pixels, whatever lies on disk.
     """
 
     def __init__(self, path: Path, flat: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
@@ -88,11 +89,30 @@ class TokenStore:
         return values, lengths
 
 
+@final
+class Shared:
+    """Rows of a store that examples have in common: row i is the store's row places[i]."""
+
+    def __init__(self, store: TokenStore, places: Int[np.ndarray, " N"]) -> None:
+        self.store, self.places = store, places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @cached_property
+    def lengths(self) -> Int[np.ndarray, " N"]:
+        return self.store.lengths[self.places]
+
+    def gather(self, rows: Int[np.ndarray, " B"]) -> tuple[Num[np.ndarray, "B T *W"], Int[np.ndarray, " B"]]:
+        return self.store.gather(self.places[rows])
+
+
 @dataclass(frozen=True)
 class Column:
     """Where one part of each example goes, and what a position of it holds: `width` numbers.
 
-    Ids are 0 to vocabulary_size - 1; dtype "int32" allows -1 beside them. Vectors are "float32", of no vocabulary (0).
+    Ids are 0 to vocabulary_size - 1; dtype "int32" allows -1 beside them. Vectors are "float32" and pixels "uint8", of
+    no vocabulary (0).
     """
 
     path: Path
@@ -161,7 +181,7 @@ class _Writer:
 
     def flush(self) -> None:
         numbers = np.frombuffer(self._numbers, dtype=self.in_memory) if self._numbers else np.empty(0, self.in_memory)
-        if self.dtype != VECTORS:
+        if self.dtype not in (VECTORS, PIXELS):
             self._refuse_unknown(numbers)
         self.tokens.write(numbers.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
         if self._ends:
@@ -169,7 +189,7 @@ class _Writer:
         self._numbers, self._ends = self._empty(), array("q")
 
     def _empty(self) -> array:
-        return array("f" if self.dtype == VECTORS else "q")
+        return array({VECTORS: "f", PIXELS: "B"}.get(self.dtype, "q"))
 
     def _checked(self, row: Row) -> Num[np.ndarray, "T *W"]:
         """A row as an array in the column's own type; what does not fit is refused while its number is known."""
@@ -213,11 +233,11 @@ class _Writer:
 
 def _features(dtype: str, width: int) -> tuple[int, ...]:
     """The shape of one position; `()` for a single id."""
-    return (width,) if width > 1 or dtype == VECTORS else ()
+    return (width,) if width > 1 or dtype in (VECTORS, PIXELS) else ()
 
 
-def _in_memory(dtype: np.dtype) -> type[np.int64] | type[np.float32]:
-    return np.float32 if dtype.kind == "f" else np.int64
+def _in_memory(dtype: np.dtype) -> type[np.int64] | type[np.float32] | type[np.uint8]:
+    return np.float32 if dtype.kind == "f" else np.uint8 if dtype.itemsize == 1 else np.int64
 
 
 def _offsets_path(path: Path) -> Path:

@@ -5,28 +5,20 @@ is in the same .npz. What comes from elsewhere is only data: a header is read be
 allocated, arrays of objects (which are pickles) are refused, and no table leads out of its own directory.
 """
 
-import io
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from math import prod
 from pathlib import Path
-from typing import IO, final
 
 import numpy as np
 from jaxtyping import Integer, Shaped
 
+from seqlab.data.arrays import SavedArray, member, readable
 from seqlab.data.lines import extension
 from seqlab.data.sources import Example, Vectors
 from seqlab.data.tables import TABLES, Layout, two_columns
-from seqlab.errors import DataError, SeqlabError, UsageError, shorten
+from seqlab.errors import DataError, UsageError, shorten
 
-MOST_NUMBERS = 2**31  # in one array
-MOST_BYTES = 4 * 2**30  # of one array in an .npz, unpacked: a few kilobytes can promise to become terabytes
-_HEADER_BYTES = 1 << 14  # NumPy trusts no header of more than 10,000 characters
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_KINDS = {"numbers": "biuf", "integers": "iu", "numbers or strings": "biufUS"}  # of dtype
 _LAYOUT = Layout(names=("file", "label"), positions=(0, 1), names_may_differ=True)
 _FORMATS = (
     "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
@@ -100,9 +92,9 @@ def _in_folders(path: str, target: str | None) -> Iterator[_Found]:
 
 def _in_archive(path: str, target: str, *, words: bool) -> Iterator[_Found]:
     """All frames end to end, (frames, features), or side by side with pads, (sequences, frames, features)."""
-    with _readable(path, path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-        values = _member(archive, path, "values", "numbers")
-        labels = _member(archive, path, target, "numbers or strings")
+    with readable(path, path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        values = member(archive, path, "values", "numbers")
+        labels = member(archive, path, target, "numbers or strings")
         lengths = _lengths(archive, path, values)
         padded = len(values.shape) == 3
         needed = values.shape[: 1 + padded] if words else lengths.shape
@@ -116,15 +108,15 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[_Found]:
             frames = values.take(count).reshape(-1, *values.shape[1 + padded :])[:length]
             texts = labels.take(count if words else 1).reshape(-1)[:length].tolist()
             decoded = (text.decode() if isinstance(text, bytes) else str(text) for text in texts)
-            yield where, _vectors(frames, where), tuple(text.strip() for text in decoded)
+            yield where, as_vectors(frames, where), tuple(text.strip() for text in decoded)
 
 
-def _lengths(archive: zipfile.ZipFile, path: str, values: "_Array") -> Integer[np.ndarray, " N"]:
+def _lengths(archive: zipfile.ZipFile, path: str, values: "SavedArray") -> Integer[np.ndarray, " N"]:
     padded = len(values.shape) == 3
     most = values.shape[1] if padded else values.shape[0]
     if padded and "lengths.npy" not in archive.namelist():
         return np.broadcast_to(most, values.shape[:1])
-    array = _member(archive, path, "lengths", "integers")
+    array = member(archive, path, "lengths", "integers")
     lengths = array.take(array.shape[0]).reshape(-1)
     outside = np.flatnonzero((lengths < 1) | (lengths > most))
     if outside.size:
@@ -138,63 +130,13 @@ def _lengths(archive: zipfile.ZipFile, path: str, values: "_Array") -> Integer[n
     raise DataError(f"{path}: {seen}", hint="'lengths' says how many frames each sequence has, in order.")
 
 
-def _member(archive: zipfile.ZipFile, path: str, name: str, kind: str) -> "_Array":
-    if f"{name}.npy" not in archive.namelist():
-        there = ", ".join(member.removesuffix(".npy") for member in archive.namelist())
-        raise DataError(
-            f"{path}: there is no array '{name}'",
-            hint="np.savez(path, values=..., lengths=..., labels=...) gives frames end to end, the length of each "
-            f"sequence and its label; there are: {there}.",
-        )
-    size = archive.getinfo(f"{name}.npy").file_size
-    if size > MOST_BYTES:
-        raise DataError(
-            f"{path}: '{name}' unpacks to {size:,} bytes, more than {MOST_BYTES:,}",
-            hint="split the data over several .npz files, or keep an .npy file for each sequence.",
-        )
-    return _Array(archive.open(f"{name}.npy"), size, f"{path}: '{name}'", kind)
-
-
 def _load(path: str, where: str) -> Vectors:
-    with _readable(path, where), open(path, "rb") as stream:
-        array = _Array(stream, os.path.getsize(path), where, "numbers")
-        return _vectors(array.take(array.shape[0]), where)
+    with readable(path, where), open(path, "rb") as stream:
+        array = SavedArray(stream, os.path.getsize(path), where, "numbers")
+        return as_vectors(array.take(array.shape[0]), where)
 
 
-@final
-class _Array:
-    """A saved array of which some entries of the first axis are read at a time; one by columns must be held whole."""
-
-    def __init__(self, stream: IO[bytes] | io.BufferedIOBase, size: int, where: str, kind: str) -> None:
-        head = io.BytesIO(stream.read(_HEADER_BYTES))
-        self.shape, by_columns, self.dtype = _HEADERS[np.lib.format.read_magic(head)](head)
-        self.stream = stream
-        stream.seek(head.tell())
-        promised = prod(self.shape) * self.dtype.itemsize
-        if self.dtype.kind not in _KINDS[kind]:
-            seen = f"an array of dtype {self.dtype} where {kind} are needed"
-            hint = "convert it with .astype and save it again; arrays of objects are never read."
-        elif min(self.shape, default=0) < 1:
-            seen, hint = f"nothing in an array of shape {self.shape}", "a sequence has at least one frame; drop it."
-        elif prod(self.shape) > MOST_NUMBERS:
-            seen, hint = f"{prod(self.shape):,} numbers, more than {MOST_NUMBERS:,}", "split it into several."
-        elif promised > size - head.tell():
-            seen = f"{size - head.tell():,} bytes where its header promises {promised:,}"
-            hint = "the file was cut short; fetch or save it again."
-        else:
-            if by_columns:
-                whole = self.take(self.shape[0]).reshape(self.shape[::-1]).T
-                self.stream = io.BytesIO(whole.tobytes())
-            return
-        raise DataError(f"{where}: {seen}", hint=hint)
-
-    def take(self, count: int) -> Shaped[np.ndarray, "count *shape"]:
-        """The next entries."""
-        shape = (count, *self.shape[1:])
-        return np.frombuffer(self.stream.read(prod(shape) * self.dtype.itemsize), self.dtype).reshape(shape)
-
-
-def _vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
+def as_vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
     """Frames as float32, where they are frames of finite numbers."""
     if values.ndim > 2:
         raise DataError(
@@ -212,23 +154,3 @@ def _vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
             hint="frames and features are counted from 0; fill such values in, or drop the sequence.",
         )
     return vectors
-
-
-@contextmanager
-def _readable(path: str, where: str) -> Iterator[None]:
-    """What can go wrong with a file that is absent, damaged or something else, as one kind of error."""
-    if not os.path.isfile(path):
-        raise DataError(
-            f"{where}: there is no such file",
-            hint=f"it was looked for at '{path}'; a path in a table starts where the table lies.",
-        )
-    try:
-        yield
-    except SeqlabError:
-        raise
-    except Exception as error:  # a forged zip or header can make their readers raise nearly anything
-        reason = str(error).partition("\n")[0]  # NumPy goes on to advise trusting the file, which this never does
-        raise DataError(
-            f"{where}: this cannot be read as NumPy writes it: {reason}",
-            hint="np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name.",
-        ) from error

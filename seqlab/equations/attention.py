@@ -100,6 +100,11 @@ def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Boo
     return seen if window is None else seen.triu(last - window + 1)
 
 
+def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> Float[Tensor, " B"]:
+    """Σ_t (1 - Σ_s α_st)², over the real queries s: zero when every key is looked at once in all (Xu et al. 2015)."""
+    return (1 - weights.masked_fill(~real[..., None], 0.0).sum(1)).square().sum(1)
+
+
 def diversity_penalty(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
     """E49: ‖A Aᵀ - I‖²_F: zero when each hop looks at one place of its own (Lin et al. 2017)."""
     overlap = weights @ weights.mT

@@ -162,6 +162,7 @@ def _filled(question: _Question) -> Subject:
 _TASKS: dict[str, Callable[[_Question], Subject]] = {
     "lm": _continued,
     "translate": _translated,
+    "caption": _translated,
     "classify": _labelled,
     "tag": _labelled,
     "mask": _filled,
@@ -178,8 +179,10 @@ def _pieces(bundle: Bundle, ids: Sequence[int]) -> tuple[str, ...]:
 
 def _names(bundle: Bundle, given: Source, row: Row) -> tuple[str, ...]:
     """Tokens by their spelling, words as the user wrote them, measured frames by their number."""
-    if bundle.vocabularies.features is not None:
-        return tuple(str(frame + 1) for frame in range(len(row)))
+    if bundle.vocabularies.features is not None:  # a frame, or what an encoder makes of a picture: a place of its grid
+        with torch.inference_mode():
+            states = cast(Any, bundle.model).encoder(padded([row])).states
+        return tuple(str(place + 1) for place in range(states.values.shape[1]))
     if isinstance(row, np.ndarray) and row.ndim == 2:
         return tuple(cast(tuple[str, ...], given)[: len(row)])
     return tuple(bundle.vocabularies.sources.pieces(list(row)))

@@ -41,7 +41,8 @@ class SourceAttention(nn.Module):
         keys: Float[Tensor, "B S Q"],
         memory: Float[Tensor, "B S M"],
         visible: Bool[Tensor, "B S"],
-    ) -> Float[Tensor, "B T M"]:
+    ) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
+        """What each query gets, and where it looked for it."""
         if self.query is not None and self.v is not None:
             score = additive_score(self.query(query), keys, self.v)
         elif self.kind == "scaled":
@@ -49,7 +50,8 @@ class SourceAttention(nn.Module):
         else:
             score = dot_score(query, keys)  # for "general" the keys are W s, so that this is hᵀ W s
         weights = attention_weights(tap(f"{self.name}.score", score), visible[:, None])
-        return weighted_sum(tap(f"{self.name}.weights", weights), memory)
+        weights = tap(f"{self.name}.weights", weights)
+        return weighted_sum(weights, memory), weights
 
 
 class MultiHeadAttention(nn.Module):

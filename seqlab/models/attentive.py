@@ -1,9 +1,12 @@
 """A recurrent decoder that looks at the source at every step, in the three wirings of the lectures (S14)."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqlab.equations.attention import doubly_stochastic_penalty
 from seqlab.layers.attention import SourceAttention
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.embedding import Embedding
@@ -12,7 +15,10 @@ from seqlab.models.decoders import Bridge
 from seqlab.models.heads import Head
 from seqlab.models.interface import Memory, Read, logits_of
 from seqlab.recipe import Attention
+from seqlab.text.special import PAD
 from seqlab.types import State
+
+Step = Callable[[Tensor, State, State], tuple[Tensor, Tensor, State]]  # features, where it looked, the state after
 
 
 class AttentiveDecoder(nn.Module):
@@ -58,11 +64,17 @@ class AttentiveDecoder(nn.Module):
     def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
         x = self.dropout(self.embedding(tokens))
         if self.settings.wiring == "bahdanau":
-            return self._steps(x, context, state, self._bahdanau_step)
-        if self.settings.feeding:
-            return self._steps(x, context, state, self._feeding_step)
-        h, state = self.stack(x, state)  # nothing that is attended to enters the recurrence: all steps at once
-        return Read(self._join(self._look(h, context), h), state)
+            features, weights, state = self._steps(x, context, state, self._bahdanau_step)
+        elif self.settings.feeding:
+            features, weights, state = self._steps(x, context, state, self._feeding_step)
+        else:  # nothing that is attended to enters the recurrence: all steps at once
+            h, state = self.stack(x, state)
+            c, weights = self._look(h, context)
+            features = self._join(c, h)
+        if not self.settings.doubly_stochastic:
+            return Read(features, state)
+        penalty = doubly_stochastic_penalty(weights, tokens != PAD).sum()
+        return Read(features, state, self.settings.doubly_stochastic * penalty)
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
         return logits_of(self, tokens, context, state)
@@ -71,30 +83,33 @@ class AttentiveDecoder(nn.Module):
         logits, state = self.read(token[:, None], context, state)
         return logits[:, 0], state
 
-    def _steps(self, x: Tensor, context: State, state: State, step) -> Read:  # type: ignore[no-untyped-def]
-        features = []
+    def _steps(self, x: Tensor, context: State, state: State, step: Step) -> tuple[Tensor, Tensor, State]:
+        features, weights = [], []
         for x_t in x.split(1, dim=1):
-            out, state = step(x_t, context, state)
+            out, looked, state = step(x_t, context, state)
             features.append(out)
-        return Read(torch.cat(features, dim=1), state)
+            weights.append(looked)
+        return torch.cat(features, dim=1), torch.cat(weights, dim=1), state
 
-    def _bahdanau_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, State]:
-        c = self._look(state[self.stack.top][:, None], context)
+    def _bahdanau_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, Tensor, State]:
+        c, weights = self._look(state[self.stack.top][:, None], context)
         h, state = self.stack(torch.cat([x, c], dim=-1), state)
-        return torch.cat([c, h], dim=-1), state
+        return torch.cat([c, h], dim=-1), weights, state
 
-    def _feeding_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, State]:
+    def _feeding_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, Tensor, State]:
         *state_parts, fed = state
         h, after = self.stack(torch.cat([x, fed[:, None]], dim=-1), tuple(state_parts))
-        out = self._join(self._look(h, context), h)
-        return out, (*after, out[:, 0])
+        c, weights = self._look(h, context)
+        out = self._join(c, h)
+        return out, weights, (*after, out[:, 0])
 
-    def _look(self, query: Float[Tensor, "R T Q"], context: State) -> Float[Tensor, "R T M"]:
+    def _look(
+        self, query: Float[Tensor, "R T Q"], context: State
+    ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
         """The answer to each query; the hypotheses of one source stand side by side as queries to the same keys."""
         keys, memory, visible = context
-        rows, length = len(keys), query.shape[1]
-        c = self.attention(query.reshape(rows, -1, query.shape[-1]), keys, memory, visible)
-        return c.reshape(-1, length, c.shape[-1])
+        c, weights = self.attention(query.reshape(len(keys), -1, query.shape[-1]), keys, memory, visible)
+        return c.reshape(*query.shape[:2], c.shape[-1]), weights.reshape(*query.shape[:2], weights.shape[-1])
 
     def _join(self, c: Tensor, h: Tensor) -> Tensor:
         both = torch.cat([c, h], dim=-1)

@@ -15,13 +15,15 @@ from seqlab.types import State
 class Memory:
     """What an encoder leaves for a decoder: how many rows, the states of each, and one summary of each.
 
-    `penalty` is what the loss adds for how the encoder worked: the ponder cost of a Universal Transformer.
+    `penalty` is what the loss adds for how the encoder worked: the ponder cost of a Universal Transformer. `grid` is
+    how the states lie in a picture, row by row: so many rows, so many columns.
     """
 
     rows: int
     states: Padded | None = None
     summary: Float[Tensor, "B F"] | None = None
     penalty: Float[Tensor, ""] | None = None
+    grid: tuple[int, int] | None = None
 
 
 class Read(NamedTuple):

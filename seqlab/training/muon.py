@@ -30,6 +30,7 @@ class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalised, scaled so that a step is as large as Adam's at the same learning rate.
 
     A parameter that stacks several matrices says so by an attribute `num_blocks`: each is made orthogonal by itself.
+    A convolution is the matrix from all that a filter sees to what it says.
     """
 
     def __init__(self, parameters: Iterable[Any], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
@@ -42,7 +43,7 @@ class Muon(torch.optim.Optimizer):
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     direction = self._momentum(parameter, group["momentum"])
-                    blocks = direction.unflatten(0, (getattr(parameter, "num_blocks", 1), -1))
+                    blocks = direction.flatten(1).unflatten(0, (getattr(parameter, "num_blocks", 1), -1))
                     by_shape[blocks.shape[1:]].append((parameter, blocks))
             for (rows, columns), members in by_shape.items():
                 update = orthogonalise(torch.cat([blocks for _, blocks in members]))

@@ -12,7 +12,7 @@ from seqlab.assemble.model import build_model
 from seqlab.assemble.vocabularies import learn_vocabularies, padded
 from seqlab.bundle import Bundle, load_bundle, save_bundle
 from seqlab.data import synthetic
-from seqlab.data.sources import Example
+from seqlab.data.sources import Example, Picture
 from seqlab.decode.generate import Limits, generate
 from seqlab.decode.rules import Greedy
 from seqlab.layers.tap import listened_to
@@ -107,13 +107,37 @@ CASES += [
     *[("tag", f"model.encoder=none source.kind=vectors model.hmm.emissions={e}") for e in ("diagonal", "full")],
 ]
 
+IMAGE = "source.kind=vectors image.height=6 image.width=5"
+CONVOLUTION = f"{IMAGE} model.encoder.kind=convolution model.encoder.size=8 model.encoder.channels=4"
+GLIMPSE = f"{IMAGE} image.channels=1 model.encoder.kind=glimpse model.encoder.size=5 model.encoder.window=3"
+CASES += [
+    ("classify", IMAGE),
+    ("classify", f"{IMAGE} {HEADS.format('encoder', 'transformer')} model.pooling=attention"),
+    (
+        "classify",
+        f"source.kind=vectors image.height=6 image.width=4 image.patch=2 {HEADS.format('encoder', 'universal')}",
+    ),
+    ("classify", f"{CONVOLUTION} model.pooling=mean image.shift=1"),
+    *[("classify", f"{GLIMPSE} model.pooling={p}") for p in ("final", "mean")],
+    *[
+        ("caption", f"{CONVOLUTION} {more}")
+        for more in ("model.encoder.blocks=2", HEADS.format("decoder", "transformer"))
+    ],
+    *[
+        ("caption", f"{CONVOLUTION} model.attention.wiring={w} model.attention.doubly_stochastic=1")
+        for w in ("bahdanau", "luong")
+    ],
+    ("caption", f"{GLIMPSE} model.attention.wiring=concat"),
+    ("caption", "source.kind=vectors model.encoder.kind=features model.attention.wiring=luong"),
+]
+
 STACK = {"kind": "lstm", "size": 5, "layers": 2}
-SIDES = {"lm": ("decoder",), "translate": ("encoder", "decoder")}
+SIDES = {"lm": ("decoder",), "translate": ("encoder", "decoder"), "caption": ("encoder", "decoder")}
 TEXTS = [pair[0] for pair in synthetic.copies(40, seed=1, longest=9)]
 BATCH = ["", "a", *TEXTS[:4]]  # an empty row, one of length one, and others
 ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
 
-DECODERS = [case for case in CASES if case[0] in ("lm", "translate")]
+DECODERS = [case for case in CASES if case[0] in SIDES]
 
 every_case = pytest.mark.parametrize(("task", "settings"), CASES, ids=map(" ".join, CASES))
 every_decoder = pytest.mark.parametrize(("task", "settings"), DECODERS, ids=map(" ".join, DECODERS))
@@ -123,12 +147,16 @@ both_precisions = pytest.mark.parametrize("dtype", ROUNDING, ids=["double", "sin
 def example(task, text, settings=""):
     """What a task is to learn about a text; a word of a sentence is a letter here, and so is a frame of vectors."""
     source = tuple(text) if task == "tag" else text
-    if "kind=vectors" in settings:
+    if "image.height" in settings:
+        width = (4 if "width=4" in settings else 5) * (1 if "channels=1" in settings else 3)
+        pixels = np.random.default_rng(list(text.encode())).integers(0, 256, (6, width), dtype=np.uint8)
+        source = Picture(text, pixels)
+    elif "kind=vectors" in settings:
         source = np.asarray([[ord(letter), ord(letter) % 7, 1] for letter in text], dtype=np.float32).reshape(-1, 3)
     if task == "tag":
         return Example(source, tuple("vowel" if letter in "aeiou" else "consonant" for letter in text), "")
     label = "long" if len(text) > 4 else "short"
-    target = {"lm": text, "mask": "", "bilm": "", "classify": label, "translate": text[::-1]}[task]
+    target = {"lm": text, "mask": "", "bilm": "", "classify": label}.get(task, text[::-1])
     return Example("" if task == "lm" else source, target, "")
 
 
@@ -138,7 +166,7 @@ def bundle(task, settings):
     small = {
         "name": "small",
         "task": task,
-        "source": {"kind": "words" if task == "tag" else "characters"},
+        "source": {"kind": {"tag": "words", "caption": "vectors"}.get(task, "characters")},
         "model": {"embedding": 5 if task == "bilm" else 4, **dict.fromkeys(SIDES.get(task, ("encoder",)), STACK)},
         "train": {"steps": 1},
     }

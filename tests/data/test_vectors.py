@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqlab.data import vectors
+from seqlab.data import arrays
 from seqlab.data.vectors import load_vectors, read_vectors
 from seqlab.errors import DataError, SeqlabError, UsageError
 
@@ -298,7 +298,7 @@ class TestArchive:
         """A few hundred bytes of a zip file can unpack to terabytes: what is declared is looked at first."""
         paths = self.save(np.savez_compressed, values=np.zeros((100_000, 2)), lengths=[100_000], labels=["a"])
         assert (place / "d.npz").stat().st_size < 10_000
-        monkeypatch.setattr(vectors, "MOST_BYTES", 1_000_000)
+        monkeypatch.setattr(arrays, "MOST_BYTES", 1_000_000)
         message, hint = refusal(read_vectors(paths))
         assert message == "d.npz: 'values' unpacks to 1,600,128 bytes, more than 1,000,000"
         assert "split" in hint

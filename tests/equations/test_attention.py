@@ -12,6 +12,7 @@ from seqlab.equations.attention import (
     causal,
     diversity_penalty,
     dot_score,
+    doubly_stochastic_penalty,
     general_score,
     join_heads,
     scaled_score,
@@ -106,3 +107,10 @@ def test_the_penalty_is_zero_for_hops_that_look_at_places_of_their_own():
     assert diversity_penalty(apart).item() == 0
     same = torch.eye(5)[[0, 0, 0]][None]
     assert diversity_penalty(same).item() == pytest.approx(6)  # six entries off the diagonal are 1 where 0 is wanted
+
+
+def test_looking_at_each_place_once_in_all_costs_nothing():
+    weights = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [0, 0, 1]], [[1, 0, 0], [1, 0, 0], [0, 0, 1]]])
+    everything, two = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, False]] * 2)
+    assert doubly_stochastic_penalty(weights, everything).tolist() == [0, 2]  # (1 - 2)² + (1 - 0)² + 0
+    assert doubly_stochastic_penalty(weights, two).tolist() == [1, 3]

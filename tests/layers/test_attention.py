@@ -77,8 +77,8 @@ def test_the_source_is_weighed_by_each_score(kind, memory_size):
     visible = torch.tensor([[True] * 6, [True, True] + [False] * 4])
     seen = {}
     with listening(lambda name, value: seen.setdefault(name, value)):
-        context = layer(query, layer.keys(memory), memory, visible)
-    weights = seen["a.weights"]
+        context, weights = layer(query, layer.keys(memory), memory, visible)
+    assert weights is seen["a.weights"]
     torch.testing.assert_close(context, weights @ memory)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3))
     assert weights[1, :, 2:].eq(0).all()

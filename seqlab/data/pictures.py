@@ -1,0 +1,163 @@
+"""Pictures and what is said of them: a table beside a directory, a .zip, an .npz or a .safetensors; or all in one."""
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from seqlab.data.images import Values, picture_values
+from seqlab.data.shelves import CONTAINERS, Arrays, Files, Shelf, open_shelf
+from seqlab.data.sources import Box, Example, Picture
+from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.errors import DataError, SeqlabWarning, UsageError
+from seqlab.recipe import Image
+
+NAMED = 5  # bad files that are named when they are skipped
+_FORMATS = (
+    "pictures come from a table of files and captions (.tsv, .csv, .jsonl), beside them or followed by the directory, "
+    ".zip, .npz or .safetensors that holds them; a directory or .zip with a captions.tsv or labels.tsv, or with a "
+    "sub-directory for each label; or an .npz with images and captions or labels."
+)
+_Said = tuple[str, str, tuple[Box, ...]]  # where it stands, what is said of the picture, where the things are
+
+
+def read_pictures(
+    paths: Sequence[str], image: Image | None, *, labels: bool, source: str | None = None, target: str | None = None
+) -> Iterator[Example]:
+    """Each picture once, with all that is said of it one after the other; without `image`, features in its place.
+
+    A table has the columns `image` and `caption` (or `label`), else the first two; "name.jpg#2" is the third caption
+    of name.jpg. Files that cannot be used are refused, or skipped and named, as `image` says.
+    """
+    bad: list[str] = []
+    width: int | None = None
+    with _opened(paths, labels=labels, wanted=(source, target)) as (shelf, table):
+        for name, said in table.items():
+            try:
+                picture = Picture(name, picture_values(shelf.get(name, said[0][0]), said[0][0], image))
+                if any(not text for _, text, _ in said):
+                    raise _empty(next(where for where, text, _ in said if not text))
+            except DataError as error:
+                if image is None or image.bad == "refuse":
+                    raise
+                bad.append(str(error))
+                continue
+            width = width or picture.values.shape[1]
+            if picture.values.shape[1] != width:
+                raise DataError(
+                    f"{said[0][0]}: {picture.values.shape[1]} features where those before have {width}",
+                    hint="features of all pictures come from the same network.",
+                )
+            for where, text, boxes in said:
+                yield Example(picture, text, where, boxes)
+        unused = sorted(shelf.names() - {shelf.found(name) for name in table})
+    _tell(bad, unused, paths)
+    if width is None:
+        raise DataError(f"{' and '.join(paths)}: no picture was found that can be used", hint=_FORMATS)
+
+
+def load_picture(path: str, image: Image | None) -> Values:
+    """One picture, or one of those in a .zip, .npz or .safetensors: "all.zip/one.jpg", "all.npz/images/0"."""
+    inside = next((p for p in Path(path).parents if p.suffix.lower() in CONTAINERS and p.is_file()), None)
+    root = Path(path).parent if inside is None else inside
+    with open_shelf(str(root)) as shelf:
+        return picture_values(shelf.get(Path(path).relative_to(root).as_posix(), path), path, image)
+
+
+def _tell(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
+    for said in bad[:NAMED]:
+        warnings.warn(f"{said}; skipped", SeqlabWarning, stacklevel=3)
+    if len(bad) > NAMED:
+        warnings.warn(f"and {len(bad) - NAMED} more pictures skipped", SeqlabWarning, stacklevel=3)
+    if unused:
+        count = "1 picture has" if len(unused) == 1 else f"{len(unused):,} pictures have"
+        said = f"{paths[-1]}: {count} nothing said of it and is not used: {unused[0]}"
+        if len(unused) > 1:
+            said = f"{paths[-1]}: {count} nothing said of them and are not used, the first is {unused[0]}"
+        warnings.warn(said, SeqlabWarning, stacklevel=3)
+
+
+@contextmanager
+def _opened(
+    paths: Sequence[str], *, labels: bool, wanted: tuple[str | None, str | None]
+) -> Iterator[tuple[Shelf, dict[str, list[_Said]]]]:
+    """Where the pictures are, and what is said of each."""
+    if len(paths) > 2:
+        raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
+    layout = Layout(names=("image", "label" if labels else "caption"), positions=(0, 1), names_may_differ=True)
+    first, second = (paths[0], None) if len(paths) == 1 else sorted(paths, key=_is_container)
+    if second is None and not _is_container(first):
+        second = os.path.dirname(first)
+    with open_shelf(second if second is not None else first) as shelf:
+        if second is not None:
+            yield shelf, _table(first, wanted, layout)
+        elif isinstance(shelf, Arrays):
+            yield shelf, _in_arrays(shelf, wanted[1], labels=labels)
+        else:
+            yield shelf, _inside(shelf, wanted, layout, labels=labels)
+
+
+def _is_container(path: str) -> bool:
+    return os.path.isdir(path) or Path(path).suffix.lower() in CONTAINERS
+
+
+def _table(path: str, wanted: tuple[str | None, str | None], layout: Layout, shown: str = "") -> dict[str, list[_Said]]:
+    table: dict[str, list[_Said]] = {}
+    for line, (name, text) in two_columns(path, wanted, layout):
+        name = re.sub(r"#\d+$", "", name.strip())
+        where = line.replace(path, shown) if shown else line
+        table.setdefault(name, []).append((f"{where} ({name})", text.strip(), ()))
+    return table
+
+
+def _inside(
+    files: Files, wanted: tuple[str | None, str | None], layout: Layout, *, labels: bool
+) -> dict[str, list[_Said]]:
+    """The table that lies with the pictures; without one, the directory of each is its label."""
+    stem = ("labels", "captions") if labels else ("captions",)
+    names = [s + ending for s in stem for ending in (*TABLES, ".txt")]
+    if files.archive is None:
+        tables = [n for n in names if (Path(files.path) / n).is_file()]
+        if tables:
+            return _table(os.path.join(files.path, tables[0]), wanted, layout)
+    else:
+        tables = [n for n in names if n in files.archive.NameToInfo]
+        if tables:
+            with TemporaryDirectory() as folder:
+                return _table(files.archive.extract(tables[0], folder), wanted, layout, f"{files.path}/{tables[0]}")
+    named = {n: PurePosixPath(n).parent.name for n in sorted(files.names())} if labels else {}
+    if not named or not all(named.values()):
+        missing = "labels.tsv, and no sub-directory for each label" if labels else "captions.tsv"
+        raise DataError(f"{files.path}: there is no {missing} in it", hint=_FORMATS)
+    return {name: [(os.path.join(files.path, name), label, ())] for name, label in named.items()}
+
+
+def _in_arrays(shelf: Arrays, target: str | None, *, labels: bool) -> dict[str, list[_Said]]:
+    """`images` beside `captions` or `labels`, one or several for each; `boxes` say where the `nouns` are."""
+    pictures = shelf.whole("images")
+    texts = shelf.whole(target or ("labels" if labels else "captions"), "numbers or strings")
+    if len(texts) != len(pictures) or texts.ndim > 2:
+        raise DataError(
+            f"{shelf.path}: {len(pictures)} pictures but {target or ('labels' if labels else 'captions')} of the shape "
+            f"{texts.shape}",
+            hint="there is one text for each picture, or a row of them.",
+        )
+    boxed = shelf.has("boxes") and shelf.has("nouns")
+    boxes = zip(shelf.whole("nouns", "numbers or strings"), shelf.whole("boxes"), strict=True) if boxed else None
+    table: dict[str, list[_Said]] = {}
+    for number, row in enumerate(texts.reshape(len(texts), -1).tolist()):
+        where = f"{shelf.path}[{number}]"
+        known = (
+            tuple(cast(Box, (str(n), *map(float, box))) for n, box in zip(*next(boxes), strict=True)) if boxes else ()
+        )
+        said = [(text.decode() if isinstance(text, bytes) else str(text)).strip() for text in row]
+        table[f"images/{number}"] = [(where, text, known) for text in said if text] or [(where, "", ())]
+    return table
+
+
+def _empty(where: str) -> DataError:
+    return DataError(f"{where}: nothing is said of this picture", hint="fill it in, or drop the line.")

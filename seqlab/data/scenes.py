@@ -1,0 +1,127 @@
+"""Pictures that need no download: coloured shapes in known places, and small handwritten digits.
+
+shapes          "a red circle above a blue square", and "a blue square below a red circle", of the same picture
+digits          scikit-learn's 8 x 8 digits, four in five of them; digits-test is the rest
+shifted-digits  the same, somewhere on a field of 20 x 20; so is shifted-digits-test
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, UInt8
+
+from seqlab.errors import DataError, UsageError
+
+SIDE = 32
+COLOURS = {
+    "red": (220, 40, 40),
+    "green": (40, 190, 60),
+    "blue": (60, 80, 230),
+    "yellow": (235, 215, 50),
+    "purple": (170, 60, 200),
+    "white": (240, 240, 240),
+}
+SHAPES = ("circle", "square", "triangle", "cross", "ring")
+SETS = ("shapes", "digits", "digits-test", "shifted-digits", "shifted-digits-test")
+FIELD = 20  # pixels on a side of a shifted digit's field
+_FINE = 4  # points on a side of a pixel that are looked at
+
+
+class Scene(NamedTuple):
+    """Two things of different shape, what can be said of them, and where they are: left, top, right, bottom, of 1."""
+
+    pixels: UInt8[np.ndarray, "H W C"]
+    captions: tuple[str, str]
+    nouns: tuple[str, str]
+    boxes: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def make_pictures(kind: str, num: int, path: str | Path, *, seed: int) -> int:
+    """Write a set of pictures as an .npz that `train` reads; how many there are in it."""
+    if kind not in SETS:
+        raise UsageError(f"there is no set of pictures '{kind}'", hint=f"there are: {', '.join(SETS)}.")
+    if Path(path).suffix != ".npz":
+        raise UsageError(f"{path}: pictures are written into an .npz file", hint="name it so.")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if kind == "shapes":
+        pixels, captions, nouns, boxes = zip(*(scene(row, seed=seed) for row in range(num)), strict=True)
+        arrays = {"captions": captions, "nouns": nouns, "boxes": np.asarray(boxes, dtype=np.float32)}
+        np.savez_compressed(path, images=np.stack(pixels), **arrays)
+        return num
+    images, labels = _digits(test=kind.endswith("-test"))
+    if kind.startswith("shifted"):
+        images = np.stack([_shifted(digit, row, seed=seed) for row, digit in enumerate(images)])
+    np.savez_compressed(path, images=images, labels=labels)
+    return len(images)
+
+
+def scene(row: int, *, seed: int) -> Scene:
+    """The picture of this number; what is in it depends on (seed, row) alone."""
+    random = np.random.default_rng((seed, row))
+    upright = bool(random.integers(2))
+    nouns = random.choice(SHAPES, 2, replace=False).tolist()
+    colours = random.choice(list(COLOURS), 2).tolist()
+    while True:  # until they are clear of each other, and further apart in the one direction than in the other
+        radii = random.integers(10, 15, 2) / 2
+        first, second = (random.uniform(r, SIDE - r, 2) for r in radii)
+        across, along = (second - first) if upright else (second - first)[::-1]
+        if along > radii.sum() + 1 and along > abs(across) + 3:
+            break
+    pixels = random.integers(20, 100) + random.normal(0, 6, (SIDE, SIDE, 3))
+    for noun, colour, radius, centre in zip(nouns, colours, radii, (first, second), strict=True):
+        shade = np.asarray(COLOURS[colour]) + random.normal(0, 8, 3)
+        share = _drawn(noun, float(radius), centre)[..., None]
+        pixels = (1 - share) * pixels + share * shade
+    ahead, back = ("above", "below") if upright else ("left of", "right of")
+    one, other = (f"a {colour} {noun}" for colour, noun in zip(colours, nouns, strict=True))
+    corners = [(*(c - r), *(c + r)) for c, r in zip((first, second), radii, strict=True)]
+    boxes = [tuple(float(corner) / SIDE for corner in box) for box in corners]
+    return Scene(
+        pixels.clip(0, 255).astype(np.uint8),
+        (f"{one} {ahead} {other}", f"{other} {back} {one}"),
+        (nouns[0], nouns[1]),
+        (boxes[0], boxes[1]),
+    )
+
+
+def _drawn(noun: str, radius: float, centre: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "H W"]:
+    """How much of each pixel a shape covers."""
+    points = (np.arange(SIDE * _FINE) + 0.5) / _FINE
+    inside = _inside(noun, (points - centre[0])[None, :] / radius, (points - centre[1])[:, None] / radius)
+    return inside.reshape(SIDE, _FINE, SIDE, _FINE).mean((1, 3))
+
+
+def _inside(noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"]) -> Bool[np.ndarray, "H W"]:
+    match noun:
+        case "circle":
+            return x**2 + y**2 <= 1
+        case "square":
+            return np.maximum(abs(x), abs(y)) <= 0.9
+        case "triangle":
+            return (abs(x) <= (y + 1) / 2) & (y <= 1)
+        case "cross":
+            return (np.minimum(abs(x), abs(y)) <= 0.3) & (np.maximum(abs(x), abs(y)) <= 1)
+        case _:
+            return (x**2 + y**2 <= 1) & (x**2 + y**2 >= 0.3)
+
+
+def _digits(*, test: bool) -> tuple[UInt8[np.ndarray, "N H W"], np.ndarray]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise DataError(
+            "the digits come with the package scikit-learn, which is not installed",
+            hint="pip install scikit-learn; or save pictures of your own: np.savez(path, images=..., labels=...).",
+        ) from None
+    pictures, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    order = order[: len(order) // 5] if test else order[len(order) // 5 :]
+    return (pictures[order].reshape(-1, 8, 8) * (255 / 16)).round().astype(np.uint8), labels[order]
+
+
+def _shifted(digit: UInt8[np.ndarray, "h w"], row: int, *, seed: int) -> UInt8[np.ndarray, "H W"]:
+    field = np.zeros((FIELD, FIELD), dtype=np.uint8)
+    down, right = np.random.default_rng((seed, row)).integers(0, FIELD - len(digit) + 1, 2)
+    field[down : down + len(digit), right : right + len(digit)] = digit
+    return field

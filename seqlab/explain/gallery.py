@@ -1,0 +1,60 @@
+"""A page of pictures with what a model says of them: one HTML file that needs nothing else."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from seqlab.captions import Captioned
+from seqlab.data.images import png
+from seqlab.recipe import Image
+
+SHOWN = 20
+_STYLE = """body{font:15px/1.4 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right}td:first-child{text-align:left}
+figure{display:flex;gap:1rem;margin:1rem 0}img{width:12rem;height:auto;image-rendering:pixelated;align-self:start}
+figcaption b{font-size:1.1rem}li{color:#555}"""
+
+
+def gallery_html(
+    captioned: Sequence[Captioned],
+    scores: Mapping[str, float],
+    floors: Mapping[str, Mapping[str, float]],
+    image: Image,
+    *,
+    title: str,
+) -> str:
+    """Scores beside their floors, then twenty pictures from the whole of the data, each with its captions."""
+    places = np.unique(np.linspace(0, len(captioned) - 1, SHOWN).round().astype(int)).tolist()
+    figures = "\n".join(_figure(captioned[place], image) for place in places)
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>
+<h1>{escape(title)}</h1>
+<p>{len(captioned):,} pictures. Below are {len(places)}, each with the model's caption and what people said.</p>
+{_table(scores, floors)}
+{figures}
+</html>
+"""
+
+
+def _table(scores: Mapping[str, float], floors: Mapping[str, Mapping[str, float]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("", "this model", *floors))
+    rows = "".join(
+        f"<tr><td>{escape(name.replace('_', ' '))}</td>"
+        + "".join(f"<td>{side[name]:.4g}</td>" if name in side else "<td></td>" for side in (scores, *floors.values()))
+        + "</tr>"
+        for name, value in scores.items()
+        if isinstance(value, float)
+    )
+    return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+def _figure(each: Captioned, image: Image) -> str:
+    pixels = np.asarray(each.picture.values, dtype=np.uint8).reshape(image.height, image.width, image.channels)
+    said = "".join(f"<li>{escape(text)}</li>" for text in each.references)
+    uri = b64encode(png(pixels)).decode("ascii")
+    return (
+        f'<figure><img alt="{escape(each.picture.name)}" src="data:image/png;base64,{uri}">'
+        f"<figcaption><b>{escape(each.output)}</b><ul>{said}</ul>{escape(each.picture.name)}</figcaption></figure>"
+    )
