@@ -19,6 +19,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="dates: directory for the model")] = Path("runs/dates"),
     steps: Annotated[int | None, typer.Option(min=1, help="dates: fewer steps for a quick look")] = None,
     seed: Annotated[int, typer.Option(help="tracking: another seed, another target")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="tracking: a picture, .svg, .png or .html")] = None,
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
@@ -33,7 +34,7 @@ def demo(
         raise UsageError(f"there is no demo '{which}'", hint=nearest(which, DEMOS))
     use_threads(threads)
     if which == "tracking":
-        _track(seed, json)
+        _track(seed, plot, json)
     else:
         _read_dates(out, steps, quiet, json)
 
@@ -65,12 +66,14 @@ def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _track(seed: int, json: bool) -> None:
+def _track(seed: int, plot: Path | None, json: bool) -> None:
     """A moving target, followed by its last sighting, the Kalman filter, the smoother, and EM."""
     from seqlab.cli import show
     from seqlab.demo.tracking import track
 
     found = track(seed=seed)
+    if plot is not None:
+        found.view().save(plot)
     if json:
         show.as_json({"seed": seed, **found.to_json()})
         return

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seqlab.explain.charts import Band, Curve, line_chart
+from seqlab.explain.view import View
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, constant_velocity
 from seqlab.padded import Padded
@@ -74,6 +76,31 @@ class Tracked:
         parts = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in asdict(self).items()}
         parts["sightings"] = [None if math.isnan(x) else [x, y] for x, y in parts["sightings"]]
         return {"errors": self.errors, **parts}
+
+    def view(self) -> View:
+        """The plane, and one coordinate over time with the smoother's band."""
+        apart = np.full((2 * len(self.sightings), 2), np.nan)  # a point between two gaps is drawn as a dot
+        apart[::2] = self.sightings
+        ways = {
+            "where it was": self.path,
+            "where it was seen": apart,
+            "filter": self.filtered,
+            "smoother": self.smoothed,
+        }
+        plane = [Curve(name, p[:, 1], p[:, 0], dashed=name == "filter") for name, p in ways.items()]
+        low, high = (self.smoothed[:, 0] + side * 1.2816 * self.smoothed_deviation[:, 0] for side in (-1, 1))
+        seen = Curve("where it was seen", apart[:, 0], np.repeat(np.arange(len(self.path), dtype=float), 2))
+        lines = [Curve("where it was", self.path[:, 0]), seen, Curve("smoother", self.smoothed[:, 0])]
+        return View(
+            "tracking",
+            "a moving target, from noisy sightings",
+            self.to_json(),
+            (
+                line_chart(plane, title="the plane", titles=("x", "y"), size=(720, 520)),
+                line_chart(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")),
+            ),
+            lambda width, colour: self.picture(width=min(width, 78)),
+        )
 
     def picture(self, *, width: int = 78, height: int = 22) -> str:
         """The plane in letters: the path as dots, sightings as o, the smoothed path as stars."""

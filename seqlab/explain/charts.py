@@ -61,6 +61,7 @@ def line_chart(
     free = iter(CATEGORICAL * len(lines))
     pens = [replace(curve, colour=curve.colour or next(free)) for curve in lines]
     x = np.concatenate([*(curve.places for curve in lines), *(band.places for band in bands)])
+    x = x[np.isfinite(x)]
     y = np.concatenate([*(curve.y for curve in lines), *(edge for band in bands for edge in (band.low, band.high))])
     items, top = legend([*map(_stroke, pens), *_shades(bands)], width=size[0])
     x_range = (float(x.min()), float(x.max())) if np.ptp(x) else (float(x[0]) - 0.5, float(x[0]) + 0.5)

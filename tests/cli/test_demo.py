@@ -11,6 +11,12 @@ def test_the_tracking_demo_shows_the_plane_and_says_how_far_off_each_way_is(run)
     assert max(map(len, said.stdout.splitlines())) <= 80
 
 
+def test_the_tracking_demo_as_a_picture(run, tmp_path):
+    assert run("demo", "tracking", "--plot", tmp_path / "target.svg").code == 0
+    drawn = (tmp_path / "target.svg").read_text()
+    assert all(name in drawn for name in ("where it was seen", "smoother, 80 %", "x over time"))
+
+
 def test_the_tracking_demo_as_json(run):
     told = json.loads(run("demo", "tracking", "--seed", 5, "--json").stdout)
     assert told["seed"] == 5
