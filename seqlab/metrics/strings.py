@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 
 
 def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
@@ -25,13 +26,13 @@ def caption_scores(
     return {"bleu_1": words, **_scores(outputs, streams, lower=lower)}
 
 
-def _scores(outputs: Sequence[str], streams: Sequence[Sequence[str | None]], *, lower: bool) -> dict[str, float | str]:
+def _scores(outputs: Sequence[str], streams: Sequence[Sequence[Any]], *, lower: bool) -> dict[str, float | str]:
     from sacrebleu.metrics import BLEU, CHRF
 
     bleu, chrf = BLEU(lowercase=lower), CHRF(lowercase=lower)
     return {
-        "bleu": bleu.corpus_score(list(outputs), streams).score + 0.0,
+        "bleu": bleu.corpus_score(list(outputs), streams).score,
         "bleu_signature": str(bleu.get_signature()),
-        "chrf": chrf.corpus_score(list(outputs), streams).score + 0.0,
+        "chrf": chrf.corpus_score(list(outputs), streams).score,
         "chrf_signature": str(chrf.get_signature()),
     }
