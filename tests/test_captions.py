@@ -211,6 +211,23 @@ def test_features_of_another_network_are_captioned(tmp_path):
     assert [len(word_map) for _, word_map in model.word_maps(tensors["1"], "a")] == [1]  # three places are no square
 
 
+def test_a_classifier_begins_with_what_a_captioner_has_learnt(trained, tmp_path):
+    pictures = [pixels for pixels, _ in colours(80)]
+    labels = [list(SHADES)[number % 4] for number in range(80)]
+    np.savez(tmp_path / "c.npz", images=np.stack(pictures), labels=labels)
+    settings = (
+        "train.steps=30",
+        "data.validation=0.2",
+        "model.pooling=mean",
+        "train.warmup=1",
+        "train.learning_rate=1e-2",
+    )
+    model = lab.train("classify", tmp_path / "c.npz", start=trained.path, settings=settings, out=tmp_path / "m").model
+    assert model.recipe.image == trained.recipe.image
+    assert model.recipe.model.encoder == trained.recipe.model.encoder
+    assert model.metrics["validation"]["accuracy"] == 1
+
+
 def test_a_bad_picture_is_refused_before_anything_is_written(data, tmp_path):
     (tmp_path / "pets").mkdir()
     (tmp_path / "pets" / "a.png").write_bytes(b"no picture")

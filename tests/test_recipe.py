@@ -167,6 +167,12 @@ class TestParts:
                 {"model": {"decoder": {"kind": "lstm", "bidirectional": True}}},
                 "a decoder cannot be bidirectional: it would read the words it has to predict",
             ),
+            ("shapes", {"source": {"kind": "words"}}, "a 'caption' model reads pictures or features"),
+            ("shapes", {"image": None}, "an encoder of kind 'convolution' looks at pictures: it needs [image]"),
+            ("shapes", {"image": {"patch": 4}}, "an encoder of kind 'convolution' looks at the whole picture"),
+            ("shapes", {"image": {"patch": 5}}, "'image': 96 x 96 pixels cannot be cut into patches of 5"),
+            ("shapes", {"data": {"max_source": 20}}, "a picture has 32 positions, more than data.max_source"),
+            ("seq2seq", {"image": {}}, "[image] is for 'classify' and 'caption', with source.kind = 'vectors'"),
         ],
     )
     def test_that_do_not_fit_are_refused_in_a_sentence(self, name, change, said):

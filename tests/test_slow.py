@@ -3,6 +3,8 @@
 import pytest
 
 from seqlab import lab
+from seqlab.data.scenes import make_pictures
+from seqlab.demo import run_demo
 from seqlab.demo.dates import run_demo
 from seqlab.training.log import Silence
 
@@ -78,3 +80,33 @@ def test_a_series_with_gaps_is_forecast_as_it_is(tmp_path, shared_data):
     said = model.predict(path)
     assert said.times[0] == "2015-01-01 00:00:00"
     assert (said.low < said.high).all()
+
+
+def test_shapes_are_named_while_looking_at_them(tmp_path):
+    make_pictures("shapes", 20_000, tmp_path / "shapes.npz", seed=1)
+    make_pictures("shapes", 1000, tmp_path / "test.npz", seed=2)
+    model = lab.train("caption", tmp_path / "shapes.npz", recipe="shapes", out=tmp_path / "m").model
+    report = model.evaluate(tmp_path / "test.npz")
+    assert report.scores["exact"] >= 0.98
+    assert report.scores["attention_on_object"] >= 0.90
+    assert all(floor["exact"] < 0.02 for floor in report.floors.values())
+
+
+FIELD = ("image.height=20", "image.width=20", "image.shift=0", "model.encoder.window=6", "model.encoder.glimpses=5")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind", "settings", "least"),
+    [
+        ("row-lstm", "digits", (), 0.97),
+        ("patch-transformer", "digits", (), 0.96),
+        ("glimpse-digits", "digits", (), 0.97),
+        ("glimpse-digits", "shifted-digits", FIELD, 0.97),
+    ],
+)
+def test_digits_are_read_as_rows_as_patches_and_in_glimpses(recipe, kind, settings, least, tmp_path):
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    for name in (kind, f"{kind}-test"):
+        make_pictures(name, 0, tmp_path / f"{name}.npz", seed=len(name))
+    model = lab.train("classify", tmp_path / f"{kind}.npz", recipe=recipe, settings=settings, out=tmp_path / "m").model
+    assert model.evaluate(tmp_path / f"{kind}-test.npz").scores["accuracy"] >= least

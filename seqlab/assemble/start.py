@@ -53,6 +53,7 @@ def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[
             hint="classifiers and taggers start from any model that reads, and every model from one of its own task.",
         )
     _same_length(table, old)
+    table["image"] = None if old.image is None else old.image.model_dump()
     return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), given
 
 

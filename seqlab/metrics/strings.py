@@ -31,8 +31,8 @@ def _scores(outputs: Sequence[str], streams: Any, *, lower: bool) -> dict[str, f
 
     bleu, chrf = BLEU(lowercase=lower), CHRF(lowercase=lower)
     return {
-        "bleu": bleu.corpus_score(list(outputs), streams).score + 0.0,
+        "bleu": bleu.corpus_score(list(outputs), streams).score,
         "bleu_signature": str(bleu.get_signature()),
-        "chrf": chrf.corpus_score(list(outputs), streams).score + 0.0,
+        "chrf": chrf.corpus_score(list(outputs), streams).score,
         "chrf_signature": str(chrf.get_signature()),
     }

@@ -14,6 +14,7 @@ from seqlab.data.images import png
 SETTINGS = (
     *("image.height=8", "image.width=8", "model.embedding=8", "model.encoder.size=8", "model.encoder.layers=2"),
     *("model.encoder.channels=4", "model.decoder.size=8", "target.min_count=1", "train.steps=3", "decode.max_length=6"),
+    "data.validation=0.2",
 )
 WORDS = [word for setting in SETTINGS for word in ("--set", setting)]
 
@@ -29,9 +30,9 @@ def shapes(run, tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(run, shapes, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "m"
-    said = run("train", "caption", shapes, "-o", path, "-q", *WORDS)
+    said = run("train", "caption", shapes, "-o", path, "-q", "--json", *WORDS)
     assert said.code == 0, said.stderr
-    assert all(floor in " ".join(said.stdout.split()) for floor in ("most frequent caption", "shuffled pictures"))
+    assert list(json.loads(said.stdout)["validation"]["floors"]) == ["most frequent caption", "shuffled pictures"]
     return path
 
 
