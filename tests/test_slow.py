@@ -4,7 +4,6 @@ import pytest
 
 from seqlab import lab
 from seqlab.data.scenes import make_pictures
-from seqlab.demo import run_demo
 from seqlab.demo.dates import run_demo
 from seqlab.training.log import Silence
 
