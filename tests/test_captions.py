@@ -117,6 +117,16 @@ def test_each_word_has_a_map_of_where_the_model_looked(trained, data):
     torch.testing.assert_close(many[1][2][1], maps[2])
 
 
+def test_the_maps_of_a_caption_as_a_view(trained, data, tmp_path):
+    seen = trained.explain(str(data / "1.png"), "maps", output="a green square")
+    told = json.loads(seen.to_json())
+    assert told["words"] == ["a", "green", "square"]
+    assert np.asarray(told["maps"]).shape == (3, 2, 2)
+    assert seen.save(tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UsageError, match="reads through no windows"):
+        trained.explain(str(data / "1.png"), "glimpses")
+
+
 def test_pointing_is_the_share_of_named_things_that_are_looked_at(trained, data):
     [each] = [c for c in trained.evaluate(data).captioned if c.picture.name == "1.png"]
     maps = dict(word_maps(trained.bundle, [each.picture], [each.output])[0])

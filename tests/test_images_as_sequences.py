@@ -1,5 +1,7 @@
 """Pictures read as sequences, and through windows: small digits, drawn here, told apart by each way of reading."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -57,4 +59,7 @@ def test_each_way_of_reading_tells_digits_apart(recipe, data, tmp_path):
         assert windows.shape == (8, 4, 5)
         assert windows[:, 1:, 2].max() < 12  # it looks somewhere, and not at a desert around the picture
         assert (windows[:, 0] - windows[:, 3]).abs().max() > 0.1  # and elsewhere the next time
+        told = json.loads(model.explain(images[0], "glimpses").to_json())
+        assert [w["x"] for w in told["windows"]] == pytest.approx(windows[0, :, 0].tolist(), abs=1e-3)
+        assert told["answer"] == model.predict(images[0]).output
         torch.testing.assert_close(windows[:1, 0], windows[1:2, 0])  # the first look is the same at every picture

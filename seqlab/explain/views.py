@@ -15,6 +15,7 @@ from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.gradients import gradients_view
 from seqlab.explain.lens import lens_view
+from seqlab.explain.pictured import glimpses_view, maps_view
 from seqlab.explain.saliency import saliency_view
 from seqlab.explain.search_tree import beam_view
 from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
@@ -36,6 +37,8 @@ VIEWS: dict[str, Callable[..., View]] = {
     "training": training_view,
     "trellis": trellis_view,
     "band": band_view,
+    "maps": maps_view,
+    "glimpses": glimpses_view,
 }
 
 
