@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from seqlab.cli import main
+from seqlab.data.scenes import make_pictures
 from seqlab.data.synthetic import parity, reversals
 
 SMALL = ("model.embedding=8", "train.validate_every=10")
@@ -70,6 +71,7 @@ def small():
         sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}
         sizes["forecast"] = (*ENCODER, "forecast.look_back=16", "forecast.horizon=4", "forecast.patch=4")
         sizes |= {"bilm": ("model.encoder.size=8",), "mask": (*ENCODER, "model.encoder.layers=1", "source.size=280")}
+        sizes |= {"caption": (*ENCODER, *DECODER, "image.height=8", "image.width=8", "target.min_count=1")}
         sizes = sizes[task]
         if task == "translate":
             sizes = (*ENCODER, *DECODER, "shared=false", "source.kind=characters", "data.max_source=30")
@@ -121,6 +123,8 @@ def files(tmp_path_factory):
     for task, (name, text) in texts.items():
         paths[task] = folder / name
         paths[task].write_text("".join(line + "\n" for line in text), "utf-8")
+    paths["caption"] = folder / "shapes.npz"
+    make_pictures("shapes", 60, paths["caption"], seed=1)
     return paths
 
 

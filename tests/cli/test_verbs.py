@@ -112,9 +112,9 @@ def test_looking_at_a_series(run, files):
 @pytest.mark.parametrize("task", sorted(set(TASKS) - {"forecast"}))
 def test_looking_at_data(run, files, task):
     facts = json.loads(run("data", "look", task, files[task], "--json").stdout)
-    sizes = {"lm": 200, "mask": 100, "bilm": 100, "classify": 300, "tag": 100, "translate": 300}
+    sizes = {"lm": 200, "mask": 100, "bilm": 100, "classify": 300, "tag": 100, "translate": 300, "caption": 120}
     assert facts["examples"] == sizes[task]
-    assert facts["first"].startswith(f"{files[task]}:1: ")
+    assert facts["first"].startswith(f"{files[task]}[0]: " if task == "caption" else f"{files[task]}:1: ")
     if task == "classify":
         assert set(facts["most_frequent"]) == {"odd", "even"}
         assert facts["repeated_sources"] > 0
