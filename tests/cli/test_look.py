@@ -1,0 +1,41 @@
+"""Looking into a model from the command line."""
+
+import json
+
+
+def test_a_view_in_the_terminal_and_in_files(run, models, tmp_path):
+    said = run("explain", models["translate"], "abc", "--view", "lens")
+    assert said.code == 0, said.stderr
+    assert "stage by stage" in said.stdout
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    for name in ("view.html", "view.svg", "view.png", "view.json"):
+        assert run("explain", models["translate"], "abc", "--view", "beam", "--out", tmp_path / name).code == 0
+        assert (tmp_path / name).stat().st_size > 100
+    listed = run("explain", models["translate"], "--list").stdout
+    assert "saliency" in listed
+    assert json.loads(run("explain", models["tag"], "one two", "--view", "lens", "--json").stdout)["view"] == "lens"
+
+
+def test_what_a_view_cannot_do_is_said(run, models, tmp_path):
+    said, hint = run("explain", models["translate"], "abc", "--view", "lense").error
+    assert "no view 'lense'" in said
+    assert "lens" in hint
+    assert (
+        "--out"
+        not in run("explain", models["translate"], "abc", "--view", "lens", "--out", tmp_path / "x.pdf").error[1]
+    )
+
+
+def test_the_laws_on_a_model_of_ones_own(run, models):
+    for task in ("translate", "classify", "tag", "lm"):
+        said = run("check", models[task], "--json")
+        assert said.code == 0, said.stdout
+        assert all(law["kept"] for law in json.loads(said.stdout))
+    assert "padding changes nothing" in run("check", models["translate"]).stdout
+
+
+def test_the_doctor_asks_what_a_loss_does_not_answer(run, models):
+    found = json.loads(run("doctor", models["translate"], "--json").stdout)
+    questions = {finding["question"] for finding in found}
+    assert {"is the input used?", "does it end?", "is the data new to it?"} <= questions
+    assert "well" in run("doctor", models["classify"]).stdout or "LOOK" in run("doctor", models["classify"]).stdout
