@@ -41,8 +41,9 @@ class Finding:
 def examine(model: Model, data: Sequence[str] = ()) -> list[Finding]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
     stores = model.path / RUN / STORES
-    if is_stream(model.recipe):
-        raise UsageError("a model of one endless text has no examples to examine", hint="`seqlab evaluate` scores it.")
+    if is_stream(model.recipe) or model.recipe.task == "forecast":
+        what = "a series" if model.recipe.task == "forecast" else "one endless text"
+        raise UsageError(f"a model of {what} has no examples to examine", hint="`seqlab evaluate` scores it.")
     if not data and not stores.is_dir():
         raise UsageError(f"{model.path}: there is no held-out data beside this model", hint="give a file.")
     examples = list(read_examples(model.recipe, list(data)) if data else held_out(stores))[:LOOKED_AT]

@@ -112,7 +112,7 @@ class Model:
         settings = decode_settings(self.recipe.decode, decode)
         return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
 
-    def explain(self, given: Source | None = None, view: str = "attention", **options: Any) -> View:
+    def explain(self, given: Source | None = None, view: str | None = None, **options: Any) -> View:
         """A look inside while it works on an input: `.show()`, `.save(path)`, `.to_html()` and others; see VIEWS."""
         return explain(self.bundle, given, view, folder=self.path, **options)
 
@@ -121,6 +121,9 @@ class Model:
         stores = self.path / RUN / STORES
         if not data and not stores.is_dir():
             raise UsageError(f"{self.path}: there is no held-out data beside this model", hint="give a file.")
+        if self.recipe.task == "forecast":
+            windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
+            return windows.batch(np.arange(min(most, len(windows))))
         if is_stream(self.recipe):
             tokens = torch.from_numpy(np.asarray(self._stream(list(map(str, data)), stores)[:257], dtype=np.int64))
             rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]

@@ -11,9 +11,9 @@ from seqlab.cli.told import told
 
 @told
 def explain(
-    model: ModelPath,
+    model: Annotated[Path | None, typer.Argument(help="directory of a trained model")] = None,
     text: Annotated[str | None, typer.Argument(help="what the model is to work on")] = None,
-    view: Annotated[str, typer.Option("--view", "-v", help="what to look at; --list names all")] = "attention",
+    view: Annotated[str | None, typer.Option("--view", "-v", help="what to look at; --list names all")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="a file: .html, .svg, .png or .json")] = None,
     names: Annotated[bool, typer.Option("--list", help="the views there are")] = False,
     output: Annotated[str | None, typer.Option(help="look at this answer instead of the model's own")] = None,
@@ -45,11 +45,14 @@ def explain(
     """
     from seqlab import lab
     from seqlab.cli import show
+    from seqlab.errors import UsageError
     from seqlab.explain.views import VIEWS
 
     if names:
         show.table(["view", "what it shows"], [[n, str(v.__doc__).split("\n")[0]] for n, v in VIEWS.items()])
         return
+    if model is None:
+        raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
     use_threads(threads)
     given: dict[str, Any] = {
         "output": output, "layer": layer, "head": head, "hypothesis": hypothesis, "position": position, "unit": unit,
@@ -67,7 +70,7 @@ def explain(
         print(seen.to_json())
     elif out is not None:
         seen.save(out)
-        show.say(f"{view}: {out}")
+        show.say(f"{seen.name}: {out}")
     else:
         seen.show()
 

@@ -79,9 +79,10 @@ def _along(subject: Subject, place: int, scale: Float[Tensor, " 1"]) -> tuple[fl
 
     with torch.enable_grad(), listening(enter):
         log_p = subject.logits().double().log_softmax(-1)[place, subject.answers[place]]
-        grads = torch.autograd.grad(log_p, [leaf for _, leaf in leaves.values()], allow_unused=True)
-    if not leaves or any(len(v[0]) != len(subject.source) for n, (v, _) in leaves.items() if n != "decoder.embedding"):
-        raise UsageError("saliency is told of tokens, and this model reads a picture", hint="look at its attention.")
+    sides = {name: subject.written if name == "decoder.embedding" else subject.source for name in leaves}
+    if not leaves or any(value.shape[1] != len(sides[name]) for name, (value, _) in leaves.items()):
+        raise UsageError("this model has no vector for each token that an answer could rest on", hint="try 'lens'.")
+    grads = torch.autograd.grad(log_p, [leaf for _, leaf in leaves.values()], allow_unused=True)
     shares = {
         name: torch.zeros(value.shape[1], dtype=torch.float64) if grad is None else (value * grad)[0].sum(-1).double()
         for (name, (value, _)), grad in zip(leaves.items(), grads, strict=True)

@@ -82,7 +82,8 @@ def subject(
     """The model before one input. A translation is searched for as the recipe or `decode` says, or is `output`."""
     task = bundle.recipe.task
     if task not in _TASKS:
-        raise UsageError(f"a '{task}' model gives no answer to look into", hint=f"there are views of: {_TASKS}.")
+        other = "the view 'band' shows its forecast." if task == "forecast" else "`predict --embed` gives its vectors."
+        raise UsageError(f"a '{task}' model gives no answer in tokens or labels to look into", hint=other)
     return _TASKS[task](_Question(bundle, given, output, decode or bundle.recipe.decode, hypothesis))
 
 

@@ -22,6 +22,7 @@ from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, tra
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
 from seqlab.reading import Source
+from seqlab.recipe import Recipe, Transformer
 
 VIEWS: dict[str, Callable[..., View]] = {
     "attention": attention_view,
@@ -42,8 +43,25 @@ VIEWS: dict[str, Callable[..., View]] = {
 }
 
 
-def explain(bundle: Bundle, given: Source | None, view: str, *, folder: Path, **options: Any) -> View:
-    """One view of a model at work on an input; an option that the view does not know is an error that names its own."""
+def usual_view(recipe: Recipe) -> str:
+    """What to look at first in a model of this kind."""
+    model = recipe.model
+    if recipe.task == "forecast":
+        return "band"
+    if model.hmm is not None:
+        return "trellis"
+    transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
+    if model.attention is not None or transforms or model.pooling in ("attention", "hops"):
+        return "maps" if recipe.task == "caption" else "attention"
+    return "lens"
+
+
+def explain(bundle: Bundle, given: Source | None, view: str | None, *, folder: Path, **options: Any) -> View:
+    """One view of a model at work on an input, its usual one where none is named.
+
+    An option that the view does not know is an error that names its own.
+    """
+    view = view or usual_view(bundle.recipe)
     if view not in VIEWS:
         raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
     takes = inspect.signature(VIEWS[view]).parameters

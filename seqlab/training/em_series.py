@@ -95,7 +95,8 @@ class SystemsTraining:
         self._save()
         tidy_memory()
         left = (self.num_steps - place.step) * seconds
-        self.report.step(Step(place.step, self.num_steps, loss, num_seen / seconds, 0.0, 0.0, left))
+        step = Step(place.step, self.num_steps, loss, tokens_per_second=num_seen / seconds, seconds_left=left)
+        self.report.step(step)
         self.metrics.append(place.step, loss=loss, seconds=round(place.seconds, 2))
 
     def _save(self) -> None:

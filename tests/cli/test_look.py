@@ -16,7 +16,22 @@ def test_a_view_in_the_terminal_and_in_files(run, models, tmp_path):
     assert json.loads(run("explain", models["tag"], "one two", "--view", "lens", "--json").stdout)["view"] == "lens"
 
 
-def test_what_a_view_cannot_do_is_said(run, models, tmp_path):
+def test_without_a_name_each_model_shows_what_it_is_about(run, models, files):
+    shown = {"translate": "abc", "classify": "1 0 1", "tag": "one two", "lm": "the", "mask": "a [MASK] b"}
+    shown |= {"forecast": files["forecast"], "caption": f"{files['caption']}/images/0"}
+    usual = {"classify": "attention", "mask": "attention", "forecast": "band", "caption": "maps"}
+    for task, text in shown.items():
+        assert json.loads(run("explain", models[task], text, "--json").stdout)["view"] == usual.get(task, "lens")
+    assert "saliency" in run("explain", "--list").stdout
+    assert "which model" in run("explain").error[0]
+
+
+def test_what_a_view_cannot_do_is_said(run, models, files, tmp_path):
+    said, hint = run("explain", models["bilm"], "a b").error
+    assert "no answer in tokens or labels" in said
+    assert "--embed" in hint
+    assert "band" in run("explain", models["forecast"], files["forecast"], "--view", "lens").error[1]
+    assert "has no examples to examine" in run("doctor", models["forecast"]).error[0]
     said, hint = run("explain", models["translate"], "abc", "--view", "lense").error
     assert "no view 'lense'" in said
     assert "lens" in hint
@@ -27,7 +42,7 @@ def test_what_a_view_cannot_do_is_said(run, models, tmp_path):
 
 
 def test_the_laws_on_a_model_of_ones_own(run, models):
-    for task in ("translate", "classify", "tag", "lm"):
+    for task in ("translate", "classify", "tag", "lm", "mask", "forecast", "caption"):
         said = run("check", models[task], "--json")
         assert said.code == 0, said.stdout
         assert all(law["kept"] for law in json.loads(said.stdout))

@@ -150,6 +150,11 @@ def tagged(tmp_path_factory):
     return lab.train("tag", folder / "tags.conll", recipe="hmm-tagger", out=folder / "m").model
 
 
+def test_a_chain_of_hidden_states_has_no_saliency(tagged):
+    with pytest.raises(UsageError, match="no vector for each token"):
+        tagged.explain("the cat ran", "saliency")
+
+
 def test_the_trellis_shows_posteriors_and_the_path(tagged):
     seen = json.loads(tagged.explain("the cat ran", "trellis").to_json())
     assert seen["path"] == ["DET", "NOUN", "VERB"]
