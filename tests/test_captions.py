@@ -18,7 +18,7 @@ from seqlab.data.scenes import make_pictures
 from seqlab.data.sources import Example, Picture
 from seqlab.errors import DataError, UsageError
 from seqlab.evaluate import evaluate_examples
-from seqlab.explain.alignment import alignment
+from seqlab.explain.attention import alignment
 from seqlab.explain.gallery import gallery_html
 from seqlab.explain.subject import subject
 from seqlab.model import RUN, STORES
@@ -110,9 +110,10 @@ def test_each_word_has_a_map_of_where_the_model_looked(trained, data):
     assert words == ("a", "green", "square")
     assert all(each.shape == (2, 2) for each in maps)
     torch.testing.assert_close(torch.stack([each.sum() for each in maps]), torch.ones(3))
-    trace = subject(trained.bundle, str(data / "1.png"), output="a green square").trace()
-    torch.testing.assert_close(alignment(trace)[:3].unflatten(-1, (2, 2)), torch.stack(maps))
-    assert trace.source == ["1", "2", "3", "4"]
+    looked = subject(trained.bundle, str(data / "1.png"), output="a green square")
+    aligned = torch.from_numpy(alignment(looked))
+    torch.testing.assert_close(aligned[:3].unflatten(-1, (2, 2)), torch.stack(maps))
+    assert looked.source == ("1", "2", "3", "4")
     many = word_maps(trained.bundle, [str(data / "0.png"), str(data / "1.png")], ["a", "a green square"])
     torch.testing.assert_close(many[1][2][1], maps[2])
 

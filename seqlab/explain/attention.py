@@ -65,6 +65,16 @@ def attention_maps(looked: Subject, trace: Trace) -> list[Map]:
     return found
 
 
+def alignment(looked: Subject) -> Float[np.ndarray, "T S"]:
+    """Where each token of the answer looked in the source: of many heads, the mean in the last layer."""
+    found = [m for m in attention_maps(looked, looked.trace()) if m.name.endswith((".cross", "decoder.attention"))]
+    if not found or not looked.source:
+        raise UsageError(
+            "this model does not attend to its source", hint="an alignment needs a decoder with attention."
+        )
+    return found[-1].weights.mean(0)
+
+
 def _sides(looked: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if name.startswith("pooling"):
         return tuple(f"hop {hop + 1}" for hop in range(shape[1])), looked.source
