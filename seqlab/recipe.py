@@ -235,6 +235,7 @@ class Model(Section):
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
+    word_dropout: float = Field(0.0, ge=0, lt=1)  # the share of a source's tokens that training does not see
 
 
 class Forecast(Section):

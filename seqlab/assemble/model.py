@@ -206,7 +206,7 @@ def _inputs(recipe: Recipe, vocabularies: Vocabularies, size: int) -> Inputs:
         scale = vocabularies.features
         return VectorInputs(list(scale.mean), list(scale.deviation), size)
     num_tokens = len(vocabularies.sources)
-    embedding = Embedding(num_tokens, size, name="encoder")
+    embedding = Embedding(num_tokens, size, name="encoder", unseen=recipe.model.word_dropout)
     embedding.weight.requires_grad_(not recipe.model.frozen_vectors)
     inputs: Inputs = TokenInputs(embedding)
     if recipe.model.characters is not None and vocabularies.letters is not None:

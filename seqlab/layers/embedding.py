@@ -3,17 +3,20 @@
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.tap import tap
 
 
 class Embedding(nn.Module):
-    """One learned vector for each id."""
+    """One learned vector for each id. In training, a share of the tokens goes unseen (Iyyer et al. 2015)."""
 
-    def __init__(self, num_tokens: int, size: int, *, name: str) -> None:
+    def __init__(self, num_tokens: int, size: int, *, name: str, unseen: float = 0.0) -> None:
         super().__init__()
         self.name = name
         self.size = size
+        self.unseen = Dropout(unseen, name=f"{name}.tokens")
         self.weight = nn.Parameter(nn.init.normal_(nn.Linear(size, num_tokens, bias=False).weight, std=size**-0.5))
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        return tap(f"{self.name}.embedding", nn.functional.embedding(ids, self.weight))
+        vectors = tap(f"{self.name}.embedding", nn.functional.embedding(ids, self.weight))
+        return vectors * self.unseen(vectors.new_ones(ids.shape))[..., None] if self.unseen.rate and training() else vectors
