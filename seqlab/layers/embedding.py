@@ -19,4 +19,6 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         vectors = tap(f"{self.name}.embedding", nn.functional.embedding(ids, self.weight))
-        return vectors * self.unseen(vectors.new_ones(ids.shape))[..., None] if self.unseen.rate and training() else vectors
+        if not (self.unseen.rate and training()):
+            return vectors
+        return vectors * self.unseen(vectors.new_ones(ids.shape))[..., None]
