@@ -132,7 +132,7 @@ class Transformer(Section):
     )  # how many texts a [SEP] may separate, each with a vector of its own; 0: not told apart
     epsilon: float = Field(1e-5, gt=0)  # what a layer norm adds to the variance
     halt: float = Field(0.99, gt=0, lt=1)  # universal only: a token halts when it has spent this much
-    ponder: float = Field(0.01, ge=0)  # universal only: what a step costs in the loss, per token
+    ponder: float = Field(0.001, ge=0)  # universal only: what a step costs in the loss, per token
 
     @property
     def inner(self) -> int:

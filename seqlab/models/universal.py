@@ -31,7 +31,7 @@ class Ponder(nn.Module):
         super().__init__()
         self.settings, self.name = settings, name
         self.halt = nn.Linear(settings.size, 1)
-        nn.init.constant_(self.halt.bias, 1.0)  # at first a token halts after a step or two
+        nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
         self.signal: Tensor
         self.register_buffer("signal", sinusoidal_positions(settings.layers, settings.size), persistent=False)
 
@@ -40,7 +40,9 @@ class Ponder(nn.Module):
         return halting.state + self.signal[depth].to(halting.state.dtype)
 
     def forward(self, halting: Halting, entered: Tensor, proposed: Tensor, depth: int) -> Halting:
-        p = tap(f"{self.name}.{depth}.halt", self.halt(entered)[..., 0].sigmoid())
+        # Scaled as a dot product is: else this unit learns faster than the block and halts it before it is of use.
+        logit = self.halt(entered * self.settings.size**-0.5)[..., 0]
+        p = tap(f"{self.name}.{depth}.halt", logit.sigmoid())
         last = depth == self.settings.layers - 1
         return halting_step(halting, proposed, p, threshold=self.settings.halt, last=last)
 
