@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow check bench wheel clean
+.PHONY: setup demo test slow check bench gallery wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -20,14 +20,17 @@ slow: $(STAMPS)-test  ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
 check: $(STAMPS)-check  ## style, types, import direction
-	$(BIN)/ruff check seqlab tests
-	$(BIN)/ruff format --check seqlab tests
+	$(BIN)/ruff check seqlab tests docs
+	$(BIN)/ruff format --check seqlab tests docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench
 	.venv-bench/bin/seqlab bench
+
+gallery: $(STAMPS)-demo  ## every view on every kind of model, into docs/gallery
+	$(BIN)/python docs/gallery/make.py
 
 wheel: $(STAMPS)-demo  ## a wheel in dist/
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .

@@ -12,7 +12,7 @@ from torch import nn
 
 from seqlab.assemble.hidden import hidden_model
 from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.errors import RecipeError
+from seqlab.errors import RecipeError, UsageError
 from seqlab.layers.attention import SourceAttention
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInputs
@@ -294,4 +294,7 @@ def _share_embeddings(recipe: Recipe, encoder: Encoder, decoder: Teachable) -> N
 
 def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
     """Where a part keeps its embedding; of a whole model, the one that it reads its source with."""
-    return next(module for module in cast(nn.Module, part).modules() if isinstance(module, Embedding))
+    found = next((module for module in cast(nn.Module, part).modules() if isinstance(module, Embedding)), None)
+    if found is None:
+        raise UsageError("this model has no embeddings", hint="it reads symbols as they are, or features.")
+    return found

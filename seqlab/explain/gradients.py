@@ -103,6 +103,8 @@ def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
 
     with torch.enable_grad(), listening(keep):
         log_p = subject.logits().log_softmax(-1)
+        if not log_p.requires_grad:
+            raise UsageError("this model learns without gradients", hint="the view 'trellis' shows what it believes.")
         (-log_p[place, subject.answers[place]]).backward()
     subject.bundle.model.zero_grad()
     side = len(subject.written or subject.source)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from datetime import date, timedelta
 
 import pytest
@@ -163,6 +164,18 @@ def test_the_trellis_shows_posteriors_and_the_path(tagged):
         assert sum(row) == pytest.approx(1.0, abs=1e-4)
     assert seen["belief"][1][1] > 0.9
     assert "cat/NOUN" in tagged.explain("the cat ran", "trellis").to_text()
+
+
+def test_every_view_of_a_hidden_markov_model_shows_or_says_why_not(tagged):
+    shown = set()
+    for view in VIEWS:
+        with suppress(UsageError):
+            shown.add(tagged.explain("the cat ran", view).name)
+    assert {"trellis", "lens"} <= shown
+    with pytest.raises(UsageError, match="learns without gradients"):
+        tagged.explain("the cat ran", "gradients")
+    with pytest.raises(UsageError, match="has no embeddings"):
+        tagged.explain("the cat ran", "embeddings")
 
 
 @pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
