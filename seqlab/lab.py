@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -48,7 +49,7 @@ from seqlab.reading import shown
 from seqlab.recipe import DEFAULTS, NUMBERS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
 from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
-from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
+from seqlab.training.checkpoint import Progress, locked, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.climbing import Climbing
 from seqlab.training.em_series import SystemsTraining
 from seqlab.training.gradient import GradientTraining, peak_memory
@@ -96,19 +97,20 @@ def train(
     """
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
+    keep_memory()
+    fit = partial(_fit, resume=resume, report=report or Silence(), stop=stop)
     if resume:
         folder = _existing_run(out)
-        chosen, corpus = _reopen(folder, task, recipe, settings)
-    else:
-        old = None if start is None else load_bundle(start)
-        chosen = _chosen_recipe(task, recipe, settings, old)
-        files = _paths(data)
-        if not files:
-            raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
-        folder = Path(out) if out is not None else default_folder(chosen, files)
-        chosen, corpus = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
-    keep_memory()
-    return _fit(folder, chosen, corpus, resume=resume, report=report or Silence(), stop=stop)
+        with locked(folder):
+            return fit(folder, *_reopen(folder, task, recipe, settings))
+    old = None if start is None else load_bundle(start)
+    chosen = _chosen_recipe(task, recipe, settings, old)
+    files = _paths(data)
+    if not files:
+        raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
+    folder = Path(out) if out is not None else default_folder(chosen, files)
+    with locked(folder):
+        return fit(folder, *_begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite))
 
 
 def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:

@@ -46,6 +46,12 @@ class Padded:
         """The sequences again, without their pads."""
         return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
 
+    def rows_at(self, places: Int[Tensor, " N"]) -> "Padded":
+        """Some of the rows, in this order."""
+        return Padded(
+            self.values[places], self.lengths[places], None if self.observed is None else self.observed[places]
+        )
+
     def with_values(self, values: Shaped[Tensor, "B T *features"]) -> "Padded":
         """Other values at the same positions."""
         return replace(self, values=values)
@@ -90,6 +96,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def rows_at(self, places: Sequence[int]) -> "Batch":
+        """Some of its rows, in this order."""
+        at = torch.as_tensor(places, dtype=torch.long)
+        return replace(self, rows=self.rows[at], **{name: part.rows_at(at) for name, part in self.parts().items()})
 
     def parts(self) -> dict[str, Padded]:
         """The parts that are there, by name."""

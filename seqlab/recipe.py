@@ -271,6 +271,10 @@ class Train(Section):
     validate_every: int | None = Field(None, ge=1)  # steps; without it, twenty times in the run
     encoder_rate: float = Field(1.0, gt=0)  # what came with --from may learn more slowly: a factor on the rate
     encoder_frozen: int = Field(0, ge=0)  # for so many steps the encoder does not learn at all
+    # what becomes of a step whose gradient is not finite: it is left out, undone together with all since the last
+    # checkpoint and tried again at half the rate, or the end of the run
+    divergence: Literal["skip", "rollback", "stop"] = "skip"
+    keep: int = Field(0, ge=0)  # weights of so many validations are kept, the last ones, to be looked at
     patience: int | None = Field(None, ge=1)  # validations without a better loss until it stops
     restarts: int = Field(1, ge=1)  # EM: climbs, each of up to `steps` iterations from a start of its own
     tolerance: float = Field(1e-4, ge=0)  # EM: a smaller gain, in nats a token, ends a climb

@@ -34,6 +34,9 @@ class Watcher:
     def step(self, step):
         self.told.append(("step", step.step))
 
+    def diverged(self, told, what):
+        self.told = [*getattr(self, "told", []), (told, what)]
+
     def validated(self, step, metrics, *, best):
         self.told.append(("validated", step, best))
 

@@ -13,6 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from seqlab.training.log import Estimate, Metrics, Reporter, Step
 
 PLAIN_EVERY = 10.0  # seconds
+THEN = {
+    "skip": "the step was left out",
+    "rollback": "back to the last checkpoint, at half the learning rate",
+    "stop": "the run ends here",
+}
 SHORT = {"perplexity": "ppl", "token_accuracy": "tokens"}
 STDERR = 2
 
@@ -54,6 +59,9 @@ class Bar:
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
         self.progress.console.print(validation_line(step, metrics, best=best), highlight=False)
 
+    def diverged(self, told: str, what: str) -> None:
+        self.progress.console.print(f"{told}: {THEN[what]}", highlight=False, markup=False)
+
     def end(self) -> None:
         self.progress.stop()
 
@@ -80,6 +88,9 @@ class Lines:
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
         _say(validation_line(step, metrics, best=best))
+
+    def diverged(self, told: str, what: str) -> None:
+        _say(f"{told}: {THEN[what]}")
 
     def end(self) -> None:
         pass

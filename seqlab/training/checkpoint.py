@@ -1,9 +1,14 @@
-"""A run's state on disk: one safetensors file, written under another name, flushed, then renamed."""
+"""A run's state on disk: one safetensors file, written under another name, flushed, read back, then renamed."""
 
+import errno
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -24,6 +29,8 @@ class Progress:
     best_step: int = 0
     worse: int = 0  # validations since the best one
     finished: bool = False
+    rate: float = 1.0  # what the learning rate is multiplied by, since a run that diverged was rolled back
+    diverged: list[int] = field(default_factory=list)  # the steps whose gradient was not finite
     recent: list[list[float]] = field(default_factory=list)  # what the last steps measured, for the averages in the log
 
 
@@ -52,8 +59,76 @@ def read_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]
 def write_whole(path: Path, content: bytes) -> None:
     """A file that is either the old one or the new one, whatever happens in between."""
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if not _holds(part, content):
+            raise OSError(errno.EIO, "what was read back is not what was written", str(part))
+        part.replace(path)
+        _flush_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise RunError(
+            f"{path}: it could not be written: {error.strerror or error}",
+            hint="what stood there before is untouched. Make room or mend the rights, then go on with --resume.",
+        ) from error
+
+
+def _holds(path: Path, content: bytes, piece: int = 1 << 24) -> bool:
+    """Whether a file holds this, read a piece at a time."""
+    with path.open("rb") as file:
+        same = all(file.read(piece) == content[start : start + piece] for start in range(0, len(content), piece))
+        return same and not file.read(1)
+
+
+def _flush_folder(folder: Path) -> None:
+    """A rename is safe from a power cut only when its folder is on the disk too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within this block no other process trains into the folder. The system frees the lock of a process that died."""
+    folder = folder.resolve()
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    path = folder.with_name(f".{folder.name}.lock")
+    try:
+        with _lock(path, folder) as file:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    finally:
+        for parent in missing:
+            with suppress(OSError):  # it holds the run
+                parent.rmdir()
+
+
+def _lock(path: Path, folder: Path) -> TextIO:
+    """The lock's file, open: it stays locked until it is closed, or its process ends, however it ends."""
+    while True:
+        file = path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file  # and not one that its last owner has just removed
+            file.close()
+        except OSError:
+            file.seek(0)
+            owner = file.read().strip()
+            file.close()
+            raise RunError(
+                f"{folder}: process {owner or '(unknown)'} is training into this directory",
+                hint="wait until it has finished or stop it, or give another directory with --out.",
+            ) from None

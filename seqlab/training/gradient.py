@@ -29,6 +29,9 @@ from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, op
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps
+MOST_IN_A_ROW = 20  # steps without a finite gradient, after which no other will have one
+MOST_ROLLBACKS = 5
+KEPT = "kept"  # the folder of weights along the way
 
 
 @runtime_checkable
@@ -134,9 +137,8 @@ class GradientTraining:
         return Estimate(per_step * left * 1.1, peak_memory() + extra, self.num_steps, num_parameters)
 
     def _remaining(self) -> Iterator[Batch]:
-        """The batches from here to the last step; the place is counted before a batch is handed out."""
-        place = self.progress
-        while place.step < self.num_steps and not place.finished:
+        """The batches from here to the last step, wherever "here" is by then; the place is counted before each."""
+        while (place := self.progress).step < self.num_steps and not place.finished:
             if place.index >= self.batches.num_batches(place.epoch):
                 place.epoch, place.index, self.carried = place.epoch + 1, 0, ()
             place.index += 1
@@ -144,25 +146,60 @@ class GradientTraining:
 
     def _step(self, batch: Batch) -> None:
         began, place, settings = time.perf_counter(), self.progress, self.settings
-        rate = learning_rate(place.step, self.num_steps, settings)
+        rate = place.rate * learning_rate(place.step, self.num_steps, settings)
         set_rate(self.optimizers, rate, place.step, settings)
         carried: State = self.carried if self.batches.carries else ()
         with noise(settings.seed, place.step, batch.rows):
             loss = batch_loss(cast(Model, self.model), batch, carried, label_smoothing=settings.label_smoothing)
             loss.to_minimise.backward()
-        norm = clip_(self.model.parameters(), settings.clip)
-        if not math.isfinite(norm):
-            raise RunError(
-                f"step {place.step + 1}: the gradient is not finite (rows {batch.rows.tolist()[:8]} of the data)",
-                hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.",
-            )
+        norm, total = clip_(self.model.parameters(), settings.clip), loss.total.item()
+        if not (math.isfinite(norm) and math.isfinite(total)):
+            self._diverged(batch)
+            return
         for optimizer in self.optimizers:
             optimizer.step()
         self.model.zero_grad()
         self.carried = loss.carried
         place.step += 1
         self.average.after_step(self.model, place.step)
-        self._log(loss.total.item(), loss.num_scored, norm, rate, time.perf_counter() - began)
+        self._log(total, loss.num_scored, norm, rate, time.perf_counter() - began)
+
+    def _diverged(self, batch: Batch) -> None:
+        """This step's gradient is not finite: leave the step out or undo the last ones, as the recipe says."""
+        place, what, rows = self.progress, self.settings.divergence, self._culprits(batch)
+        place.diverged.append(place.step + 1)
+        told = f"step {place.step + 1}: the gradient is not finite (rows {rows} of the training part)"
+        back = what == "rollback" and place.rate > 0.5**MOST_ROLLBACKS and (self.folder / "last.safetensors").exists()
+        recent = place.diverged[-MOST_IN_A_ROW:]
+        lost = len(recent) == MOST_IN_A_ROW and recent[-1] - recent[0] == MOST_IN_A_ROW - 1
+        if what == "stop" or lost or not (back or self._finite()):
+            raise RunError(told, hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.")
+        if back:
+            self.resume()
+            self.progress.rate, self.progress.diverged = place.rate / 2, place.diverged
+            self._save()
+        else:
+            place.step += 1
+        self.metrics.append(self.progress.step, diverged=place.diverged[-1], rows=rows, rate=self.progress.rate)
+        self.report.diverged(told, "rollback" if back else "skip")
+
+    def _culprits(self, batch: Batch) -> list[int]:
+        """The rows that have no finite gradient even alone; if there are none, all rows."""
+        found = []
+        self.model.zero_grad()
+        for row in range(len(batch)):
+            alone = batch.rows_at([row])
+            with noise(self.settings.seed, self.progress.step, alone.rows):
+                loss = batch_loss(cast(Model, self.model), alone)
+                loss.to_minimise.backward()
+            finite = math.isfinite(loss.total.item()) and math.isfinite(clip_(self.model.parameters(), math.inf))
+            found += [] if finite else alone.rows.tolist()
+            self.model.zero_grad()
+        return found or batch.rows.tolist()
+
+    def _finite(self) -> bool:
+        """Whether the weights are still numbers."""
+        return all(bool(weight.isfinite().all()) for weight in parameters_of(self.model).values())
 
     def _log(self, total: float, num_scored: int, norm: float, rate: float, seconds: float) -> None:
         place = self.progress
@@ -200,10 +237,19 @@ class GradientTraining:
         if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
             write_checkpoint(self.folder / "best.safetensors", place, {"model": weights})
+        if self.settings.keep:
+            self._keep(weights)
         self.metrics.append(place.step, validation=metrics, best=best, seconds=round(place.seconds, 2))
         self.report.validated(place.step, metrics, best=best)
         place.finished = self.settings.patience is not None and place.worse >= self.settings.patience
         self._save()
+
+    def _keep(self, weights: Weights) -> None:
+        folder = self.folder / KEPT
+        folder.mkdir(exist_ok=True)
+        write_checkpoint(folder / f"{self.progress.step:08}.safetensors", self.progress, {"model": weights})
+        for old in sorted(folder.glob("*.safetensors"))[: -self.settings.keep]:
+            old.unlink()
 
     def _best(self) -> Weights:
         """The best weights that were seen; a run stopped before its first validation has only those of the moment."""

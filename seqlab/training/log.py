@@ -42,6 +42,9 @@ class Reporter(Protocol):
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None: ...
 
+    def diverged(self, told: str, what: str) -> None:
+        """A step had no finite gradient, and what the recipe says is then done."""
+
     def end(self) -> None: ...
 
 
@@ -55,6 +58,9 @@ class Silence:
         pass
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
+        pass
+
+    def diverged(self, told: str, what: str) -> None:
         pass
 
     def end(self) -> None:

@@ -1,10 +1,13 @@
+import errno
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from seqlab.errors import RunError
-from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
+from seqlab.training.checkpoint import Progress, locked, read_checkpoint, write_checkpoint, write_whole
 
 PROGRESS = Progress(step=7, epoch=2, index=3, seconds=1.25, best_loss=0.1 + 0.2, best_step=6, worse=1)
 PARTS = {
@@ -38,14 +41,15 @@ def test_a_crash_in_the_middle_of_writing_leaves_the_old_checkpoint(tmp_path, mo
     before = path.read_bytes()
 
     def crash(*_):
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(*{"fsync": (os, "fsync", crash), "replace": (os, "rename", crash)}[moment])
         patched.setattr(type(path), "replace", crash if moment == "replace" else type(path).replace)
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(RunError, match=r"last\.safetensors: it could not be written: no space left") as caught:
             write_checkpoint(path, Progress(step=8), {"model": {"w": torch.ones(1)}})
 
+    assert "--resume" in caught.value.hint
     assert path.read_bytes() == before
     assert read_checkpoint(path)[0].step == 7
     write_checkpoint(path, Progress(step=8), {"model": {"w": torch.ones(1)}})  # what was left over does not disturb
@@ -85,3 +89,36 @@ def test_a_file_is_written_whole_over_another(tmp_path):
     write_whole(path, b"new")
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from seqlab.training.checkpoint import locked
+with locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_processes_cannot_train_into_one_directory_and_a_dead_one_holds_nothing(tmp_path):
+    folder = tmp_path / "runs" / "a"
+    with subprocess.Popen([sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout.readline() == b"locked\n"
+            said = f"process {other.pid} is training into this directory"
+            with pytest.raises(RunError, match=said) as caught, locked(folder):
+                pass
+            assert "--out" in caught.value.hint
+        finally:
+            other.kill()
+    assert (tmp_path / "runs" / ".a.lock").exists()  # killed, it could not clear up
+    with locked(folder):
+        assert (tmp_path / "runs" / ".a.lock").read_text() == str(os.getpid())
+    assert list(tmp_path.rglob("*")) == [tmp_path / "runs"]
+
+
+def test_a_lock_leaves_no_folder_behind_that_was_not_there(tmp_path):
+    with locked(tmp_path / "deep" / "er" / "a"):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,5 @@
 import json
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from seqlab.assemble.model import build_model
 from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.data import synthetic
 from seqlab.errors import RunError
+from seqlab.layers.dropout import current_noise
+from seqlab.layers.tap import listening
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Train, build_recipe
 from seqlab.text import Normaliser, learn
@@ -33,6 +36,9 @@ class Watch:
         self.step_now = step.step
         if step.step == self.breaks_at:
             raise RuntimeError("the lights went out")
+
+    def diverged(self, told, what):
+        self.told = [*getattr(self, "told", []), (told, what)]
 
     def validated(self, step, metrics, *, best):
         self.validations.append((step, best))
@@ -336,13 +342,99 @@ def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tm
                 run.model.decoder.head.output.bias[0] = torch.nan
         return False
 
-    with pytest.raises(RunError, match=r"step 4: the gradient is not finite \(rows \[0\] of the data\)") as caught:
+    with pytest.raises(
+        RunError, match=r"step 4: the gradient is not finite \(rows \[0\] of the training part\)"
+    ) as caught:
         run.fit(stop=poison)
     assert "the last checkpoint is untouched" in caught.value.hint
     progress, parts = read_checkpoint(tmp_path / "last.safetensors")
     assert progress.step == 2
     assert all(weight.isfinite().all() for weight in parts["model"].values())
     assert run.report.ended == 1
+
+
+class Three(Repeated):
+    """Batches of three rows."""
+
+    def batch(self, epoch, index):
+        rows = torch.arange(3) + 10 * index
+        return Batch(rows, target=Padded.from_rows([[2, 6, 7, 8, 3], [2, 7, 3], [2, 8, 8, 3]]))
+
+
+@contextmanager
+def poisoned(*steps, rows):
+    """At some steps what is read of some rows is not a number."""
+
+    def spoil(name, value):
+        drawn = current_noise()
+        if drawn is None or drawn.step not in steps or not name.endswith("embedding"):
+            return value
+        return torch.where(torch.isin(drawn.rows, torch.tensor(rows))[:, None, None], torch.nan, value)
+
+    with listening(spoil):
+        yield
+
+
+def log_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_path):
+    watch = Watch()
+    run, _ = training(tmp_path, batches=Three(), report=watch, steps=12)
+    with poisoned(4, rows=[11]):  # step 5 reads the second batch of the second epoch
+        outcome = run.fit()
+    assert outcome.progress.step == 12
+    assert outcome.progress.diverged == [5]
+    assert watch.told == [("step 5: the gradient is not finite (rows [11] of the training part)", "skip")]
+    assert {"step": 5, "diverged": 5, "rows": [11], "rate": 1.0} in log_of(tmp_path)
+    assert all(weight.isfinite().all() for weight in parameters_of(run.model).values())
+
+
+def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(tmp_path):
+    watch, plain = Watch(), training(tmp_path / "plain", batches=Three(), schedule="constant")[0]
+    plain.fit()
+    run, _ = training(tmp_path / "back", batches=Three(), report=watch, divergence="rollback", schedule="constant")
+    spoilt = iter([5, 6])
+
+    def once(name, value):
+        drawn = current_noise()
+        if drawn is not None and drawn.step == 4 and next(spoilt, None) == 5:
+            return value * torch.nan
+        return value
+
+    with listening(once):
+        outcome = run.fit()
+    assert watch.told[0][1] == "rollback"
+    assert (outcome.progress.step, outcome.progress.rate, outcome.progress.diverged) == (12, 0.5, [5])
+    rates = {row["step"]: row["learning_rate"] for row in log_of(tmp_path / "back") if "learning_rate" in row}
+    before = {row["step"]: row["learning_rate"] for row in log_of(tmp_path / "plain") if "learning_rate" in row}
+    assert rates[12] == before[12] / 2
+    assert all(weight.isfinite().all() for weight in parameters_of(run.model).values())
+
+
+def test_a_run_that_meets_nothing_finite_any_more_ends_with_a_verdict(tmp_path):
+    run, _ = training(tmp_path, batches=Three(), steps=60)
+    spoilt = poisoned(*range(4, 60), rows=[0, 10, 20])
+    with spoilt, pytest.raises(RunError, match="step 24: the gradient is not finite") as caught:
+        run.fit()
+    assert "train.learning_rate" in caught.value.hint
+    assert read_checkpoint(tmp_path / "last.safetensors")[0].step == 22
+
+
+def test_a_recipe_may_ask_to_stop_at_the_first_of_them(tmp_path):
+    run, _ = training(tmp_path, batches=Three(), divergence="stop")
+    with poisoned(4, rows=[11]), pytest.raises(RunError, match=r"step 5: .*rows \[11\]"):
+        run.fit()
+
+
+def test_weights_along_the_way_are_kept_as_many_as_asked(tmp_path):
+    run, seen = training(tmp_path, keep=3, losses=FALLING)
+    run.fit()
+    kept = sorted((tmp_path / "kept").iterdir())
+    assert [file.name for file in kept] == ["00000008.safetensors", "00000010.safetensors", "00000012.safetensors"]
+    name = "decoder.head.output.weight"
+    assert read_checkpoint(kept[0])[1]["model"][name].equal(seen[3][name])
 
 
 def test_the_step_is_clipped(tmp_path):
