@@ -4,23 +4,34 @@ Each takes a model and a batch and gives the largest difference found; zero, up 
 for every model there is, and so can anybody for a model of his own.
 """
 
+import json
+import math
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from seqlab import lab
 from seqlab.decode.beam import Beam, beam_search
 from seqlab.decode.generate import Generated, Limits, generate
 from seqlab.decode.rules import Greedy, Rule, Sample
 from seqlab.decode.score import score
+from seqlab.errors import UsageError
 from seqlab.layers.tap import listening
+from seqlab.model import RUN, STORES
 from seqlab.models.forecaster import Forecasts
 from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.text import EOS
+from seqlab.training.checkpoint import read_checkpoint
 
 
 def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
@@ -120,6 +131,31 @@ def looking_changes_nothing(model: Model, batch: Batch) -> float:
     return _apart(quiet, observed)
 
 
+def resuming_equals_never_having_stopped(model: Path, *, steps: int = 6) -> float:
+    """Of two copies of a run, one goes on for some steps and the other is stopped halfway and resumed.
+
+    The largest difference of anything in their checkpoints; logs that differ are infinitely far apart.
+    """
+    last = model / RUN / "last.safetensors"
+    if not last.is_file():
+        raise UsageError(f"{model}: there is no run beside this model", hint="give a directory that `train` made.")
+    place, parts = read_checkpoint(last)
+    if "optimizer" not in parts:
+        raise UsageError(f"{model}: this run was fitted without gradients", hint="there is nothing random to resume.")
+    settings = [f"train.steps={place.step + steps}", "train.patience=none"]
+    with TemporaryDirectory() as scratch:
+        copies = [_copied(model, Path(scratch) / name) for name in ("whole", "stopped")]
+        for copy, stops in zip(copies, (steps, steps // 2), strict=True):
+            asked = count(1)  # it is asked once a step
+            lab.train(out=copy, resume=True, settings=settings, stop=partial(_enough, asked, stops))
+        lab.train(out=copies[1], resume=True)
+        whole, stopped = (_flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies)
+        logs = [_log(copy / RUN / "metrics.jsonl") for copy in copies]
+    if whole.keys() != stopped.keys() or logs[0] != logs[1]:
+        return math.inf
+    return _apart(list(whole.values()), [stopped[name] for name in whole])
+
+
 @dataclass(frozen=True)
 class Check:
     """One law on one model: by how much it is broken, and how much is only rounding."""
@@ -197,6 +233,28 @@ def _row(batch: Batch, row: int) -> Batch:
         for name, part in batch.parts().items()
     }
     return Batch(batch.rows[row : row + 1], **parts)
+
+
+def _copied(model: Path, to: Path) -> Path:
+    """A run to go on with; what it only reads is not copied."""
+    shutil.copytree(model, to, ignore=shutil.ignore_patterns(STORES, "kept"))
+    (to / RUN / STORES).symlink_to((model / RUN / STORES).resolve())
+    return to
+
+
+def _enough(asked: Iterator[int], times: int) -> bool:
+    return next(asked) >= times
+
+
+def _flat(parts: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{part}/{name}": tensor.double() for part, group in parts.items() for name, tensor in group.items()}
+
+
+def _log(path: Path) -> list[dict[str, Any]]:
+    """A log without its clocks."""
+    clocks = ("seconds", "tokens_per_second")
+    rows = map(json.loads, path.read_text("utf-8").splitlines())
+    return [{name: value for name, value in row.items() if name not in clocks} for row in rows]
 
 
 def _apart(ones: list[Tensor], others: list[Tensor]) -> float:

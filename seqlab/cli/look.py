@@ -79,17 +79,26 @@ def explain(
 def check(
     model: ModelPath,
     data: Annotated[list[str] | None, typer.Argument(help="file(s) of examples; none: what was held out")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="stop and resume a copy of its run instead")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Run the laws on a model: padding, batching, caching, searching and looking must change nothing."""
+    """Run the laws on a model: padding, batching, caching, searching and looking must change nothing.
+
+    With --resume: on copies of its run, stopping and resuming must equal never having stopped, bit for bit.
+    """
     from seqlab import lab
     from seqlab.cli import show
+    from seqlab.laws import Check, resuming_equals_never_having_stopped
     from seqlab.laws import check as laws_of
 
     use_threads(threads)
     loaded = lab.load(model)
-    checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))  # type: ignore[arg-type]
+    if resume:
+        apart = resuming_equals_never_having_stopped(model)
+        checks = [Check("resuming equals never having stopped", apart, 0.0)]
+    else:
+        checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))  # type: ignore[arg-type]
     if json:
         show.as_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
     else:

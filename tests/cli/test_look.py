@@ -49,6 +49,14 @@ def test_the_laws_on_a_model_of_ones_own(run, models):
     assert "padding changes nothing" in run("check", models["translate"]).stdout
 
 
+def test_resuming_is_shown_on_a_copy_of_ones_own_run(run, models):
+    before = (models["lm"] / "run" / "last.safetensors").read_bytes()
+    for task in ("lm", "translate"):
+        (law,) = json.loads(run("check", models[task], "--resume", "--json").stdout)
+        assert law == {"law": "resuming equals never having stopped", "difference": 0.0, "allowed": 0.0, "kept": True}
+    assert (models["lm"] / "run" / "last.safetensors").read_bytes() == before
+
+
 def test_the_doctor_asks_what_a_loss_does_not_answer(run, models):
     found = json.loads(run("doctor", models["translate"], "--json").stdout)
     questions = {finding["question"] for finding in found}
