@@ -1,10 +1,16 @@
 """What can go wrong on a machine while a run is going on: each a clear message and a usable state."""
 
 import os
+import random
 import resource
 import signal
 import subprocess
 import sys
+import time
+
+import pytest
+
+from seqlab.training.checkpoint import read_checkpoint
 
 from .test_interrupt import VALIDATE, is_logged, wait_for
 
@@ -77,3 +83,38 @@ def test_a_directory_that_cannot_be_written_to(run, files, small, tmp_path):
     said = run("train", "lm", files["lm"], *small("lm"), "-o", place)
     assert said.code == 1
     assert "look at the path, its rights and the disk" in said.error[1]
+
+
+ATTENTIVE = ["model.attention.score=additive", "model.attention.wiring=bahdanau"]
+HEADS = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("kind=transformer", "heads=2")]
+KILLED = {"lm": ("lm", []), "seq2seq": ("translate", ATTENTIVE), "transformer": ("translate", HEADS)}
+KILLS = 17  # of each: 51 in all
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KILLED)
+def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(run, start, files, small, tmp_path, kind):
+    """SIGKILL at any moment, while a checkpoint is written too: it is written every third step."""
+    task, extra = KILLED[kind]
+    draw, out, whole = random.Random(kind), tmp_path / "killed", tmp_path / "whole"
+    settings = [*extra, "train.validate_every=3", "train.average=ema", "model.dropout=0.2", "train.batch_tokens=100"]
+    settings += ["train.bptt=16", "train.batch_rows=4", "model.embedding=64"]
+    words = ["train", task, files[task], *small(task, steps=4000), *(w for each in settings for w in ("-s", each))]
+    assert run(*words, "-o", whole, "-q").code == 0
+    kills, again = 0, []
+    while True:
+        process = start(*(["train", "--resume"] if again else words), "-o", out, stdout=subprocess.DEVNULL)
+        if kills < KILLS:
+            wait_for(process, lambda: b"steps: about" in process.stderr.readline())
+            time.sleep(draw.random())
+            process.kill()
+            kills += 1
+        said = process.communicate(timeout=600)[1].decode()
+        again = (out / "run" / "recipe.toml").exists()
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, said
+        if (out / "run" / "last.safetensors").exists():
+            assert read_checkpoint(out / "run" / "last.safetensors")[0].step >= 3
+    assert kills == KILLS
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
