@@ -105,7 +105,8 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(run, start
     while True:
         process = start(*(["train", "--resume"] if again else words), "-o", out, stdout=subprocess.DEVNULL)
         if kills < KILLS:
-            wait_for(process, lambda: b"steps: about" in process.stderr.readline())
+            while b"steps: about" not in process.stderr.readline():
+                assert process.poll() is None
             time.sleep(draw.random())
             process.kill()
             kills += 1
