@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -51,6 +51,7 @@ from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, locked, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.climbing import Climbing
+from seqlab.training.distributed import World, joined, restarted
 from seqlab.training.em_series import SystemsTraining
 from seqlab.training.gradient import GradientTraining, peak_memory
 from seqlab.training.log import Reporter, Silence
@@ -68,11 +69,15 @@ SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
 
 @dataclass(frozen=True)
 class Trained:
-    """How a training ended: the model, and whether it was stopped before its end."""
+    """How a training ended: the model, and whether it was stopped before its end.
+
+    Of many processes, only the one that leads has scored the model and written it down.
+    """
 
     model: Model
     stopped: bool
     step: int
+    leads: bool = True
 
 
 def train(
@@ -98,19 +103,26 @@ def train(
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
     keep_memory()
-    fit = partial(_fit, resume=resume, report=report or Silence(), stop=stop)
-    if resume:
-        folder = _existing_run(out)
+    with joined() as world:
+        again = resume or (restarted() and out is not None and _is_run(Path(out)))
+        fit = partial(_fit, resume=again, report=(report if world.leads else None) or Silence(), stop=stop, world=world)
+        if again:
+            folder = _existing_run(out)
+            with locked(folder) if world.leads else nullcontext():
+                return fit(folder, *_reopen(folder, task, recipe, settings))
+        old = None if start is None else load_bundle(start)
+        chosen = _chosen_recipe(task, recipe, settings, old)
+        files = _paths(data)
+        if not files:
+            raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
+        folder = Path(out) if out is not None else default_folder(chosen, files)
+        if not world.leads:
+            world.wait()
+            return fit(folder, *_reopen(folder, None, None, ()))
         with locked(folder):
-            return fit(folder, *_reopen(folder, task, recipe, settings))
-    old = None if start is None else load_bundle(start)
-    chosen = _chosen_recipe(task, recipe, settings, old)
-    files = _paths(data)
-    if not files:
-        raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
-    folder = Path(out) if out is not None else default_folder(chosen, files)
-    with locked(folder):
-        return fit(folder, *_begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite))
+            begun = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
+            world.wait()
+            return fit(folder, *begun)
 
 
 def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -287,9 +299,13 @@ def _make_empty(folder: Path) -> None:
 def _existing_run(out: str | Path | None) -> Path:
     if out is None:
         raise UsageError("--resume needs to know which run", hint="give its directory with --out.")
-    if not (Path(out) / RUN / "recipe.toml").is_file():
+    if not _is_run(Path(out)):
         raise RunError(f"{out}: there is no run here to resume", hint="train without --resume.")
     return Path(out)
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / RUN / "recipe.toml").is_file()
 
 
 def _reopen(
@@ -315,7 +331,14 @@ def _reopen(
 
 
 def _fit(
-    folder: Path, recipe: Recipe, corpus: Corpus, *, resume: bool, report: Reporter, stop: Callable[[], bool]
+    folder: Path,
+    recipe: Recipe,
+    corpus: Corpus,
+    *,
+    resume: bool,
+    report: Reporter,
+    stop: Callable[[], bool],
+    world: World,
 ) -> Trained:
     model = build_model(recipe, corpus.vocabularies)
     if (folder / RUN / START).exists():
@@ -331,7 +354,7 @@ def _fit(
             scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
         return scores
 
-    training = _training(recipe, model, corpus, validate=validate, folder=folder / RUN, report=report)
+    training = _training(recipe, model, corpus, validate=validate, folder=folder / RUN, report=report, world=world)
     if resume and (folder / RUN / "last.safetensors").exists():
         training.resume()
         more = "restarts" if recipe.model.hmm else "steps"
@@ -341,8 +364,11 @@ def _fit(
                 hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
             )
         training.progress.finished = False
-        write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
+        if world.leads:
+            write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
     outcome = training.fit(stop=stop)
+    if not world.leads:
+        return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
     if is_stream(recipe):
         final = evaluate_stream(bundle, np.asarray(TokenStore.open(stores / "validation_stream").flat), stores)
     elif recipe.task == "forecast":
@@ -375,9 +401,12 @@ def _training(
     validate: Callable[[], dict[str, float]],
     folder: Path,
     report: Reporter,
+    world: World,
 ) -> GradientTraining | Climbing | SystemsTraining:
     """How a model of this recipe learns: by counting or EM where its states are hidden, else by gradients."""
     settings = recipe.train
+    if world.size > 1 and (recipe.model.hmm or recipe.model.lds):
+        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
     if recipe.model.hmm is not None:
         fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
         return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)
@@ -385,7 +414,7 @@ def _training(
         whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
         systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
         return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
-    return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report)
+    return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report, world=world)
 
 
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:

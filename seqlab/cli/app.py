@@ -98,6 +98,8 @@ def train(
             report=reporter(quiet=quiet),
             stop=interrupt,
         )
+    if not trained.leads:
+        return
     model = trained.model
     if json:
         show.as_json({"path": str(model.path), "stopped": trained.stopped, **model.metrics})

@@ -22,6 +22,7 @@ from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, average, load_weights, parameters_of, wearing
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
+from seqlab.training.distributed import Lesson, World, own_rows
 from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
 from seqlab.training.memory import tidy_memory
 from seqlab.training.objective import batch_loss
@@ -72,16 +73,19 @@ class GradientTraining:
         validate: Callable[[], dict[str, float]],
         folder: Path,
         report: Reporter,
+        world: World | None = None,
     ) -> None:
-        self.model, self.batches, self.settings = model, batches, settings
+        self.model, self.batches, self.settings, self.world = model, batches, settings, world or World()
         self.validate, self.folder, self.report = validate, folder, report
+        self.lesson = Lesson(model, self.world, label_smoothing=settings.label_smoothing)
         self.num_steps = num_steps(batches, settings)
         self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
         self.optimizers = optimizers(model, settings)
         self.average = average(settings)
-        self.metrics = MetricsFile(folder / "metrics.jsonl")
+        self.metrics = MetricsFile(folder / "metrics.jsonl", writes=self.world.leads)
         self.progress = Progress()
-        self.carried: State = ()
+        self.carried: State = ()  # of this process's rows
+        self._num_rows = 0  # that are carried, of all processes
 
     def resume(self) -> None:
         """Go back to where the last checkpoint stood."""
@@ -90,7 +94,8 @@ class GradientTraining:
         restore_optimizers(self.optimizers, parts.get("optimizer", {}))
         self.average.restore(parts.get("average", {}))
         carried = parts.get("carried", {})
-        self.carried = tuple(carried[str(i)] for i in range(len(carried)))
+        self.carried = own_rows(tuple(carried[str(i)] for i in range(len(carried))), self.world)
+        self._num_rows = len(carried["0"]) if carried else 0
         self.metrics.cut_back(self.progress.step)
 
     def fit(self, *, stop: Callable[[], bool] = lambda: False) -> Outcome:
@@ -104,13 +109,15 @@ class GradientTraining:
                 self.progress.seconds = before + time.perf_counter() - began
                 if self.progress.step % self.validate_every == 0 or self.progress.step == self.num_steps:
                     self._validate()
-                stopped = stop() and not self._at_the_end()
+                (asked,) = self.world.total(float(stop()))
+                stopped = asked > 0 and not self._at_the_end()
                 if stopped or self._at_the_end():
                     break
         finally:
             self.report.end()
         self.progress.finished = not stopped
         self._save()
+        self.world.wait()
         load_weights(self.model, self._best())
         return Outcome(self.progress, stopped)
 
@@ -120,7 +127,8 @@ class GradientTraining:
 
     def estimate(self) -> Estimate:
         """Time and memory of the run, from a few batches whose gradients are thrown away."""
-        batches = [self.batches.batch(0, i) for i in range(min(3, self.batches.num_batches(0)))]
+        first = range(min(3, self.batches.num_batches(0)))
+        batches = [self.lesson.share(self.batches.batch(0, i)) for i in first]
         times = []
         kept = {name: p.detach().clone() for name, p in self.model.named_parameters() if not p.requires_grad}
         for batch in (*batches[:1], *batches):  # the first one warms up
@@ -149,20 +157,19 @@ class GradientTraining:
         rate = place.rate * learning_rate(place.step, self.num_steps, settings)
         set_rate(self.optimizers, rate, place.step, settings)
         carried: State = self.carried if self.batches.carries else ()
-        with noise(settings.seed, place.step, batch.rows):
-            loss = batch_loss(cast(Model, self.model), batch, carried, label_smoothing=settings.label_smoothing)
-            loss.to_minimise.backward()
-        norm, total = clip_(self.model.parameters(), settings.clip), loss.total.item()
+        with noise(settings.seed, place.step, self.lesson.share(batch).rows):
+            loss, total, num_scored = self.lesson(batch, carried)
+        norm = clip_(self.model.parameters(), settings.clip)
         if not (math.isfinite(norm) and math.isfinite(total)):
             self._diverged(batch)
             return
         for optimizer in self.optimizers:
             optimizer.step()
         self.model.zero_grad()
-        self.carried = loss.carried
+        self.carried, self._num_rows = loss.carried, len(batch)
         place.step += 1
         self.average.after_step(self.model, place.step)
-        self._log(total, loss.num_scored, norm, rate, time.perf_counter() - began)
+        self._log(total, num_scored, norm, rate, time.perf_counter() - began)
 
     def _diverged(self, batch: Batch) -> None:
         """This step's gradient is not finite: leave the step out or undo the last ones, as the recipe says."""
@@ -201,9 +208,9 @@ class GradientTraining:
         """Whether the weights are still numbers."""
         return all(bool(weight.isfinite().all()) for weight in parameters_of(self.model).values())
 
-    def _log(self, total: float, num_scored: int, norm: float, rate: float, seconds: float) -> None:
+    def _log(self, total: float, num_scored: float, norm: float, rate: float, seconds: float) -> None:
         place = self.progress
-        place.recent = [*place.recent[-LOG_EVERY + 1 :], [total, float(num_scored), norm, seconds]]
+        place.recent = [*place.recent[-LOG_EVERY + 1 :], [total, num_scored, norm, seconds]]
         totals, scored, norms, times = zip(*place.recent, strict=True)
         seen = Step(
             step=place.step,
@@ -229,15 +236,18 @@ class GradientTraining:
     def _validate(self) -> None:
         """Validate the weights that would be kept, remember them if they are the best, and save where we stand."""
         place, weights = self.progress, self.average.weights(self.model)
-        with wearing(self.model, weights):
-            metrics = self.validate()
+        metrics: dict[str, float] = {}
+        if self.world.leads:
+            with wearing(self.model, weights):
+                metrics = self.validate()
+        metrics = self.world.heard(metrics)
         self.average.after_validation(self.model)
         best = math.isfinite(metrics["loss"]) and (place.best_loss is None or metrics["loss"] < place.best_loss)
         place.worse = 0 if best else place.worse + 1
         if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
-            write_checkpoint(self.folder / "best.safetensors", place, {"model": weights})
-        if self.settings.keep:
+            self._write(self.folder / "best.safetensors", {"model": weights})
+        if self.settings.keep and self.world.leads:
             self._keep(weights)
         self.metrics.append(place.step, validation=metrics, best=best, seconds=round(place.seconds, 2))
         self.report.validated(place.step, metrics, best=best)
@@ -258,13 +268,18 @@ class GradientTraining:
         return read_checkpoint(self.folder / "best.safetensors")[1]["model"]
 
     def _save(self) -> None:
+        carried = self.world.gathered(self.carried, self._num_rows)
         parts = {
             "model": parameters_of(self.model),
             "optimizer": optimizer_tensors(self.optimizers),
             "average": self.average.tensors(),
-            "carried": {str(i): part for i, part in enumerate(self.carried)},
+            "carried": {str(i): part for i, part in enumerate(carried)},
         }
-        write_checkpoint(self.folder / "last.safetensors", self.progress, parts)
+        self._write(self.folder / "last.safetensors", parts)
+
+    def _write(self, path: Path, parts: dict[str, Weights]) -> None:
+        if self.world.leads:
+            write_checkpoint(path, self.progress, parts)
 
 
 def peak_memory() -> int:

@@ -68,18 +68,20 @@ class Silence:
 
 
 class MetricsFile:
-    """One JSON object a line: training steps and validations, in order."""
+    """One JSON object a line: training steps and validations, in order. Of many processes, one writes it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
 
     def append(self, step: int, **values: object) -> None:
+        if not self.writes:
+            return
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **values}) + "\n")
 
     def cut_back(self, step: int) -> None:
         """Forget what was logged after a checkpoint: those steps will be done again."""
-        if not self.path.exists():
+        if not self.writes or not self.path.exists():
             return
         kept = []
         for line in self.path.read_text("utf-8").splitlines():

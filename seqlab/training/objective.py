@@ -28,10 +28,14 @@ class Loss:
     penalty: Float[Tensor, ""] | None = None
 
     @property
+    def summed(self) -> Float[Tensor, ""]:
+        """The sum, with whatever the model adds for how it worked."""
+        return self.total if self.penalty is None else self.total + self.penalty
+
+    @property
     def to_minimise(self) -> Float[Tensor, ""]:
-        """The mean over the scored positions, with whatever the model adds for how it worked."""
-        total = self.total if self.penalty is None else self.total + self.penalty
-        return total / max(1, self.num_scored)
+        """The mean over the scored positions."""
+        return self.summed / max(1, self.num_scored)
 
 
 def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0) -> Loss:

@@ -1,0 +1,135 @@
+"""Two real processes under torchrun learn what one learns: the curve is the same up to rounding."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from seqlab.data.synthetic import reversals
+from seqlab.padded import Batch, Padded
+from seqlab.training.distributed import World, own_rows
+
+# A small run in double precision, of examples or of carried streams; it prints the loss of each step.
+SCRIPT = """
+import json, sys
+from pathlib import Path
+import torch
+from seqlab.assemble.model import build_model
+from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.padded import Batch, Padded
+from seqlab.recipe import build_recipe
+from seqlab.text import Normaliser, learn
+from seqlab.training.distributed import joined
+from seqlab.training.gradient import GradientTraining
+from seqlab.training.log import Silence
+
+folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
+
+class Batches:
+    carries = kind == "streams"
+
+    def num_batches(self, epoch):
+        return 5
+
+    def batch(self, epoch, index):
+        random = torch.Generator().manual_seed(10 * epoch + index)
+        sizes = [9] * 3 if self.carries else torch.randint(3, 9, (1 + index,), generator=random).tolist()
+        rows = [[2, *torch.randint(6, 9, (n,), generator=random).tolist(), 3] for n in sizes]
+        numbers = torch.arange(len(rows)) + (0 if self.carries else 10 * index)
+        return Batch(numbers, target=Padded.from_rows(rows))
+
+class Watch(Silence):
+    curve = []
+
+    def step(self, step):
+        self.curve.append(step.loss)
+
+with joined() as world:
+    stop = int(sys.argv[5]) if len(sys.argv) > 5 else 10**9
+    train = {"steps": steps, "validate_every": 7, "warmup": 5, "average": "ema", "optimizer": "muon"}
+    layer = {"kind": "lstm", "size": 8} if kind == "streams" else {"kind": "transformer", "size": 8, "heads": 2}
+    table = {"name": "t", "task": "lm", "train": train, "model": {"embedding": 8, "dropout": 0.2, "decoder": layer}}
+    recipe = build_recipe(table, where="test")
+    vocabularies = Vocabularies(target=learn("characters", ["abc"], normaliser=Normaliser()))
+    model = build_model(recipe, vocabularies).to(dtype)
+    folder.mkdir(exist_ok=True)
+    watch = Watch()
+    run = GradientTraining(
+        model, Batches(), recipe.train, validate=lambda: {"loss": 1.0}, folder=folder, report=watch, world=world
+    )
+    if (folder / "last.safetensors").exists():
+        run.resume()
+    run.fit(stop=lambda: world.rank == 0 and run.progress.step >= stop)  # asked in one process alone
+    if world.leads:
+        print(json.dumps(watch.curve))
+"""
+
+
+def curve(folder, *, processes, steps, kind="rows", dtype="float64", stop=()):
+    script = folder.parent / "script.py"
+    script.write_text(SCRIPT)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    words = [*(launch if processes > 1 else [sys.executable]), script, folder, steps, kind, dtype, *stop]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_two_processes_learn_what_one_learns(tmp_path):
+    """Batches of one row too, where a process has nothing to do."""
+    one = curve(tmp_path / "one", processes=1, steps=200)
+    two = curve(tmp_path / "two", processes=2, steps=200)
+    assert len(one) == 200
+    assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < 1e-9
+    assert one[0] > one[-1]
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+    """Streams of an odd number of rows, whose states are carried from batch to batch."""
+    whole = curve(tmp_path / "whole", processes=1, steps=40, kind="streams")
+    first = curve(tmp_path / "parts", processes=2, steps=40, kind="streams", stop=(23,))
+    rest = curve(tmp_path / "parts", processes=1, steps=40, kind="streams")
+    assert len(first) == 23
+    assert max(abs(a - b) for a, b in zip(whole, [*first, *rest], strict=True)) < 1e-9
+
+
+def test_the_rows_of_all_processes_are_all_rows():
+    batch = Batch(torch.arange(5), target=Padded.from_rows([[i] * (i + 1) for i in range(5)]))
+    shares = [batch.rows_at(World(rank, 3).places(5)) for rank in range(3)]
+    assert [share.rows.tolist() for share in shares] == [[0, 3], [1, 4], [2]]
+    assert [row.tolist() for row in shares[1].target.rows()] == [[1, 1], [4] * 5]
+    assert own_rows((torch.arange(5),), World(2, 3))[0].tolist() == [2]
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(tmp_path):
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
+    settings = ["train.steps=600", "train.validate_every=20", "model.encoder.size=16", "model.decoder.size=16"]
+    words = ["-m", "seqlab", "train", "translate", data, "--recipe", "dates", *(w for s in settings for w in ("-s", s))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def launch(out):
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=3"]
+        command = [*map(str, [*torchrun, *words, "--out", out])]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    with launch(tmp_path / "whole") as whole:
+        assert whole.wait(timeout=600) == 0
+    log = tmp_path / "killed" / "run" / "metrics.jsonl"
+    with launch(tmp_path / "killed") as killed:
+        while not log.exists() or '"step": 100' not in log.read_text():
+            assert killed.poll() is None
+            time.sleep(0.05)
+        children = subprocess.run(["pgrep", "-P", str(killed.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
+        said, _ = killed.communicate(timeout=600)
+    assert killed.returncode == 0, said
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
