@@ -125,7 +125,13 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     delimiter = "\t" if extension(path) == ".tsv" else ","
     for number, line in lines(path):
         if line.strip():
-            yield number, next(csv.reader([line], delimiter=delimiter))
+            try:
+                yield number, next(csv.reader([line], delimiter=delimiter))
+            except csv.Error as error:
+                raise DataError(f"{path}:{number}: this is no row of a table: {error}", hint=_ROW) from None
+
+
+_ROW = "a row is one line of cells; a line may end with a newline, and nowhere else stands one."
 
 
 def _time_columns(header: list[str], time: str | None) -> list[int]:
