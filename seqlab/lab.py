@@ -354,7 +354,13 @@ def _fit(
             scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
         return scores
 
-    training = _training(recipe, model, corpus, validate=validate, folder=folder / RUN, report=report, world=world)
+    begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
+    training = begin(recipe, model, corpus)
+    if recipe.train.minutes is not None and isinstance(training, GradientTraining):
+        recipe = _in_steps(recipe, recipe.train.minutes, training)
+        if world.leads:
+            write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
+        training = begin(recipe, model, corpus)
     if resume and (folder / RUN / "last.safetensors").exists():
         training.resume()
         more = "restarts" if recipe.model.hmm else "steps"
@@ -391,6 +397,13 @@ def _fit(
     finished = Bundle(recipe, corpus.vocabularies, model, metrics)
     save_bundle(finished, folder)
     return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
+
+
+def _in_steps(recipe: Recipe, minutes: float, training: GradientTraining) -> Recipe:
+    """The recipe with its minutes as steps, as measured here and now: whoever resumes the run goes by the steps."""
+    estimate = training.estimate()
+    steps = max(1, int(60 * minutes * estimate.num_steps / estimate.seconds))
+    return override(recipe, [f"train.steps={training.world.heard(steps)}"])
 
 
 def _training(

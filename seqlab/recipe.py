@@ -250,10 +250,14 @@ class Forecast(Section):
     level: float = Field(0.8, gt=0, lt=1)  # how many of the values to come the bands should hold
 
 
+LENGTHS = {"steps", "epochs", "minutes"}  # of a training; one of them is given
+
+
 class Train(Section):
     seed: int = Field(1, ge=0)
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0)
+    minutes: float | None = Field(None, gt=0)  # as many steps as this machine takes in that time
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
@@ -281,8 +285,8 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
-        if (self.steps is None) == (self.epochs is None):
-            raise ValueError("give either 'steps' or 'epochs', not both and not neither")
+        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) != 1:
+            raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several and not none")
         return self
 
 
@@ -321,6 +325,8 @@ class Recipe(Section):
         if self.model.hmm is not None:
             self._hidden_fits(self.model.hmm)
             needs = ()
+        if self.train.minutes is not None and (self.model.hmm or self.model.lds):
+            raise ValueError("'train.minutes' is for models that learn by gradients; this one stops when it is done")
         if self.model.lds is not None:
             if self.task != "forecast":
                 raise ValueError(f"[model.lds] forecasts a series: a '{self.task}' model has none")
@@ -469,8 +475,8 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             family = _FAMILIES.get(place["kind"], Stack)
             for name in place.keys() - family.model_fields.keys():
                 del place[name]
-        if keys[0] == "train" and keys[-1] in ("steps", "epochs"):
-            place["epochs" if keys[-1] == "steps" else "steps"] = None
+        if keys[0] == "train" and keys[-1] in LENGTHS:
+            place |= dict.fromkeys(LENGTHS - {keys[-1]})
     return build_recipe(table, where=f"recipe '{recipe.name}' with --set")
 
 

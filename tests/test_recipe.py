@@ -122,8 +122,8 @@ class TestParts:
     @pytest.mark.parametrize(
         ("name", "change", "said"),
         [
-            ("char-lstm", {"train": {"steps": 5, "epochs": 2}}, "'train': give either 'steps' or 'epochs'"),
-            ("char-lstm", {"train": {}}, "'train': give either 'steps' or 'epochs'"),
+            ("char-lstm", {"train": {"steps": 5, "epochs": 2}}, "'train': give one of 'steps', 'epochs' and 'minutes'"),
+            ("char-lstm", {"train": {}}, "'train': give one of 'steps', 'epochs' and 'minutes'"),
             ("seq2seq", {"model": {"decoder": {"kind": "lstm"}}}, "a 'translate' model needs [model.encoder]"),
             ("bilstm-classifier", {"model": {}}, "a 'classify' model needs [model.encoder]"),
             ("char-lstm", {"model": {}}, "a 'lm' model needs [model.decoder]"),

@@ -1,0 +1,108 @@
+"""The ladder on generated words: what it measures, what it advises, what it does not do twice."""
+
+import itertools
+import json
+import random
+
+import pytest
+
+from seqlab.cli.ladder import _minutes
+from seqlab.compare import Comparison, Rung, compare
+from seqlab.errors import UsageError
+
+SMALL = ["model.embedding=8", "train.steps=40", "source.min_count=1"]
+RECIPES = ["hmm", "bilstm-tagger"]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """Sentences in which "runs" is a verb, but after "the" a noun."""
+    path, draw = tmp_path_factory.mktemp("words") / "words.conll", random.Random(1)
+    rows = []
+    for _ in range(150):
+        words = [draw.choice(["the", "cat", "runs", "sees"]) for _ in range(draw.randint(2, 7))]
+        labels = [_label(before, word) for before, word in itertools.pairwise(["", *words])]
+        rows.append("".join(f"{word} {label}\n" for word, label in zip(words, labels, strict=True)))
+    path.write_text("\n".join(rows))
+    return path
+
+
+def _label(before, word):
+    return "DET" if word == "the" else "NOUN" if word == "cat" or before == "the" else "VERB"
+
+
+@pytest.fixture(scope="module")
+def ladder(words, tmp_path_factory):
+    folder, told = tmp_path_factory.mktemp("ladder"), []
+    found = compare("tag", [str(words)], RECIPES, out=folder, settings=SMALL, seeds=2, threads=1, told=told.append)
+    return folder, found, told
+
+
+def test_each_recipe_is_trained_and_measured(ladder):
+    _, found, told = ladder
+    assert told == ["hmm-tagger, seed 1", "hmm-tagger, seed 2", "bilstm-tagger, seed 1", "bilstm-tagger, seed 2"]
+    assert (found.measure, found.more_is_better) == ("accuracy", True)
+    hmm, network = found.rungs
+    assert hmm.score > hmm.floor
+    assert len(network.scores) == 2
+    assert network.steps == 40
+    assert network.parameters > hmm.parameters
+    assert network.answers_per_second > 1
+    assert network.memory > 50_000_000
+    assert network.bytes > 10_000
+    assert found.advice.startswith("take hmm-tagger")
+    assert json.loads(found.view().to_json())["advice"] == found.advice
+    assert "answers a second" in found.view().to_html()
+
+
+def test_what_is_there_is_not_trained_again_unless_something_else_is_asked(ladder, words):
+    folder, found, _ = ladder
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")}
+    options = {"out": folder, "seeds": 2, "threads": 1}
+    again = compare("tag", [str(words)], RECIPES, settings=SMALL, **options)
+    assert again == found
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")} == before
+    other = compare("tag", [str(words)], ["hmm"], settings=[*SMALL, "model.hmm.order=1"], **options)
+    assert other.rungs[0].parameters < found.rungs[0].parameters
+
+
+def test_a_recipe_that_cannot_be_trained_is_a_row_of_its_own(words, tmp_path):
+    found = compare("tag", [str(words)], ["hmm"], out=tmp_path, settings=["model.hmm.order=7"])
+    assert "model.hmm.order" in found.rungs[0].failed
+    assert found.advice == "no model was trained to its end."
+    assert found.view().to_html()
+
+
+def test_names_that_are_not_clear_are_refused(words, tmp_path):
+    with pytest.raises(UsageError, match="no recipe 'nothing' for 'tag'") as wrong:
+        compare("tag", [str(words)], ["nothing"], out=tmp_path)
+    assert "hmm-tagger" in wrong.value.hint
+    with pytest.raises(UsageError, match="no recipe 'transformer' for 'translate'") as wrong:
+        compare("translate", [str(words)], ["transformer"], out=tmp_path)
+    assert "transformer-tiny or" in wrong.value.hint or "or transformer-tiny" in wrong.value.hint
+
+
+def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
+    slow = Rung("slow", scores=(0.90, 0.92), floor=0.5, seconds=100.0)
+    quick = Rung("quick", scores=(0.905, 0.905), floor=0.5, seconds=10.0)
+    poor = Rung("poor", scores=(0.7, 0.7), floor=0.5, seconds=1.0)
+    told = Comparison("classify", "accuracy", True, (slow, quick, poor)).advice
+    assert told.startswith("take quick: its accuracy of 0.905 is as good as the best (slow, 0.91)")
+    assert "10% of the time" in told
+    losses = Comparison("lm", "loss", False, (Rung("a", scores=(1.2,), floor=1.4), Rung("b", scores=(1.9,), floor=1.4)))
+    assert losses.advice == "take a: its loss of 1.2 is the best."
+    below = Comparison("classify", "accuracy", True, (Rung("a", scores=(0.4,), floor=0.5),))
+    assert below.advice == "none: a is the best, and does not beat its floor of 0.5. Train longer."
+
+
+def test_a_budget_is_a_time():
+    assert (_minutes("90s"), _minutes("10m"), _minutes("1.5h"), _minutes("3")) == (1.5, 10.0, 90.0, 3.0)
+    for wrong in ("", "soon", "0m", "-1m", "10 days"):
+        with pytest.raises(UsageError, match="not a time"):
+            _minutes(wrong)
+
+
+def test_minutes_become_steps(words, tmp_path):
+    found = compare("tag", [str(words)], ["bilstm-tagger"], out=tmp_path, settings=SMALL, minutes=0.02, threads=1)
+    assert found.rungs[0].steps != 40
+    assert "minutes" not in (tmp_path / "bilstm-tagger-1" / "recipe.toml").read_text()
