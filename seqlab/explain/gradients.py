@@ -181,6 +181,7 @@ def gradients_view(
         "norms": flow.last.numpy(),
         "factor_of_a_step": [math.exp(flow.rate(layer)) for layer in range(len(flow.names))],
         "verdicts": [flow.verdict(layer) for layer in range(len(flow.names))],
+        "sentences": verdicts,
         "matrices": [asdict(m) for m in flow.matrices],
         "clip_rate": clip,
     }

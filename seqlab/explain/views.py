@@ -15,6 +15,7 @@ from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.gradients import gradients_view
 from seqlab.explain.lens import lens_view
+from seqlab.explain.number import number_view
 from seqlab.explain.pictured import glimpses_view, maps_view
 from seqlab.explain.saliency import saliency_view
 from seqlab.explain.search_tree import beam_view
@@ -27,6 +28,7 @@ from seqlab.recipe import Recipe, Transformer
 VIEWS: dict[str, Callable[..., View]] = {
     "attention": attention_view,
     "lens": lens_view,
+    "number": number_view,
     "beam": beam_view,
     "gradients": gradients_view,
     "cells": cells_view,
