@@ -56,7 +56,17 @@ from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
 from seqlab.training.objective import mean_loss
 
-__all__ = ["Model", "Trained", "default_folder", "import_model", "load", "look", "train"]
+__all__ = [
+    "Model",
+    "Trained",
+    "checkpoints",
+    "default_folder",
+    "import_model",
+    "load",
+    "load_checkpoint",
+    "look",
+    "train",
+]
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
@@ -86,13 +96,14 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     report: Reporter | None = None,
+    begun: Callable[[Path], None] = lambda folder: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Train a recipe on the user's files into the directory `out`.
 
     `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
     With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
-    touched unless `resume` or `overwrite` says so.
+    touched unless `resume` or `overwrite` says so. `begun` is told the directory as soon as the run lies there.
     """
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
@@ -108,6 +119,7 @@ def train(
         folder = Path(out) if out is not None else default_folder(chosen, files)
         chosen, corpus = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
     keep_memory()
+    begun(folder)
     return _fit(folder, chosen, corpus, resume=resume, report=report or Silence(), stop=stop)
 
 
@@ -156,6 +168,25 @@ def import_model(folder: str | Path, out: str | Path) -> Model:
     bundle = read_huggingface(folder)
     save_bundle(bundle, Path(out))
     return Model(bundle, Path(out))
+
+
+def checkpoints(folder: str | Path) -> list[str]:
+    """What a run has kept of itself so far: names for `load_checkpoint`."""
+    return sorted(file.stem for file in (Path(folder) / RUN).glob("*.safetensors") if file.name != START)
+
+
+def load_checkpoint(folder: str | Path, name: str) -> Model:
+    """The model as a run of it stood: at its `best` so far, or at the `last` step that was saved."""
+    if name not in checkpoints(folder):
+        kept = ", ".join(checkpoints(folder)) or "none yet"
+        raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
+    run = Path(folder) / RUN
+    recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))
+    vocabularies = read_vocabularies((run / "tokenizer.json").read_bytes(), run / "tokenizer.json")
+    model = build_model(recipe, vocabularies)
+    weights = read_checkpoint(run / f"{name}.safetensors")[1]["model"]
+    load_weights(model if recipe.model.hmm is None else probabilities_of(model), weights)
+    return Model(Bundle(recipe, vocabularies, model, {}), Path(folder))
 
 
 def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:

@@ -11,6 +11,7 @@ from seqlab.cli.bench import bench
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.look import check, doctor, explain
+from seqlab.cli.serving import serve
 from seqlab.cli.told import INTERRUPTED, told
 
 app = typer.Typer(
@@ -20,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_commands.app, name="data")
-for verb in (demo, explain, check, doctor):
+for verb in (demo, explain, check, doctor, serve):
     app.command()(verb)
 
 

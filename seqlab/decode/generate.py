@@ -69,11 +69,12 @@ def generate(
 
 
 @torch.inference_mode()
-def stream(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int) -> Iterator[int]:
-    """The tokens of a single row as they are chosen."""
-    for _, tokens, _ in _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row])):
-        if int(tokens[0]) != limits.end:
-            yield int(tokens[0])
+def stream(
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int
+) -> Iterator[tuple[int, float]]:
+    """The tokens of a single row as they are chosen, the end token too, each with its log-probability."""
+    for _, tokens, log_p in _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row])):
+        yield int(tokens[0]), float(log_p[0])
 
 
 def _steps(

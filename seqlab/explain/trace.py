@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from seqlab.errors import DataError
@@ -62,10 +62,13 @@ class Trace:
         values = {name: _packed(name, self[name]) for name in self.names()}
         return {"schema": SCHEMA, **self._tokens(), "values": values}
 
-    def save(self, path: Path) -> None:
-        """The same in one safetensors file, a sixth of the size."""
+    def to_bytes(self) -> bytes:
+        """The same as safetensors, a sixth of the size."""
         tensors = {name: _small(name, self[name]).contiguous().clone() for name in self.names()}
-        save_file(tensors, path, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self._tokens())})
+        return save(tensors, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self._tokens())})
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: Path) -> "Trace":

@@ -22,8 +22,10 @@ from seqlab.explain.search_tree import beam_view
 from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
+from seqlab.layers.positions import Positions
 from seqlab.reading import Source
 from seqlab.recipe import Recipe, Transformer
+from seqlab.text.bpe import BPETokenizer
 
 VIEWS: dict[str, Callable[..., View]] = {
     "attention": attention_view,
@@ -56,6 +58,33 @@ def usual_view(recipe: Recipe) -> str:
     if model.attention is not None or transforms or model.pooling in ("attention", "hops"):
         return "maps" if recipe.task == "caption" else "attention"
     return "lens"
+
+
+def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
+    """The views that have something to show of a model; `has_run` says that the record of its training is there."""
+    recipe, model, vocabularies = bundle.recipe, bundle.recipe.model, bundle.vocabularies
+    usual = usual_view(recipe)
+    tokenizer = vocabularies.source or vocabularies.target
+    answers = recipe.task not in ("forecast", "bilm") and vocabularies.numbers is None
+    writes = recipe.task in ("lm", "translate", "caption")
+    applies = {
+        "attention": answers and usual in ("attention", "maps"),
+        "lens": answers,
+        "beam": writes,
+        "gradients": answers and model.hmm is None,
+        "cells": answers and model.hmm is None,
+        "saliency": answers and model.hmm is None,
+        "what-if": answers,
+        "positions": any(isinstance(module, Positions) for module in bundle.model.modules()),
+        "embeddings": tokenizer is not None and model.hmm is None,
+        "bpe": isinstance(tokenizer, BPETokenizer),
+        "training": has_run,
+        "trellis": model.hmm is not None,
+        "band": recipe.task == "forecast",
+        "maps": recipe.task == "caption",
+        "glimpses": False,
+    }
+    return [view for view in VIEWS if applies[view]]
 
 
 def explain(bundle: Bundle, given: Source | None, view: str | None, *, folder: Path, **options: Any) -> View:
