@@ -70,6 +70,7 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     applies = {
         "attention": answers and usual in ("attention", "maps"),
         "lens": answers,
+        "number": answers,
         "beam": writes,
         "gradients": answers and model.hmm is None,
         "cells": answers and model.hmm is None,

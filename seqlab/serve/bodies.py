@@ -78,6 +78,7 @@ class ViewOptions(Body):
 
     output: Annotated[str, Field(max_length=MOST_LOOKED_AT)] | None = None
     layer: Annotated[str, Field(max_length=200)] | None = None
+    cell: Annotated[str, Field(max_length=50)] | None = None
     head: Count | None = None
     hypothesis: Width | None = None
     position: Annotated[int, Field(ge=1)] | None = None

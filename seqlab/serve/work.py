@@ -125,7 +125,8 @@ def explained(model: Model, view: str, given: Any, options: dict[str, Any], form
         return _formed(model.explain(None, view, **options), form)
     with read(model, given) as source:
         if form == "trace":
-            return subject(model.bundle, source).trace().to_bytes()
+            about = {name: options[name] for name in ("output", "hypothesis") if name in options}
+            return subject(model.bundle, source, **about).trace().to_bytes()
         return _formed(model.explain(source, view, **options), form)
 
 

@@ -67,13 +67,13 @@ export class AttentionPane extends Pane {
   /** The grid: a row for each layer, a picture for each head. */
   all(maps, chosen, head) {
     if (maps.length === 1 && maps[0].heads.length === 1) return null
-    return section("All layers and heads", "Each small picture is one head; choose one to see it large.", ...maps.map(map => element("div", {class: "heads"},
+    return section("All layers and heads", "Each small picture is one head; choose one to see it large.", element("div", {class: "layers"}, ...maps.map(map => element("div", {class: "heads"},
       element("h4", {}, map.name), element("div", {class: "row"}, ...map.grids.map((values, h) => element("button", {
         type: "button", class: "head", "aria-pressed": String(map === chosen && head === h + 1), "data-key": `head-${map.name}-${h}`,
         title: `${map.name}, head ${h + 1}${map.heads[h].follows ? `: looks at ${map.heads[h].follows} (${shown(map.heads[h].share, 2)})` : ""}`,
         onclick: () => this.set({layer: map.name, head: h + 1}),
       }, thumbnail(values, SHARE, {width: 84, height: Math.max(20, Math.min(84, 84 * values.rows / values.columns))}),
-      element("small", {}, `${h + 1} ${map.heads[h].follows}`)))))))
+      element("small", {}, `${h + 1} ${map.heads[h].follows}`))))))))
   }
 }
 

@@ -2,7 +2,7 @@
 import {CATEGORICAL} from "./palette.js"
 import {element, shown, svg} from "./element.js"
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [640, 260, 58, 40]
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [480, 230, 52, 40]
 
 /** A figure of series [{name, x, y, dashed}]; `labels` name x = 0, 1, ... */
 export function chart({title, series, xTitle = "", yTitle = "", labels = null}) {
@@ -15,7 +15,7 @@ export function chart({title, series, xTitle = "", yTitle = "", labels = null}) 
   for (const tick of ticks(y0, y1, 5))
     drawn.append(svg("line", {x1: LEFT, x2: WIDTH - 16, y1: up(tick), y2: up(tick), class: "stroke-rule"}),
       svg("text", {x: LEFT - 8, y: up(tick) + 4, "text-anchor": "end", class: "fill-muted"}, shown(tick)))
-  const names = labels && x1 - x0 < 40 ? labels.map((name, k) => [k, name]) : ticks(x0, x1, 7).map(tick => [tick, shown(tick)])
+  const names = labels && x1 - x0 < 40 ? labels.map((name, k) => [k, name]) : ticks(x0, x1, 5).map(tick => [tick, shown(tick)])
   for (const [tick, name] of names)
     drawn.append(svg("text", {x: across(tick), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle", class: "fill-muted"}, name))
   drawn.append(svg("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle", class: "fill-muted"}, xTitle))
@@ -54,9 +54,8 @@ export function chart({title, series, xTitle = "", yTitle = "", labels = null}) 
   return element("figure", {class: "card"}, element("figcaption", {}, title, yTitle ? element("small", {}, ` (${yTitle})`) : null), drawn, legend)
 }
 
-/** Bars of numbers with names, negative ones to the left. */
-export function bars(rows, {label}) {
-  const far = Math.max(1e-12, ...rows.map(([, value]) => Math.abs(value)))
+/** Bars of numbers with names, those below zero in another colour; a whole bar is `far`. */
+export function bars(rows, {label, far = Math.max(1e-12, ...rows.map(([, value]) => Math.abs(value)))}) {
   return element("table", {class: "bars"}, element("caption", {class: "unseen"}, label), ...rows.map(([name, value]) => {
     const bar = element("i", {class: value < 0 ? "bar less" : "bar"})
     bar.style.width = `${(100 * Math.abs(value) / far).toFixed(1)}%`

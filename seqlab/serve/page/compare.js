@@ -7,6 +7,12 @@ import {picture} from "./picture.js"
 
 const NAMES = {lens: "stages", attention: "attention", beam: "beam search", gradients: "flow of the gradient", saliency: "what the answer rests on", cells: "text by a unit"}
 
+/** Of the models for the same task, the one whose name begins most alike. */
+function alike(model, others) {
+  const common = name => { let k = 0; while (k < name.length && name[k] === model.name[k]) k++; return k }
+  return others.filter(each => each.task === model.task).sort((a, b) => common(b.name) - common(a.name))[0]
+}
+
 export class ComparePane extends Pane {
   async render(signal) {
     const {model, models, named} = this.page
@@ -17,7 +23,7 @@ export class ComparePane extends Pane {
       this.controls([])
       return this.fill(element("p", {class: "empty"}, "There is only this model here. Start the server with two folders to compare two models."))
     }
-    const usual = others.find(each => each.task === model.task)?.name ?? options[0]
+    const usual = alike(model, others)?.name ?? options[0]
     const other = named(options.includes(this.page.controls.with) ? this.page.controls.with : usual)
     const views = Object.keys(NAMES).filter(view => view !== "lens" && model.views.includes(view) && other.views.includes(view))
     this.controls([
@@ -40,7 +46,7 @@ export class ComparePane extends Pane {
       const drawn = view ? (await api.explain(view, asked({}), signal)).pictures.slice(0, 1).map(picture) : []
       const card = section(model.name, `${model.recipe}, ${Number(model.parameters).toLocaleString("en")} parameters`, element("p", {class: "answer"}, quoted(answer)),
         said.score === undefined || said.score === null ? null : element("p", {class: "hint"}, `score ${shown(said.score, 4)}`),
-        sure.length ? element("details", {open: sure.length <= 24}, element("summary", {}, "How likely it found each part"), bars(sure.slice(0, 64), {label: "probability of each part of the answer"})) : null, ...drawn)
+        sure.length ? element("details", {open: sure.length <= 24}, element("summary", {}, "How likely it found each part"), bars(sure.slice(0, 64), {label: "probability of each part of the answer", far: 1})) : null, ...drawn)
       return {answer, card}
     } catch (error) {
       if (!(error instanceof api.Refusal)) throw error

@@ -39,7 +39,7 @@ export function shown(value, digits = 3) {
   const size = Math.abs(value)
   const text = size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(digits - 1)
     : size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)))
-  return text.replace("-", "−")
+  return text.replaceAll("-", "−")
 }
 
 /** A share as per cent. */

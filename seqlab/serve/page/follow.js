@@ -37,8 +37,7 @@ export class FollowPane extends Pane {
       stage.fill(this.trace.get(stage.name))
     }
     const head = Math.min(stage.heads - 1, Math.max(0, (Number(this.value("head")) || 1) - 1))
-    this.controls(stage.heads === 1 ? [] : [{key: "head", kind: "slider", min: 1, max: stage.heads, step: 1, value: 1, label: "Head",
-      hint: "Which of the heads, that look side by side, is shown."}])
+    this.controls([])
     this.fill(this.whole(), element("div", {class: "road"}, this.outline(stage), this.look(stage, head, signal)))
   }
 
@@ -53,7 +52,7 @@ export class FollowPane extends Pane {
         element("div", {}, element("h4", {}, source.length ? "answers" : "is followed by"),
           choice(answered, place, k => this.set({position: k + 1}), {label: "answers", key: "answer"})),
         element("div", {}, element("h4", {}, `at ${place + 1}: `, element("bdi", {}, answered[place])),
-          bars(likeliest[place].map(({answer, probability}) => [answer, probability]), {label: "the likeliest answers and their probabilities"}))))
+          bars(likeliest[place].map(({answer, probability}) => [answer, probability]), {label: "the likeliest answers and their probabilities", far: 1}))))
   }
 
   /** Every stage in order, block by block; a block opens to its stages. */
@@ -107,7 +106,14 @@ export class FollowPane extends Pane {
         step(at - 1, "← before", "The stage before this one."), step(at + 1, "after →", "The stage after this one."))),
       element("p", {class: "hint"}, element("code", {}, stage.name), ` ${shape} numbers; mean ${shown(stage.about.mean)}, deviation ${shown(stage.about.deviation)}, `
         + `from ${shown(stage.about.least)} to ${shown(stage.about.most)}.`, stage.rounded ? " A long input: numbers to three digits." : "",
-      " Choose a cell to see the equation with its numbers."), matrix, equation)
+      " Choose a cell to see the equation with its numbers."), this.heads(stage, head), matrix, equation)
+  }
+
+  /** Which of the heads that look side by side. */
+  heads(stage, head) {
+    if (stage.heads === 1) return null
+    const names = Array.from({length: stage.heads}, (_, k) => String(k + 1))
+    return element("div", {class: "row"}, element("small", {}, "Head"), choice(names, head, k => this.set({head: k + 1, cell: ""}), {label: "head", key: "head"}))
   }
 
   /** The cell that the address names; where it names none, the largest number. */

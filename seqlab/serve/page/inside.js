@@ -93,7 +93,7 @@ export class InsidePane extends Pane {
         element("p", {class: `verdict ${data.verdicts[l] ?? ""}`}, sentence))),
       section("Whose loss is sent back", "Choose a position; without a choice it is the last.", choice(data.places, place, k => this.set({position: k + 1}), {label: "positions", key: "place"})),
       chart({title: "Norm of the gradient of the loss", series, xTitle: "steps back from the loss", yTitle: "log10 of ‖dL/dh‖"}),
-      ...data.pictures.slice(1).map(picture))
+      ...data.pictures.slice(1).map(each => section(null, null, picture(each))))
   }
 
   async saliency(signal) {

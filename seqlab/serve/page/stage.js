@@ -4,6 +4,8 @@ import {scaleOf} from "./palette.js"
 const BLOCKS = {attention: "self-attention", cross: "attention to the source", feed_forward: "feed-forward",
   first: "add & norm", second: "add & norm", third: "add & norm", forward: "left to right", backward: "right to left"}
 
+const SHARES = ["weights", "halt", "belief", "posterior", "transform", "i", "f", "o", "r", "u", "z"] // from 0 to 1
+
 export class Stage {
   /** `about` is one of the lens' stages, `sides` what the lens says of source, written and answered. */
   constructor(about, sides) {
@@ -14,7 +16,8 @@ export class Stage {
     const block = parts.length > 2 && /^\d+$/.test(parts[1]) ? Number(parts[1]) : null
     this.block = block
     this.inside = parts.slice(block === null ? 1 : 2, -1).map(part => BLOCKS[part] ?? part).join(", ")
-    this.share = ["weights", "halt", "belief", "posterior"].includes(this.leaf)
+    if (block === null && parts[1] === "attention") this.inside = BLOCKS.cross
+    this.share = SHARES.includes(this.leaf)
     if (about.values) this.data = Float64Array.from(about.values.flat(Infinity), value => value ?? NaN)
   }
 

@@ -33,7 +33,7 @@ export class TrainingPane extends Pane {
     this.state = element("p", {class: "hint", role: "status"})
     this.fill(this.state, this.curves, this.checkpoints.length ? this.kept() : null)
     this.draw()
-    this.wait(signal)
+    this.again(signal)
   }
 
   async more(signal) {
@@ -43,14 +43,14 @@ export class TrainingPane extends Pane {
   }
 
   /** While the run goes on, ask again and draw what came. */
-  wait(signal) {
+  again(signal) {
     clearTimeout(this.timer)
     if (!this.running || signal.aborted) return
     this.timer = setTimeout(async () => {
       const before = this.rows.length
       await this.more(signal).catch(() => {})
       if (this.rows.length > before || !this.running) this.draw()
-      this.wait(signal)
+      this.again(signal)
     }, PAUSE)
   }
 

@@ -6,7 +6,7 @@ const [PITCH, GAP] = [28, 36]
 /** A figure of nodes [{piece, score, parent, fate, log_probability}]; `best` and `other` are sets of places: two paths. */
 export function tree(nodes, {best, other, title}) {
   const all = [{piece: "start", parent: null, fate: "kept"}, ...nodes.map(node => ({...node, parent: node.parent === null ? 0 : node.parent + 1}))]
-  const strong = new Set([0, ...[...best].map(k => k + 1)]), second = new Set([0, ...[...other].map(k => k + 1)])
+  const strong = new Set([0, ...[...best].map(k => k + 1)]), second = new Set([...other].map(k => k + 1))
   const {depth, y} = places(all)
   const ruler = element("canvas").getContext("2d")
   ruler.font = "13px system-ui, 'Noto Sans', 'DejaVu Sans', sans-serif"
@@ -32,24 +32,31 @@ export function tree(nodes, {best, other, title}) {
     boxes.append(box)
   })
   drawn.append(edges, boxes)
-  return element("figure", {class: "card"}, element("figcaption", {}, title), element("div", {class: "wide", tabIndex: 0, role: "group", "aria-label": "the tree; arrow keys scroll it"}, drawn))
+  return element("figure", {class: "card"}, element("figcaption", {}, title), element("div", {class: "wide tree-box", tabIndex: 0, role: "group", "aria-label": "the tree; arrow keys scroll it"}, drawn))
 }
 
-/** Leaves one below another, a parent midway between its first and its last child. */
+/** A column for each step. A first child, which is the best, stands beside its parent, so that the way that wins is nearly
+ *  straight; everything else stands as high as the columns have room. */
 function places(nodes) {
-  const children = nodes.map(() => []), depth = []
+  const first = nodes.map(() => null), depth = [], free = [], y = []
   nodes.forEach((node, k) => {
     depth.push(node.parent === null ? 0 : depth[node.parent] + 1)
-    if (node.parent !== null) children[node.parent].push(k)
+    if (node.parent !== null) first[node.parent] ??= k
   })
-  const y = nodes.map(() => 0)
-  let leaves = 0
-  const waiting = [[0, false]]
+  const children = nodes.map(() => [])
+  nodes.forEach((node, k) => { if (node.parent !== null) children[node.parent].push(k) })
+  const waiting = [0]
   while (waiting.length) {
-    const [k, grown] = waiting.pop()
-    if (grown) y[k] = (y[children[k][0]] + y[children[k].at(-1)]) / 2
-    else if (children[k].length) waiting.push([k, true], ...children[k].toReversed().map(child => [child, false]))
-    else y[k] = 18 + PITCH * leaves++
+    const k = waiting.pop(), {parent} = nodes[k]
+    if (y[k] === undefined) {
+      let top = parent === null ? 18 : y[parent]
+      for (let next = k; next !== null; next = first[next]) top = Math.max(top, free[depth[next]] ?? 0)
+      for (let next = k; next !== null; next = first[next]) {
+        y[next] = top
+        free[depth[next]] = top + PITCH
+      }
+    }
+    waiting.push(...children[k].toReversed())
   }
   return {depth, y}
 }

@@ -61,11 +61,16 @@ export class WhatIfPane extends Pane {
   parts(lens, ablate) {
     const toggle = name => this.set({ablate: (ablate.includes(name) ? ablate.filter(each => each !== name) : [...ablate, name]).join(" ")})
     const key = (name, label, hint) => button(label, hint, () => toggle(name), {"aria-pressed": String(ablate.includes(name)), "data-key": `ablate-${name}`, "data-ablate": name})
-    const rows = lens.stages.filter(({name}) => name.split(".").at(-1) in SILENT).map(({name, shape}) => {
-      const leaf = name.split(".").at(-1)
-      const heads = leaf === "heads" ? Array.from({length: shape[0]}, (_, h) => key(`${name}:${h}`, String(h + 1), `Silence head ${h + 1} of ${name}.`)) : []
-      return element("div", {class: "row"}, element("code", {}, name.slice(0, name.lastIndexOf("."))), ...heads, key(name, heads.length ? "all" : SILENT[leaf], `Silence ${SILENT[leaf]} of ${name}: they say zero.`))
-    })
-    return section("Silence a part", "What is pressed says nothing (zero) while the model answers again.", ...rows)
+    const rows = new Map()
+    for (const {name, shape} of lens.stages) {
+      const [, layer, leaf] = name.match(/^(.*)\.(\w+)$/) ?? []
+      if (!(leaf in SILENT)) continue
+      if (!rows.has(layer)) rows.set(layer, [])
+      if (leaf === "heads")
+        rows.get(layer).push("head", ...Array.from({length: shape[0]}, (_, h) => key(`${name}:${h}`, String(h + 1), `Silence head ${h + 1} of ${layer}.`)))
+      rows.get(layer).push(key(name, leaf === "heads" ? "all" : SILENT[leaf], `Silence the ${SILENT[leaf]} of ${layer}.`))
+    }
+    return section("Silence a part", "What is pressed says nothing (zero) while the model answers again.",
+      element("table", {class: "parts"}, ...[...rows].map(([layer, keys]) => element("tr", {}, element("th", {scope: "row"}, element("code", {}, layer)), element("td", {class: "row"}, ...keys)))))
   }
 }
