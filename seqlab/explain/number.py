@@ -97,6 +97,7 @@ class Place:
         return float(self.part(leaf)[self.cell])
 
 
+@torch.no_grad()
 def account(looked: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> Account:
     """How a number came about; where there is no equation for it, or not a true one, only what it is."""
     place = Place(looked, trace, name, cell)

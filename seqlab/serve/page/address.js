@@ -17,7 +17,8 @@ export function read() {
 export function write(state, {step = false} = {}) {
   const said = new URLSearchParams()
   for (const key of OWN) if (state[key] !== undefined) said.set(key, state[key])
-  for (const [key, value] of Object.entries(state.controls)) if (value !== "" && value !== undefined) said.set(key, value)
+  for (const [key, value] of Object.entries(state.controls)) if (value !== "" && value !== undefined) said.set(key,
+    value)
   const hash = `#${said}`
   if (hash === location.hash) return
   history[step ? "pushState" : "replaceState"](null, "", hash)

@@ -15,12 +15,16 @@ export function chart({title, series, xTitle = "", yTitle = "", labels = null}) 
   for (const tick of ticks(y0, y1, 5))
     drawn.append(svg("line", {x1: LEFT, x2: WIDTH - 16, y1: up(tick), y2: up(tick), class: "stroke-rule"}),
       svg("text", {x: LEFT - 8, y: up(tick) + 4, "text-anchor": "end", class: "fill-muted"}, shown(tick)))
-  const names = labels && x1 - x0 < 40 ? labels.map((name, k) => [k, name]) : ticks(x0, x1, 5).map(tick => [tick, shown(tick)])
+  const names = labels && x1 - x0 < 40 ? labels.map((name, k) => [k, name]) : ticks(x0, x1,
+    5).map(tick => [tick, shown(tick)])
   for (const [tick, name] of names)
-    drawn.append(svg("text", {x: across(tick), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle", class: "fill-muted"}, name))
-  drawn.append(svg("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle", class: "fill-muted"}, xTitle))
+    drawn.append(svg("text", {x: across(tick), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle", class: "fill-muted"},
+      name))
+  drawn.append(svg("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle", class: "fill-muted"},
+    xTitle))
   series.forEach(({x, y, dashed}, s) => {
-    const path = x.map((value, k) => Number.isFinite(y[k]) ? `${across(value).toFixed(1)},${up(y[k]).toFixed(1)}` : null).filter(Boolean)
+    const path = x.map((value,
+      k) => Number.isFinite(y[k]) ? `${across(value).toFixed(1)},${up(y[k]).toFixed(1)}` : null).filter(Boolean)
     const line = svg("polyline", {points: path.join(" "), class: "curve", "stroke-dasharray": dashed ? "5 4" : null})
     line.style.stroke = CATEGORICAL[s % CATEGORICAL.length]
     drawn.append(line)
@@ -37,7 +41,8 @@ export function chart({title, series, xTitle = "", yTitle = "", labels = null}) 
     const k = place === null ? x.length - 1 : nearest(x, place)
     const key = element("i", {class: "swatch"})
     key.style.background = CATEGORICAL[s % CATEGORICAL.length]
-    return element("span", {}, key, ` ${name} `, element("b", {"data-series": name, "data-value": String(y[k])}, shown(y[k], 4)),
+    return element("span", {}, key, ` ${name} `, element("b", {"data-series": name, "data-value": String(y[k])},
+      shown(y[k], 4)),
       element("small", {}, ` at ${labels?.[x[k]] ?? shown(x[k], 6)}`))
   }))
   drawn.addEventListener("pointermove", event => {
@@ -51,15 +56,18 @@ export function chart({title, series, xTitle = "", yTitle = "", labels = null}) 
   })
   drawn.addEventListener("pointerleave", () => { cursor.setAttribute("visibility", "hidden"); tell(null) })
   tell(null)
-  return element("figure", {class: "card"}, element("figcaption", {}, title, yTitle ? element("small", {}, ` (${yTitle})`) : null), drawn, legend)
+  return element("figure", {class: "card"}, element("figcaption", {}, title,
+    yTitle ? element("small", {}, ` (${yTitle})`) : null), drawn, legend)
 }
 
 /** Bars of numbers with names, those below zero in another colour; a whole bar is `far`. */
 export function bars(rows, {label, far = Math.max(1e-12, ...rows.map(([, value]) => Math.abs(value)))}) {
-  return element("table", {class: "bars"}, element("caption", {class: "unseen"}, label), ...rows.map(([name, value]) => {
+  return element("table", {class: "bars"}, element("caption", {class: "unseen"}, label),
+    ...rows.map(([name, value]) => {
     const bar = element("i", {class: value < 0 ? "bar less" : "bar"})
     bar.style.width = `${(100 * Math.abs(value) / far).toFixed(1)}%`
-    return element("tr", {}, element("th", {scope: "row"}, element("bdi", {}, name)), element("td", {"data-value": String(value)}, shown(value)),
+    return element("tr", {}, element("th", {scope: "row"}, element("bdi", {}, name)),
+      element("td", {"data-value": String(value)}, shown(value)),
       element("td", {class: "track"}, bar))
   }))
 }

@@ -12,7 +12,8 @@ export function control(about, changed) {
   const told = about.kind === "slider" ? element("output", {htmlFor: id}) : null
   const tell = value => { if (told) told.value = about.said?.(Number(value)) ?? value }
   input.addEventListener("input", () => tell(input.value))
-  const whole = element("div", {class: `control ${about.kind}`}, element("label", {htmlFor: id}, about.label, told && " ", told), input, hint)
+  const whole = element("div", {class: `control ${about.kind}`},
+    element("label", {htmlFor: id}, about.label, told && " ", told), input, hint)
   whole.put = value => {
     if (about.kind === "check") input.checked = value === "1"
     else if (input.value !== value && input !== document.activeElement || about.kind === "select") input.value = value
@@ -40,7 +41,8 @@ const KINDS = {
       const [value, label] = Array.isArray(option) ? option : [option, option]
       return element("option", {value}, label)
     })),
-  check: (about, changed) => element("input", {type: "checkbox", onchange: event => changed(event.target.checked ? "1" : "0")}),
+  check: (about, changed) => element("input", {type: "checkbox",
+    onchange: event => changed(event.target.checked ? "1" : "0")}),
 }
 
 /** A button with a sentence for whoever rests on it. */

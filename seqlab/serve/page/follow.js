@@ -15,7 +15,8 @@ const SIDES = {encoder: "Encoder", decoder: "Decoder", pooling: "Pooling", answe
 
 export class FollowPane extends Pane {
   static refuses(model) {
-    return model.views.includes("lens") ? "" : "This model gives no answer in tokens or labels that could be followed stage by stage."
+    const nothing = "This model gives no answer in tokens or labels that could be followed stage by stage."
+    return model.views.includes("lens") ? "" : nothing
   }
 
   saved() {
@@ -29,7 +30,8 @@ export class FollowPane extends Pane {
       this.stages = data.stages.map(about => new Stage(about, data))
     }
     const stage = this.stages.find(each => each.name === this.value("stage"))
-      ?? this.stages.find(each => each.leaf === "weights") ?? this.stages.find(each => each.leaf === "h") ?? this.stages[0]
+      ?? this.stages.find(each => each.leaf === "weights") ?? this.stages.find(each => each.leaf === "h") ??
+        this.stages[0]
     if (!stage.data) {
       const body = {model: this.page.model.name, input: this.page.input, options: {}}
       this.trace = this.traceOf === data ? this.trace : trace.parse(await api.file("lens", body, "trace", signal))
@@ -46,13 +48,16 @@ export class FollowPane extends Pane {
     const {source, written, answered, likeliest} = this.data
     const place = Math.min(answered.length, Math.max(1, Number(this.value("position")) || answered.length)) - 1
     const reads = source.length ? source : written
-    return section("From input to answer", "The tokens that the model reads, and what it answers; choose an answer to see what else it thought of.",
+    return section("From input to answer",
+      "The tokens that the model reads, and what it answers; choose an answer to see what else it thought of.",
       element("div", {class: "whole"},
-        element("div", {}, element("h4", {}, "reads"), element("p", {class: "tokens", dir: "auto"}, ...reads.map(token => element("span", {class: "token plain"}, token)))),
+        element("div", {}, element("h4", {}, "reads"), element("p", {class: "tokens", dir: "auto"},
+          ...reads.map(token => element("span", {class: "token plain"}, token)))),
         element("div", {}, element("h4", {}, source.length ? "answers" : "is followed by"),
           choice(answered, place, k => this.set({position: k + 1}), {label: "answers", key: "answer"})),
         element("div", {}, element("h4", {}, `at ${place + 1}: `, element("bdi", {}, answered[place])),
-          bars(likeliest[place].map(({answer, probability}) => [answer, probability]), {label: "the likeliest answers and their probabilities", far: 1}))))
+          bars(likeliest[place].map(({answer, probability}) => [answer, probability]),
+            {label: "the likeliest answers and their probabilities", far: 1}))))
   }
 
   /** Every stage in order, block by block; a block opens to its stages. */
@@ -71,8 +76,9 @@ export class FollowPane extends Pane {
         if (block === null) list = nav
         else {
           const open = chosen.side === side && chosen.block === block
-          const details = element("details", {open}, element("summary", {"data-key": `block-${side}-${block}`}, `Block ${block + 1}`,
-            element("small", {}, ` ${this.stages.filter(each => each.side === side && each.block === block).length} stages`)))
+          const details = element("details", {open}, element("summary", {"data-key": `block-${side}-${block}`},
+            `Block ${block + 1}`,
+            element("small", {}, ` ${this.stages.filter(each => each.side === side && each.block === block).length}`)))
           nav.append(details)
           list = details
         }
@@ -84,9 +90,12 @@ export class FollowPane extends Pane {
 
   entry(stage, chosen) {
     const words = element("span", {}, stage.title, stage.inside ? element("small", {}, ` ${stage.inside}`) : null)
-    return element("button", {type: "button", class: "stage", "aria-current": chosen ? "step" : null, "data-key": `stage-${stage.name}`,
-      title: `${stage.name}: ${stage.shape.join(" × ")} numbers, mean ${shown(stage.about.mean)}`, onclick: () => this.set({stage: stage.name, cell: "", head: ""})},
-    stage.data ? thumbnail(stage.grid(0), stage.scale(), {width: 56, height: 20}) : element("i", {class: "thumbnail"}), words)
+    return element("button", {type: "button", class: "stage", "aria-current": chosen ? "step" : null,
+      "data-key": `stage-${stage.name}`,
+      title: `${stage.name}: ${stage.shape.join(" × ")} numbers, mean ${shown(stage.about.mean)}`,
+        onclick: () => this.set({stage: stage.name, cell: "", head: ""})},
+    stage.data ? thumbnail(stage.grid(0), stage.scale(), {width: 56, height: 20}) : element("i",
+      {class: "thumbnail"}), words)
   }
 
   /** One stage: its numbers, and the equation of the one that is chosen. */
@@ -94,18 +103,24 @@ export class FollowPane extends Pane {
     const values = stage.grid(head), at = this.stages.indexOf(stage)
     const picked = this.picked(values, stage.leaf)
     const matrix = element("seq-matrix", {"data-name": "stage"})
-    const equation = element("div", {class: "equation", "aria-live": "polite"}, element("p", {class: "hint"}, "Filling in the equation…"))
+    const equation = element("div", {class: "equation", "aria-live": "polite"},
+      element("p", {class: "hint"}, "Filling in the equation…"))
     matrix.addEventListener("pick", ({detail}) => this.set({cell: `${detail.row},${detail.column}`}))
-    const step = (to, label, hint) => button(label, hint, () => this.set({stage: this.stages[to].name, cell: "", head: ""}), {disabled: !this.stages[to], "data-key": label})
+    const step = (to, label, hint) => button(label, hint, () =>
+      this.set({stage: this.stages[to].name, cell: "", head: ""}), {disabled: !this.stages[to], "data-key": label})
     const shape = stage.shape.join(" × ")
-    queueMicrotask(() => matrix.show({values, rows: stage.rows(), columns: stage.columns(), scale: stage.scale(), picked,
+    queueMicrotask(() => matrix.show({values, rows: stage.rows(), columns: stage.columns(), scale: stage.scale(),
+      picked,
       what: `${stage.title}, ${stage.name}`, words: stage.columns().length ? ["from", "at"] : ["", "feature"]}))
     this.explain(stage, head, picked, equation, signal)
     return element("div", {class: "card stage-card"},
       element("div", {class: "row spread"}, element("h3", {}, capital(stage.title)), element("span", {class: "row"},
-        step(at - 1, "← before", "The stage before this one."), step(at + 1, "after →", "The stage after this one."))),
-      element("p", {class: "hint"}, element("code", {}, stage.name), ` ${shape} numbers; mean ${shown(stage.about.mean)}, deviation ${shown(stage.about.deviation)}, `
-        + `from ${shown(stage.about.least)} to ${shown(stage.about.most)}.`, stage.rounded ? " A long input: numbers to three digits." : "",
+        step(at - 1, "← before", "The stage before this one."),
+        step(at + 1, "after →", "The stage after this one."))),
+      element("p", {class: "hint"}, element("code", {}, stage.name),
+        ` ${shape} numbers; mean ${shown(stage.about.mean)}, deviation ${shown(stage.about.deviation)}, `
+        + `from ${shown(stage.about.least)} to ${shown(stage.about.most)}.`,
+          stage.rounded ? " A long input: numbers to three digits." : "",
       " Choose a cell to see the equation with its numbers."), this.heads(stage, head), matrix, equation)
   }
 
@@ -113,7 +128,8 @@ export class FollowPane extends Pane {
   heads(stage, head) {
     if (stage.heads === 1) return null
     const names = Array.from({length: stage.heads}, (_, k) => String(k + 1))
-    return element("div", {class: "row"}, element("small", {}, "Head"), choice(names, head, k => this.set({head: k + 1, cell: ""}), {label: "head", key: "head"}))
+    return element("div", {class: "row"}, element("small", {}, "Head"),
+      choice(names, head, k => this.set({head: k + 1, cell: ""}), {label: "head", key: "head"}))
   }
 
   /** The cell that the address names; where it names none, the largest number. */

@@ -21,7 +21,8 @@ export class Lines extends HTMLElement {
   show(given) {
     this.given = given
     this.pointed = null
-    this.canvas.setAttribute("aria-label", `${given.what}. Up and down move through the tokens, left and right change the side.`)
+    this.canvas.setAttribute("aria-label",
+      `${given.what}. Up and down move through the tokens, left and right change the side.`)
     const {values} = given, weights = values.data
     this.strongest = Array.from(weights.keys()).filter(place => weights[place] > 0.01)
       .sort((a, b) => weights[b] - weights[a])
@@ -66,7 +67,8 @@ export class Lines extends HTMLElement {
       context.lineWidth = 0.7 + 2.3 * Math.min(1, weight)
       context.beginPath()
       context.moveTo(start, middle(0, row))
-      context.bezierCurveTo(start + SPACE / 2, middle(0, row), end - SPACE / 2, middle(1, column), end, middle(1, column))
+      context.bezierCurveTo(start + SPACE / 2, middle(0, row), end - SPACE / 2, middle(1, column), end,
+        middle(1, column))
       context.stroke()
     }
     context.globalAlpha = 1
@@ -110,13 +112,15 @@ export class Lines extends HTMLElement {
   /** What a token looks at most, or who looks at it most. */
   tell() {
     const {values, left, right} = this.given, cell = this.pointed
-    if (!cell) return void this.readout.replaceChildren(element("span", {class: "hint"}, "Point at one token to see only its lines."))
+    if (!cell) return void this.readout.replaceChildren(element("span", {class: "hint"},
+      "Point at one token to see only its lines."))
     const from = cell.row !== null, names = from ? right : left
     const weights = names.map((name, k) => [name, from ? at(values, cell.row, k) : at(values, k, cell.column)])
     weights.sort((a, b) => b[1] - a[1])
     this.readout.replaceChildren(element("bdi", {}, from ? left[cell.row] : right[cell.column]),
       from ? " looks at " : " is looked at by ",
-      ...weights.slice(0, 4).flatMap(([name, weight], k) => [k ? ", " : "", element("bdi", {}, name), ` ${shown(weight)}`]))
+      ...weights.slice(0, 4).flatMap(([name, weight], k) => [k ? ", " : "", element("bdi", {}, name),
+      ` ${shown(weight)}`]))
   }
 }
 

@@ -45,9 +45,11 @@ async function begin() {
 /** The state that the address asks for; where it asks for nothing, the first model with its first example. */
 function restore() {
   const said = address.read()
-  if (said.model && !named(said.model)) say(`There is no model '${said.model}' here.`, `Showing ${models[0].name} instead.`)
+  if (said.model && !named(said.model)) say(`There is no model '${said.model}' here.`,
+    `Showing ${models[0].name} instead.`)
   const model = named(said.model) ?? models[0]
-  state = {model: said.model && named(said.model) ? said.model : model.name, input: said.input ?? model.examples[0] ?? "",
+  state = {model: said.model && named(said.model) ? said.model : model.name,
+    input: said.input ?? model.examples[0] ?? "",
     pane: PANES[said.pane] ? said.pane : "follow", controls: said.controls}
   address.write(state)
   draw()
@@ -129,8 +131,10 @@ function buildAsked() {
     const chosen = named(event.target.value)
     change({model: chosen.name, input: chosen.examples[0] ?? state.input, controls: {}})
   }}, ...models.map(each => element("option", {value: each.name}, each.name)))
-  const hint = element("small", {id: fresh("hint")}, "What the model reads. Enter, or Look, shows it in the pane below.")
-  const input = element("textarea", {id: fresh("input"), rows: 1, dir: "auto", spellcheck: false, "aria-describedby": hint.id,
+  const hint = element("small", {id: fresh("hint")},
+    "What the model reads. Enter, or Look, shows it in the pane below.")
+  const input = element("textarea", {id: fresh("input"), rows: 1, dir: "auto", spellcheck: false,
+    "aria-describedby": hint.id,
     onkeydown: event => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); look() } }})
   const look = () => change({input: input.value})
   const examples = element("p", {class: "row examples"})
@@ -176,10 +180,11 @@ function say(sentence, hint = "") {
   quiet = setTimeout(() => { box.hidden = true }, 6000)
 }
 
-/** What the server refused. Where it wants to know who asks, ask for the token and keep it as long as the tab is open. */
+/** What the server refused. Where it wants to know who asks, ask for the token and keep it while the tab is open. */
 function denied(error) {
   if (error.status !== 401) {
-    if (!models.length) find("panes").replaceChildren(element("p", {class: "empty error"}, `${capital(error.message)}. ${capital(error.hint ?? "")}`))
+    if (!models.length) find("panes").replaceChildren(element("p", {class: "empty error"},
+      `${capital(error.message)}. ${capital(error.hint ?? "")}`))
     return
   }
   const box = element("input", {type: "password", autocomplete: "off", "aria-label": "token"})
@@ -187,20 +192,24 @@ function denied(error) {
     event.preventDefault()
     sessionStorage.setItem("token", box.value)
     location.reload()
-  }}, element("p", {}, "This server asks for its token: it was printed when the server started."), box, element("button", {class: "main"}, "Use it")))
+  }}, element("p", {}, "This server asks for its token: it was printed when the server started."), box,
+    element("button", {class: "main"}, "Use it")))
 }
 
 async function copyLink() {
   await navigator.clipboard.writeText(location.href).then(
-    () => say("The link is copied."), () => say("The browser does not let the page copy.", "Copy the address from its bar."))
+    () => say("The link is copied."), () => say("The browser does not let the page copy.",
+      "Copy the address from its bar."))
 }
 
 async function save() {
   const saved = pane?.saved()
-  if (!saved) return say("This pane has no view of its own to save.", "Follow, Attention, Beam, Inside and What if have.")
+  if (!saved) return say("This pane has no view of its own to save.",
+    "Follow, Attention, Beam, Inside and What if have.")
   try {
     const body = {model: state.model, input: state.input, options: saved.options}
-    const link = element("a", {href: URL.createObjectURL(await api.file(saved.view, body, "html")), download: `${state.model}-${saved.view}.html`})
+    const link = element("a", {href: URL.createObjectURL(await api.file(saved.view, body, "html")),
+      download: `${state.model}-${saved.view}.html`})
     link.click()
     setTimeout(() => URL.revokeObjectURL(link.href), 10000)
   } catch (error) {

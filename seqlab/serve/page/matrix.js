@@ -39,7 +39,8 @@ export function thumbnail(values, scale, {width = 84, height = 28, label = ""} =
   return canvas
 }
 
-/** `<seq-matrix>`: `show({...})` draws; events: `point` (a cell or null, while looking) and `pick` (a cell, by click or Enter). */
+/** `<seq-matrix>`: `show({...})` draws; its events are `point` (a cell or null, while a person looks) and `pick` (a
+ *  cell, by click or Enter). */
 export class Matrix extends HTMLElement {
   connectedCallback() {
     if (this.canvas) return this.watcher.observe(this)
@@ -82,11 +83,13 @@ export class Matrix extends HTMLElement {
     const {values, rows, columns} = this.given
     const context = this.canvas.getContext("2d")
     context.font = FONT
-    const longest = names => Math.min(110, Math.max(0, ...names.slice(0, 600).map(name => context.measureText(name).width)))
+    const longest = names => Math.min(110, Math.max(0, ...names.slice(0,
+      600).map(name => context.measureText(name).width)))
     const wide = Math.max(160, this.clientWidth)
     const left = rows.length ? longest(rows) + 10 : 2
     const cellWidth = Math.min(WIDEST, (wide - left - 4) / values.columns)
-    const cellHeight = Math.min(TALLEST, Math.max(HIGHEST / values.rows > 8 ? 8 : 0.5, Math.min(HIGHEST / values.rows, cellWidth * 1.4 + 8)))
+    const cellHeight = Math.min(TALLEST, Math.max(HIGHEST / values.rows > 8 ? 8 : 0.5,
+      Math.min(HIGHEST / values.rows, cellWidth * 1.4 + 8)))
     const across = columns.length && cellWidth >= 10
     const upright = across && longest(columns) > cellWidth - 2
     const top = !across ? 2 : upright ? longest(columns) + 8 : 18
@@ -106,7 +109,8 @@ export class Matrix extends HTMLElement {
     context.scale(sharp, sharp)
     context.font = FONT
     context.imageSmoothingEnabled = place.cellWidth < 1 || place.cellHeight < 1
-    context.drawImage(this.image, place.left, place.top, place.cellWidth * values.columns, place.cellHeight * values.rows)
+    context.drawImage(this.image, place.left, place.top, place.cellWidth * values.columns,
+      place.cellHeight * values.rows)
     const lit = this.pointed ?? picked ?? {}
     context.textBaseline = "middle"
     if (rows.length && place.cellHeight >= 8)
@@ -126,7 +130,8 @@ export class Matrix extends HTMLElement {
         context.restore()
       })
     if (place.cellWidth >= 30 && place.cellHeight >= 14) this.write(context)
-    for (const [cell, line] of [[picked, 2.5], [this.pointed, 1.5]]) if (cell) this.frame(context, cell, line, cell === picked ? accent : ink)
+    for (const [cell, line] of [[picked, 2.5], [this.pointed, 1.5]]) if (cell) this.frame(context, cell, line,
+      cell === picked ? accent : ink)
   }
 
   /** The numbers themselves, where cells have room. */
@@ -179,7 +184,8 @@ export class Matrix extends HTMLElement {
     event.preventDefault()
     const from = this.pointed ?? picked ?? {row: 0, column: -move[1]}
     const clamp = (value, end) => Math.min(end - 1, Math.max(0, value))
-    this.look({row: clamp((from.row ?? 0) + move[0], values.rows), column: clamp((from.column ?? 0) + move[1], values.columns)})
+    this.look({row: clamp((from.row ?? 0) + move[0], values.rows),
+      column: clamp((from.column ?? 0) + move[1], values.columns)})
   }
 
   /** The cell in words. */

@@ -64,7 +64,8 @@ export class Pane extends HTMLElement {
   refused(error) {
     this.page.denied(error)
     this.fill(element("div", {class: "empty error", role: "alert"},
-      element("p", {dir: "auto"}, capital(error.message)), error.hint ? element("p", {class: "hint", dir: "auto"}, capital(error.hint)) : null))
+      element("p", {dir: "auto"}, capital(error.message)), error.hint ? element("p", {class: "hint", dir: "auto"},
+        capital(error.hint)) : null))
   }
 
   /** A view of the chosen model at work on the input. */
@@ -117,4 +118,5 @@ export const capital = text => text.charAt(0).toUpperCase() + text.slice(1)
 
 /** A heading, a sentence, and what belongs to them. */
 export const section = (title, about, ...children) =>
-  element("section", {class: "card"}, title && element("h3", {}, title), about && element("p", {class: "hint"}, about), ...children)
+  element("section", {class: "card"}, title && element("h3", {}, title),
+    about && element("p", {class: "hint"}, about), ...children)

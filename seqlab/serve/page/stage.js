@@ -57,7 +57,8 @@ export class Stage {
   columns() {
     if (!["weights", "score"].includes(this.leaf)) return []
     const {source, written} = this.sides, count = this.grid().columns
-    return [this.toSource || this.side === "encoder" || this.side === "pooling" ? source : written].find(side => side.length === count) ?? []
+    return [this.toSource || this.side === "encoder" || this.side === "pooling" ? source : written].find(side =>
+      side.length === count) ?? []
   }
 
   get toSource() {

@@ -63,14 +63,19 @@ export class TrainingPane extends Pane {
       series.get(name).y.push(value)
     }
     for (const row of this.rows) {
-      for (const [name, value] of Object.entries(row)) if (!APART.includes(name)) add(name.replaceAll("_", " "), row.step, value)
-      for (const [name, value] of Object.entries(row.validation ?? {})) add(`validation ${name.replaceAll("_", " ")}`, row.step, value)
+      for (const [name, value] of Object.entries(row)) if (!APART.includes(name)) add(name.replaceAll("_", " "),
+        row.step, value)
+      for (const [name, value] of Object.entries(row.validation ?? {})) add(`validation ${name.replaceAll("_", " ")}`,
+        row.step, value)
     }
     const losses = ["loss", "validation loss"].filter(name => series.has(name)).map(name => thinned(series.get(name)))
     const rest = [...series.values()].filter(({name}) => !["loss", "validation loss"].includes(name)).map(thinned)
     const last = this.rows.at(-1)
-    this.state.textContent = !last ? "Nothing was logged yet." : `${this.running ? "Training goes on" : "Training has ended"}: step ${last.step.toLocaleString("en")}, ${Math.round(last.seconds ?? 0).toLocaleString("en")} seconds.`
-    this.curves.replaceChildren(...(losses.length ? [chart({title: "Loss", series: losses, xTitle: "step", yTitle: "nats"})] : []),
+    const state = this.running ? "Training goes on" : "Training has ended", whole = n => Math.round(n).toLocaleString("en")
+    this.state.textContent = !last ? "Nothing was logged yet."
+      : `${state}: step ${whole(last.step)}, ${whole(last.seconds ?? 0)} seconds.`
+    this.curves.replaceChildren(...(losses.length ? [chart({title: "Loss", series: losses, xTitle: "step",
+      yTitle: "nats"})] : []),
       ...rest.map(each => chart({title: capital(each.name), series: [each], xTitle: "step"})))
   }
 
@@ -78,8 +83,10 @@ export class TrainingPane extends Pane {
   kept() {
     const said = element("div", {"aria-live": "polite"}), names = this.checkpoints
     const place = Math.min(names.length - 1, Number(this.page.controls.checkpoint ?? names.length - 1))
-    const slider = control({key: "checkpoint", kind: "slider", label: "Checkpoint", min: 0, max: names.length - 1, step: 1, value: place, said: k => names[k],
-      hint: "A state of the model that was kept in training: what it answers to the input above."}, value => { this.page.controls.checkpoint = value; this.set({checkpoint: value}) })
+    const slider = control({key: "checkpoint", kind: "slider", label: "Checkpoint", min: 0, max: names.length - 1,
+      step: 1, value: place, said: k => names[k],
+      hint: "A state of the model that was kept in training: what it answers to the input above."},
+        value => { this.page.controls.checkpoint = value; this.set({checkpoint: value}) })
     this.answer(names[place], said)
     return section("Checkpoints", null, slider, said)
   }
@@ -89,10 +96,13 @@ export class TrainingPane extends Pane {
     box.replaceChildren(element("p", {class: "hint"}, "Asking that checkpoint…"))
     try {
       const {outputs: [{output}]} = await api.predict({model, inputs: [this.page.input]}, this.abort?.signal)
-      box.replaceChildren(element("p", {class: "answer"}, element("small", {}, checkpoint), " ", quoted(String(output))),
-        button("Look inside this checkpoint", "Use it as the model in all panes.", () => this.page.use(model), {"data-key": "use"}))
+      box.replaceChildren(element("p", {class: "answer"}, element("small", {}, checkpoint), " ",
+        quoted(String(output))),
+        button("Look inside this checkpoint", "Use it as the model in all panes.", () => this.page.use(model),
+          {"data-key": "use"}))
     } catch (error) {
-      if (error instanceof api.Refusal) box.replaceChildren(element("p", {class: "error"}, `${capital(error.message)}. ${capital(error.hint ?? "")}`))
+      if (error instanceof api.Refusal) box.replaceChildren(element("p", {class: "error"},
+        `${capital(error.message)}. ${capital(error.hint ?? "")}`))
       else if (error.name !== "AbortError") throw error
     }
   }
