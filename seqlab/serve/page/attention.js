@@ -1,6 +1,6 @@
 // Attention: every layer and head, as matrices and as lines; one token at a time; each hypothesis; maps over pictures.
 import * as api from "./api.js"
-import {element, shown} from "./element.js"
+import {element} from "./element.js"
 import "./lines.js"
 import {grid, thumbnail} from "./matrix.js"
 import {Pane, section} from "./pane.js"
@@ -73,7 +73,7 @@ export class AttentionPane extends Pane {
       lines.show({values, left: map.rows, right: map.columns, what: `the strongest weights of ${name}`})
     })
     return [
-      section(name, `${told}A row for each token that looks; its weights over the columns sum to one.${rounded}`, matrix),
+      section(name, `${told}A row for each token that looks; its weights sum to one.${rounded}`, matrix),
       section("Who looks at whom", "Left looks at right; the stronger the line, the larger the weight.", lines),
     ]
   }

@@ -71,7 +71,8 @@ export class TrainingPane extends Pane {
     const losses = ["loss", "validation loss"].filter(name => series.has(name)).map(name => thinned(series.get(name)))
     const rest = [...series.values()].filter(({name}) => !["loss", "validation loss"].includes(name)).map(thinned)
     const last = this.rows.at(-1)
-    const state = this.running ? "Training goes on" : "Training has ended", whole = n => Math.round(n).toLocaleString("en")
+    const whole = number => Math.round(number).toLocaleString("en")
+    const state = this.running ? "Training goes on" : "Training has ended"
     this.state.textContent = !last ? "Nothing was logged yet."
       : `${state}: step ${whole(last.step)}, ${whole(last.seconds ?? 0)} seconds.`
     this.curves.replaceChildren(...(losses.length ? [chart({title: "Loss", series: losses, xTitle: "step",

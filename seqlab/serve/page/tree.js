@@ -32,7 +32,7 @@ export function tree(nodes, {best, other, title}) {
     if (node.score !== undefined)
       box.append(svg("text", {x: x + wide[k] - 7, y: y[k] + 4, "text-anchor": "end", class: "score"},
         shown(node.score)),
-        svg("title", {}, `${node.piece}: ${node.fate}; log p ${shown(node.log_probability, 4)}, sum ${shown(node.score, 4)}`))
+        svg("title", {}, `${node.piece}: ${node.fate}; log p ${shown(node.log_probability)}, sum ${shown(node.score)}`))
     boxes.append(box)
   })
   drawn.append(edges, boxes)
