@@ -24,7 +24,7 @@ from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
 from seqlab.layers.positions import Positions
 from seqlab.reading import Source
-from seqlab.recipe import Recipe, Transformer
+from seqlab.recipe import Glimpse, Recipe, Transformer
 from seqlab.text.bpe import BPETokenizer
 
 VIEWS: dict[str, Callable[..., View]] = {
@@ -67,13 +67,14 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     tokenizer = vocabularies.source or vocabularies.target
     answers = recipe.task not in ("forecast", "bilm") and vocabularies.numbers is None
     writes = recipe.task in ("lm", "translate", "caption")
+    turns = isinstance(model.decoder, Transformer) and model.decoder.kind == "universal" and model.encoder is None
     applies = {
         "attention": answers and usual in ("attention", "maps"),
         "lens": answers,
         "number": answers,
         "beam": writes,
         "gradients": answers and model.hmm is None,
-        "cells": answers and model.hmm is None,
+        "cells": answers and model.hmm is None and recipe.task != "caption" and not turns,
         "saliency": answers and model.hmm is None,
         "what-if": answers,
         "positions": any(isinstance(module, Positions) for module in bundle.model.modules()),
@@ -82,8 +83,8 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
         "training": has_run,
         "trellis": model.hmm is not None,
         "band": recipe.task == "forecast",
-        "maps": recipe.task == "caption",
-        "glimpses": False,
+        "maps": usual == "maps",
+        "glimpses": isinstance(model.encoder, Glimpse),
     }
     return [view for view in VIEWS if applies[view]]
 

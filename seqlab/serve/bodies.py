@@ -4,14 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from seqlab.serve.limits import MOST_HYPOTHESES, MOST_INPUTS, MOST_LETTERS, MOST_LOOKED_AT, MOST_TOKENS
+from seqlab.serve.limits import MOST_HYPOTHESES, MOST_INPUTS, MOST_LETTERS, MOST_LOOKED_AT, MOST_OF_A_TABLE, MOST_TOKENS
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Row = Annotated[list[Number], Field(min_length=1, max_length=4096)]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_LETTERS)]
 Picture = Annotated[list[list[Row]], Field(min_length=1, max_length=512)]
-Input = Annotated[str, Field(max_length=MOST_LETTERS)] | Rows | Picture
-LookedAt = Annotated[str, Field(max_length=MOST_LOOKED_AT)] | Rows | Picture
+Input = Annotated[str, Field(max_length=MOST_OF_A_TABLE)] | Rows | Picture
 Name = Annotated[str, Field(min_length=1, max_length=200, description="a name of /v1/models, or NAME@CHECKPOINT")]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Temperature = Annotated[float, Field(gt=0.0, le=100.0, allow_inf_nan=False)]
@@ -98,7 +97,7 @@ class ViewOptions(Body):
 
 class Explain(Body):
     model: Name
-    input: LookedAt | None = None
+    input: Input | None = None
     options: ViewOptions = ViewOptions()
 
 

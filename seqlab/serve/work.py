@@ -20,6 +20,7 @@ from seqlab.predict import predict, score
 from seqlab.reading import Source
 from seqlab.recipe import Decode
 from seqlab.serve.bodies import Decoding
+from seqlab.serve.limits import MOST_LETTERS, MOST_LOOKED_AT
 
 TYPES = {
     "json": "application/json",
@@ -39,7 +40,7 @@ def settings_of(model: Model, asked: Decoding) -> Decode:
 
 
 @contextmanager
-def read(model: Model, given: Any) -> Iterator[Source]:
+def read(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Iterator[Source]:
     """An input as the model takes it. A text is never the name of a file: for a forecaster it is the table itself."""
     if not isinstance(given, str):
         if model.bundle.vocabularies.features is None and model.recipe.task != "forecast":
@@ -59,6 +60,8 @@ def read(model: Model, given: Any) -> Iterator[Source]:
             "this model reads numbers, and the server opens no files",
             hint="give a list of rows of numbers; of a picture, its pixels.",
         )
+    elif len(given) > most:
+        raise UsageError(f"{len(given):,} letters where {most:,} are the most", hint="send less at a time.")
     else:
         yield given
 
@@ -123,7 +126,7 @@ def explained(model: Model, view: str, given: Any, options: dict[str, Any], form
         if form == "trace":
             raise UsageError("a trace is of an input", hint="give one.")
         return _formed(model.explain(None, view, **options), form)
-    with read(model, given) as source:
+    with read(model, given, most=MOST_LOOKED_AT) as source:
         if form == "trace":
             about = {name: options[name] for name in ("output", "hypothesis") if name in options}
             return subject(model.bundle, source, **about).trace().to_bytes()
