@@ -51,7 +51,7 @@ export class AttentionPane extends Pane {
     if (this.data === data) return this.maps
     const long = data.maps.some(map => !map.weights)
     const traced = long ? trace.parse(await api.file("attention",
-      {model: this.page.model.name, input: this.page.input, options}, "trace", signal)) : null
+      {model: this.page.model.name, input: this.page.given, options}, "trace", signal)) : null
     this.data = data
     this.maps = data.maps.map(map => ({...map, rounded: long,
       grids: map.weights ? map.weights.map(grid) : parts(traced.get(`${map.name}.weights`))}))

@@ -47,9 +47,9 @@ export class ComparePane extends Pane {
 
   /** One model's answer, how sure it was of each part, and a picture; a model that cannot says why. */
   async side(model, view, signal) {
-    const asked = options => ({model: model.name, input: this.page.input, options})
+    const asked = options => ({model: model.name, input: this.page.given, options})
     try {
-      const [{outputs: [said]}, lens] = await Promise.all([api.predict({model: model.name, inputs: [this.page.input]},
+      const [{outputs: [said]}, lens] = await Promise.all([api.predict({model: model.name, inputs: [this.page.given]},
         signal), model.views.includes("lens") ? api.explain("lens", asked({}), signal) : null])
       const answer = String(said.output ?? said.label ?? JSON.stringify(said))
       const sure = lens ? lens.answered.map((token, k) => [token,

@@ -36,7 +36,7 @@ export class DecodePane extends Pane {
     const asked = this.key
     this.key = `${this.page.model.name} ${this.page.input}`
     if (asked && asked !== this.key && this.page.controls.written) return this.take([])
-    this.said = await api.next({model: this.page.model.name, input: this.page.input, written: this.ids(),
+    this.said = await api.next({model: this.page.model.name, input: this.page.given, written: this.ids(),
       temperature: this.number("temperature"), top_k: this.number("top_k"), top_p: this.number("top_p"), most: ASKED},
         signal)
     this.fill(this.text(), this.candidates())

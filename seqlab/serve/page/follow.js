@@ -33,7 +33,7 @@ export class FollowPane extends Pane {
       ?? this.stages.find(each => each.leaf === "weights") ?? this.stages.find(each => each.leaf === "h") ??
         this.stages[0]
     if (!stage.data) {
-      const body = {model: this.page.model.name, input: this.page.input, options: {}}
+      const body = {model: this.page.model.name, input: this.page.given, options: {}}
       this.trace = this.traceOf === data ? this.trace : trace.parse(await api.file("lens", body, "trace", signal))
       this.traceOf = data
       stage.fill(this.trace.get(stage.name))

@@ -3,6 +3,7 @@ import * as address from "./address.js"
 import * as api from "./api.js"
 import {button} from "./control.js"
 import {element, fresh} from "./element.js"
+import {given, open} from "./given.js"
 import {capital} from "./pane.js"
 import {AttentionPane} from "./attention.js"
 import {BeamPane} from "./beam.js"
@@ -53,6 +54,7 @@ function restore() {
     pane: PANES[said.pane] ? said.pane : "follow", controls: said.controls}
   address.write(state)
   draw()
+  asked.input.value = state.input
 }
 
 /** A model by its name; a checkpoint of one (name@checkpoint) is like it in all else. */
@@ -88,7 +90,7 @@ function draw() {
   }
   document.title = `${PANES[state.pane][0]}: ${model.name} · Seqlab`
   pane.update({
-    model, models, input: state.input, controls: state.controls, denied,
+    model, models, input: state.input, given: given(state.input), controls: state.controls, denied,
     set: (controls, options) => change({controls: {...state.controls, ...controls}}, {step: false, ...options}),
     go: (where, controls) => { kept[where] = controls; change({pane: where}) },
     use: name => change({model: name, controls: {}}),
@@ -117,6 +119,7 @@ function drawAsked(model) {
   if (asked.examplesOf !== model.name) {
     asked.examplesOf = model.name
     asked.examples.hidden = !model.examples.length
+    asked.file.hidden = !asked.examples.hidden
     asked.examples.replaceChildren("Examples it has not trained on:", ...model.examples.map(example => {
       const text = String(example)
       return button(element("bdi", {}, text.length > 48 ? `${text.slice(0, 46)}…` : text), `Look at: ${text}`,
@@ -128,8 +131,9 @@ function drawAsked(model) {
 function buildAsked() {
   const about = element("small", {id: fresh("about")})
   const model = element("select", {id: fresh("model"), "aria-describedby": about.id, onchange: event => {
-    const chosen = named(event.target.value)
-    change({model: chosen.name, input: chosen.examples[0] ?? state.input, controls: {}})
+    const [chosen, before] = [named(event.target.value), named(state.model)]
+    const own = state.input && chosen.task === before.task && !before.examples.includes(state.input) // typed: stays
+    change({model: chosen.name, input: own ? state.input : chosen.examples[0] ?? "", controls: {}})
   }}, ...models.map(each => element("option", {value: each.name}, each.name)))
   const hint = element("small", {id: fresh("hint")},
     "What the model reads. Enter, or Look, shows it in the pane below.")
@@ -138,15 +142,20 @@ function buildAsked() {
     onkeydown: event => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); look() } }})
   const look = () => change({input: input.value})
   const examples = element("p", {class: "row examples"})
+  const choose = element("input", {type: "file", accept: "image/*,.csv,.tsv,.json,.txt", id: fresh("file"),
+    title: "Give the model what a file holds; it is read here, and the server is sent numbers or text.",
+    onchange: async event => change({input: await open(event.target.files[0])})})
+  const file = element("p", {class: "row examples"}, element("label", {htmlFor: choose.id},
+    "Or open a file: a picture, a table, rows of numbers."), choose)
   find("asked").replaceChildren(
     element("div", {class: "control"}, element("label", {htmlFor: model.id}, "Model"), model, about),
     element("form", {class: "control", onsubmit: event => { event.preventDefault(); look() }},
       element("label", {htmlFor: input.id}, "Input"),
-      element("span", {class: "beside"}, input, element("button", {class: "main"}, "Look")), hint), examples)
+      element("span", {class: "beside"}, input, element("button", {class: "main"}, "Look")), hint), examples, file)
   find("tools").replaceChildren(
     button("Copy link", "Copy the address of exactly this view, to share it or come back to it.", copyLink),
     button("Save this view", "Download what is shown as one HTML file that needs nothing else.", save))
-  return {model, about, input, examples, examplesOf: null}
+  return {model, about, input, examples, file, examplesOf: null}
 }
 
 // ------------------------------------------------------------------------------------------------------ tabs
@@ -207,7 +216,7 @@ async function save() {
   if (!saved) return say("This pane has no view of its own to save.",
     "Follow, Attention, Beam, Inside and What if have.")
   try {
-    const body = {model: state.model, input: state.input, options: saved.options}
+    const body = {model: state.model, input: given(state.input), options: saved.options}
     const link = element("a", {href: URL.createObjectURL(await api.file(saved.view, body, "html")),
       download: `${state.model}-${saved.view}.html`})
     link.click()

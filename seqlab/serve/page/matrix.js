@@ -89,7 +89,7 @@ export class Matrix extends HTMLElement {
     const left = rows.length ? longest(rows) + 10 : 2
     const cellWidth = Math.min(WIDEST, (wide - left - 4) / values.columns)
     const cellHeight = Math.min(TALLEST, Math.max(HIGHEST / values.rows > 8 ? 8 : 0.5,
-      Math.min(HIGHEST / values.rows, cellWidth * 1.4 + 8)))
+      Math.min(HIGHEST / values.rows, Math.max(14, cellWidth * 1.4 + 8))))
     const across = columns.length && cellWidth >= 10
     const upright = across && longest(columns) > cellWidth - 2
     const top = !across ? 2 : upright ? longest(columns) + 8 : 18

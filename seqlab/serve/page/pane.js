@@ -4,7 +4,7 @@ import {control} from "./control.js"
 import {element} from "./element.js"
 
 /** Panes extend this with `render(signal)`, and say with static `refuses(model)` for which models there is nothing to
- *  see. `page` is {model, input, controls, models, set, go}. */
+ *  see. `page` is {model, input, given (what is sent for it), controls, models, set, ...}. */
 export class Pane extends HTMLElement {
   /** Why this pane has nothing to show for a model; empty where it has. */
   static refuses() { return "" }
@@ -70,7 +70,7 @@ export class Pane extends HTMLElement {
 
   /** A view of the chosen model at work on the input. */
   ask(view, options = {}, signal = this.abort?.signal) {
-    return api.explain(view, {model: this.page.model.name, input: this.page.input, options}, signal)
+    return api.explain(view, {model: this.page.model.name, input: this.page.given, options}, signal)
   }
 
   /** The value of a control, from the address or as it was described. */

@@ -96,7 +96,7 @@ export class TrainingPane extends Pane {
     const model = `${this.of}@${checkpoint}`
     box.replaceChildren(element("p", {class: "hint"}, "Asking that checkpoint…"))
     try {
-      const {outputs: [{output}]} = await api.predict({model, inputs: [this.page.input]}, this.abort?.signal)
+      const {outputs: [{output}]} = await api.predict({model, inputs: [this.page.given]}, this.abort?.signal)
       box.replaceChildren(element("p", {class: "answer"}, element("small", {}, checkpoint), " ",
         quoted(String(output))),
         button("Look inside this checkpoint", "Use it as the model in all panes.", () => this.page.use(model),
