@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 DATE = "samedi 3 mai 1997"
@@ -60,6 +61,7 @@ def shoot(browser: Browser, address: str, path: Path, *, width: int, dark: bool)
     height = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
     page.screenshot(path=path, clip={"x": 0, "y": 0, "width": width, "height": height}, full_page=True)
     page.close()
+    Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 if __name__ == "__main__":

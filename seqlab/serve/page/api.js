@@ -25,15 +25,30 @@ export async function file(view, body, form, signal) {
   return form === "trace" ? answer.arrayBuffer() : answer.blob()
 }
 
-/** Ask once: the same question has the same answer as long as the page is open. */
-function remembered(path, body, signal) {
+/** Ask once: the same question has the same answer as long as the page is open. Who no longer waits leaves, and the
+ *  last to leave calls the question off. */
+async function remembered(path, body, signal) {
+  signal?.throwIfAborted()
   const key = `${path} ${JSON.stringify(body)}`
-  if (answers.has(key)) return answers.get(key)
-  const answer = json(path, body, signal)
-  answers.set(key, answer)
-  answer.catch(() => answers.delete(key))
+  const asked = answers.get(key) ?? question(path, body, key)
+  asked.waiting++
+  return new Promise((resolve, reject) => {
+    signal?.addEventListener("abort", () => {
+      reject(signal.reason)
+      if (--asked.waiting === 0 && !asked.answered) asked.callOff()
+    })
+    asked.answer.then(resolve, reject)
+  })
+}
+
+function question(path, body, key) {
+  const abort = new AbortController(), asked = {waiting: 0, answered: false, answer: json(path, body, abort.signal)}
+  const forget = () => { if (answers.get(key) === asked) answers.delete(key) }
+  asked.callOff = () => { forget(); abort.abort() }
+  asked.answer.then(() => { asked.answered = true }, forget)
+  answers.set(key, asked)
   if (answers.size > KEPT) answers.delete(answers.keys().next().value)
-  return answer
+  return asked
 }
 
 async function json(path, body, signal) {

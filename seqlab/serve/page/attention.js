@@ -28,22 +28,21 @@ export class AttentionPane extends Pane {
     const data = await this.ask("attention", options, signal)
     const maps = await this.weights(data, options, signal)
     const chosen = maps.find(map => map.name === this.value("layer")) ?? maps.at(-1)
-    const head = Math.min(chosen.heads.length, Math.max(0, Number(this.page.controls.head ??
-      (chosen.heads.length > 1 ? 0 : 1))))
+    const heads = chosen.heads.length, usual = heads > 1 ? 0 : 1
+    const head = Math.min(heads, Math.max(usual, Number(this.page.controls.head || usual)))
     this.options = {...options, layer: chosen.name, ...(head ? {head} : {})}
     this.controls([
       {key: "layer", kind: "select", label: "Layer", options: maps.map(map => map.name), value: maps.at(-1).name,
         hint: "Whose weights are shown large."},
-      {key: "head", kind: "slider", label: "Head", min: chosen.heads.length > 1 ? 0 : 1, max: chosen.heads.length,
-        step: 1, value: chosen.heads.length > 1 ? 0 : 1, hint: "0 is the mean of all heads of the layer."},
+      ...(heads > 1 ? [{key: "head", kind: "slider", label: "Head", min: 0, max: heads, step: 1, value: 0,
+        said: k => k || "all", hint: "One of the heads that look side by side; 0 is the mean of all."}] : []),
       ...(many > 1 ? [{key: "hypothesis", kind: "slider", label: "Hypothesis", min: 1, max: many, step: 1, value: 1,
-      hint: "Which result of the beam search is aligned; 1 is the best."}] : []),
+        hint: "Which result of the beam search is aligned; 1 is the best."}] : []),
     ])
     const values = head ? chosen.grids[head - 1] : mean(chosen.grids)
-    const pictures = this.page.model.views.includes("maps") ? (await this.ask("maps", {},
-      signal)).pictures.map(picture) : []
-    this.fill(...pictures, element("div", {class: "pair"}, ...this.large(chosen, head, values)),
-      this.all(maps, chosen, head))
+    const drawn = this.page.model.views.includes("maps") ? (await this.ask("maps", {}, signal)).pictures : []
+    this.fill(...drawn.map(each => section(null, null, picture(each))),
+      element("div", {class: "pair"}, ...this.large(chosen, head, values)), this.all(maps, chosen, head))
   }
 
   /** Each layer's weights by head; those of a long input come from its trace. */

@@ -16,9 +16,10 @@ export async function open(file) {
   const [width, height] = [picture.width, picture.height].map(side => Math.max(1, Math.round(side * scale)))
   const context = new OffscreenCanvas(width, height).getContext("2d")
   context.drawImage(picture, 0, 0, width, height)
-  const {data} = context.getImageData(0, 0, width, height), pixel = k => [data[k], data[k + 1], data[k + 2]]
-  files.set(file.name, Array.from({length: height}, (_, y) =>
-    Array.from({length: width}, (_, x) => pixel(4 * (y * width + x)))))
+  const {data} = context.getImageData(0, 0, width, height), share = level => Number((level / 255).toFixed(4))
+  const pixel = (x, y) => Array.from(data.subarray(4 * (y * width + x), 4 * (y * width + x) + 3), share)
+  const row = y => Array.from({length: width}, (_, x) => pixel(x, y))
+  files.set(file.name, Array.from({length: height}, (_, y) => row(y)))
   return file.name
 }
 

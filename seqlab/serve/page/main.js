@@ -39,7 +39,6 @@ async function begin() {
   if (!models.length) return void find("panes").replaceChildren(element("p", {class: "empty"},
     "The server has no model. Train one, then start `seqlab serve` with its folder."))
   restore()
-  addEventListener("popstate", restore)
   addEventListener("hashchange", restore)
 }
 
@@ -120,7 +119,8 @@ function drawAsked(model) {
     asked.examplesOf = model.name
     asked.examples.hidden = !model.examples.length
     asked.file.hidden = !asked.examples.hidden
-    asked.examples.replaceChildren("Examples it has not trained on:", ...model.examples.map(example => {
+    asked.examples.replaceChildren(element("span", {}, "Examples it has not trained on:"))
+    asked.examples.append(...model.examples.map(example => {
       const text = String(example)
       return button(element("bdi", {}, text.length > 48 ? `${text.slice(0, 46)}…` : text), `Look at: ${text}`,
         () => { asked.input.value = text; change({input: text}) }, {class: "chip"})
