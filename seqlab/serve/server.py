@@ -120,6 +120,8 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            # headers and body are sent one after the other: the body must not wait 40 ms for the headers' receipt
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self.connections) > limits.connections:
                 self._refuse(503, "there are too many connections", "try again in a second.", retry=True)
             else:

@@ -31,7 +31,8 @@ server.run()
 ASKING = """
 import json, sys, threading, time
 from http.client import HTTPConnection
-where, seconds, most, clients = sys.argv[1].removeprefix("http://"), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+where, seconds = sys.argv[1].removeprefix("http://"), float(sys.argv[2])
+most, clients = map(int, sys.argv[3:])
 asked = json.load(sys.stdin)
 end, turn, lock = time.monotonic() + seconds, iter(range(most)), threading.Lock()
 seen = {"right": 0, "wrong": [], "other": {}, "retry": [], "seconds": [], "health": []}
@@ -112,7 +113,7 @@ def questions(offline):
     texts = ["abc", "fed", "ca", "bb", "abcdef", "fa", "ed", "aab", "cabb", "d", "eeff", "bad"]
     asked = []
     for text in texts:
-        for decode, seed in (({"beam": 4}, 0), ({"temperature": 1.2}, 3), ({"method": "greedy"}, 0)):
+        for decode, seed in (({"beam": 4, "min_length": 10}, 0), ({"temperature": 1.2}, 3), ({"method": "greedy"}, 0)):
             body = {"model": "translate", "inputs": [text, text[::-1]], "seed": seed, "decode": decode}
             expected = offline["translate"].predict(body["inputs"], seed=seed, **decode)
             asked.append([body, [answer.output for answer in expected]])

@@ -193,6 +193,19 @@ class TestWhoMayAsk:
         assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.0.7", "example.org"]))
 
 
+def test_an_answer_is_not_held_back(server):
+    """Many on one connection: each would take 40 ms if its second part waited for the receipt of the first."""
+    connection = HTTPConnection(server.address.removeprefix("http://"), timeout=PATIENCE)
+    times = []
+    for _ in range(30):
+        began = time.monotonic()
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        times.append(time.monotonic() - began)
+    connection.close()
+    assert sorted(times)[5] < 0.03
+
+
 class TestUnderLoad:
     def test_together_is_what_each_is_alone(self, client, offline):
         """Whatever arrives at once, sampled with its own seed, is what the library says to it alone."""
