@@ -11,7 +11,7 @@ from seqlab.cli.bench import bench
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.look import check, doctor, explain
-from seqlab.cli.serving import serve
+from seqlab.cli.serving import serve, watching
 from seqlab.cli.told import INTERRUPTED, told
 
 app = typer.Typer(
@@ -55,6 +55,7 @@ def train(
     start: Annotated[Path | None, typer.Option("--from", help="a trained model to begin with")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
@@ -85,7 +86,7 @@ def train(
 
     use_threads(threads)
     interrupt = Interrupt()
-    with interrupt.watching():
+    with interrupt.watching(), watching(watch) as begun:
         trained = lab.train(
             task or None,  # type: ignore[arg-type]
             data or (),
@@ -97,6 +98,7 @@ def train(
             resume=resume,
             overwrite=overwrite,
             report=reporter(quiet=quiet),
+            begun=begun,
             stop=interrupt,
         )
     model = trained.model

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
@@ -40,6 +40,15 @@ FILE_TYPES = {
     ".woff2": "font/woff2",
 }
 R = TypeVar("R")
+NO_JSON = "the body is not valid JSON"
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"enum": ["token", "done", "error"]},
+        "data": {"type": "string", "description": "JSON: text and done; output and score; or error and hint"},
+    },
+    "required": ["event", "data"],
+}
 FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": bodies.Failure, "description": "the body is no JSON"},
     401: {"model": bodies.Failure, "description": "the token is missing or wrong, where one is needed"},
@@ -166,9 +175,8 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
 
     @app.post(
         "/v1/generate",
-        responses=FAILURES | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
-        response_class=_Events,
-        status_code=200,
+        responses=FAILURES | {200: {"content": {"text/event-stream": {"schema": EVENT}}}},
+        response_class=Response,
         tags=["use"],
     )
     async def generate(body: bodies.Generate) -> Response:
@@ -246,10 +254,15 @@ def _add_facts(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
         """Whether the server answers."""
         return _json({"status": "ok"})
 
-    @app.get("/metrics", responses={401: FAILURES[401]}, response_class=PlainTextResponse, tags=["server"])
+    @app.get(
+        "/metrics",
+        responses={401: FAILURES[401], 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        response_class=Response,
+        tags=["server"],
+    )
     async def metrics() -> Response:
         """Counters in the form that Prometheus reads."""
-        return PlainTextResponse(counters.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(counters.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -290,14 +303,15 @@ def _tell_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return failure(400, "the body is not valid JSON", "see /docs for what it must hold.")
+            return failure(400, NO_JSON, "see /docs for what it must hold.")
         where = ".".join(str(part) for part in first["loc"] if part != "body")
         return failure(422, f"{where[:200] or 'the body'}: {first['msg']}", "see /docs for what it must hold.")
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        said = {404: "there is nothing here", 405: "this cannot be done here"}.get(error.status_code, str(error.detail))
-        return failure(error.status_code, said, "see /docs for what there is.", dict(error.headers or {}))
+        said = {400: NO_JSON, 404: "there is nothing here", 405: "this cannot be done here"}
+        text = said.get(error.status_code, str(error.detail))
+        return failure(error.status_code, text, "see /docs for what there is.", dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
@@ -309,9 +323,13 @@ def failure(status: int, error: str, hint: str, headers: dict[str, str] | None =
 
 
 def _json(value: Any) -> Response:
-    return Response(
-        json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), media_type="application/json"
-    )
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise DataError(
+            "the model's answer holds numbers that are not finite", hint="it has diverged: train it again."
+        ) from None
+    return Response(text.encode("utf-8", "backslashreplace"), media_type="application/json")
 
 
 def _event(name: str, data: dict[str, Any]) -> str:

@@ -13,9 +13,9 @@ Picture = Annotated[list[list[Row]], Field(min_length=1, max_length=512)]
 Input = Annotated[str, Field(max_length=MOST_OF_A_TABLE)] | Rows | Picture
 Name = Annotated[str, Field(min_length=1, max_length=200, description="a name of /v1/models, or NAME@CHECKPOINT")]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
-Temperature = Annotated[float, Field(gt=0.0, le=100.0, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
-Mass = Annotated[float, Field(gt=0.0, le=1.0)]
+Mass = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Width = Annotated[int, Field(ge=1, le=MOST_HYPOTHESES)]
 

@@ -115,10 +115,13 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
     """uvicorn's connection, with what it lacks: bounds on their number, on half-sent headers, on unread answers."""
 
     class Connection(H11Protocol):
-        timer: asyncio.TimerHandle | None = None
+        late: asyncio.TimerHandle | None = None  # until headers are whole
+        stalled: asyncio.TimerHandle | None = None  # until something is read again
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            # headers and body are sent one after the other: the body must not wait 40 ms for the headers' receipt
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self.connections) > limits.connections:
                 self._refuse(503, "there are too many connections", "try again in a second.", retry=True)
             else:
@@ -128,11 +131,10 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
             if self.transport.is_closing():
                 return
             super().data_received(data)
-            if self.cycle is None or self.cycle.response_complete:
-                if self.timer is None:  # the first bytes of another request
-                    self._expect_headers()
-            else:
+            if self.cycle is not None and not self.cycle.response_complete:
                 self._rest()
+            elif self.late is None:  # the first bytes of another request
+                self._expect_headers()
 
         def on_response_complete(self) -> None:
             self._rest()
@@ -140,32 +142,37 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._rest()
+            self._resumed()
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._rest()
-            self.timer = self.loop.call_later(limits.stalled_seconds, self.transport.abort)
+            self.stalled = self.loop.call_later(limits.stalled_seconds, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._rest()
+            self._resumed()
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(400, "this is no HTTP that can be read", "send a whole request, with shorter headers.")
 
         def _expect_headers(self) -> None:
-            self.timer = self.loop.call_later(limits.headers_seconds, self._late)
+            self.late = self.loop.call_later(limits.headers_seconds, self._too_late)
 
-        def _late(self) -> None:
+        def _too_late(self) -> None:
             self._refuse(
                 408, f"the headers did not come within {limits.headers_seconds:g} seconds", "send them at once."
             )
 
         def _rest(self) -> None:
-            if self.timer is not None:
-                self.timer.cancel()
-                self.timer = None
+            if self.late is not None:
+                self.late.cancel()
+                self.late = None
+
+        def _resumed(self) -> None:
+            if self.stalled is not None:
+                self.stalled.cancel()
+                self.stalled = None
 
         def _refuse(self, status: int, error: str, hint: str, *, retry: bool = False) -> None:
             """A failure in words, and the end of the connection."""

@@ -55,7 +55,7 @@ def folders(tmp_path_factory):
     }
     both = [*SIZES.values(), "shared=false", "source.kind=characters", "target.kind=characters", "data.max_source=30"]
     sizes = {
-        "translate": [*both, "decode.max_length=12"],
+        "translate": [*both, "decode.max_length=12", "train.steps=150", "train.learning_rate=0.02"],
         "lm": [SIZES["decoder"], "train.bptt=16", "train.batch_rows=4", "decode.max_length=20"],
         "classify": [SIZES["encoder"], "source.min_count=1"],
         "tag": [SIZES["encoder"], "source.min_count=1"],
