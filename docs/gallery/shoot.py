@@ -56,12 +56,15 @@ def shoot(browser: Browser, address: str, path: Path, *, width: int, dark: bool)
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
     page.goto(address)
     page.wait_for_selector("#pane:not([busy]) .result > *", timeout=60_000)
+    for _ in range(20 if "pane=decode" in address else 0):  # so that there is some text
+        page.click("[data-key=step]")
+        page.wait_for_load_state("networkidle")
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(500)
     height = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
     page.screenshot(path=path, clip={"x": 0, "y": 0, "width": width, "height": height}, full_page=True)
     page.close()
-    Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -246,6 +246,13 @@ def test_decode_plays_to_the_end_and_pauses(look, models):
             ]["id"]
         )
     assert written == ids
+    page.locator("[data-key=step]").evaluate("step => { step.click(); step.click() }")  # the second knows nothing yet
+    page.wait_for_selector(f"[data-key=written-{len(ids)}]")
+    settled(page)
+    page.click("[data-key=back]")
+    page.wait_for_selector(f"[data-key=written-{len(ids)}]", state="detached")
+    settled(page)
+    assert state(page)["written"] == ",".join(map(str, ids))
     page.click("[data-key=back]")
     page.wait_for_selector(f"[data-key=written-{len(ids) - 1}]", state="detached")
     assert state(page)["written"] == ",".join(map(str, ids[:-1]))

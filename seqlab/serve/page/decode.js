@@ -39,6 +39,7 @@ export class DecodePane extends Pane {
     this.said = await api.next({model: this.page.model.name, input: this.page.given, written: this.ids(),
       temperature: this.number("temperature"), top_k: this.number("top_k"), top_p: this.number("top_p"), most: ASKED},
         signal)
+    this.saidAfter = this.value("written")
     this.fill(this.text(), this.candidates())
     if (this.playing) this.schedule()
   }
@@ -112,6 +113,7 @@ export class DecodePane extends Pane {
 
   step() {
     const {candidates, ended} = this.said, ids = this.ids()
+    if (this.saidAfter !== this.value("written")) return // what comes after the last token is not known yet
     if (ended || !candidates.length) return this.pause(true)
     const chosen = this.value("choose") === "draw" ? drawn(candidates, this.number("seed"),
       ids.length) : candidates.reduce((best, each) => each.adjusted > best.adjusted ? each : best)
