@@ -51,7 +51,7 @@ def models(tmp_path_factory):
     words = ["the cat sat on the mat.", '"no," said the dog (the big one).', "the time traveller ran home."] * 12
     book = _write(folder / "book.txt", words)
     tags = [f"{word}\t{'DET' if word == 'the' else 'NOUN'}" for word in ["the", "cat", "the", "dog"]]
-    tagged = _write(folder / "tags.conll", ([*tags, ""] * 20))
+    tagged = _write(folder / "tags.conll", ([*tags, ""] * 60))
     short = ["train.steps=24", "train.validate_every=8", "train.batch_tokens=128"]
     small = [*short, *LSTM, "decode.max_length=14"]
     lab.train("translate", dates, recipe="dates-attention", settings=small, out=folder / "dates")

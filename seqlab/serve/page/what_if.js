@@ -1,4 +1,5 @@
 // What if: silence heads, change a word, force a beginning, and see the answer before and after.
+import * as api from "./api.js"
 import {bars} from "./chart.js"
 import {button} from "./control.js"
 import {element, quoted, shown} from "./element.js"
@@ -17,30 +18,31 @@ export class WhatIfPane extends Pane {
   }
 
   async render(signal) {
-    const lens = await this.ask("lens", {}, signal), writes = ["translate", "lm",
-      "caption"].includes(this.page.model.task)
+    const {task, name} = this.page.model
+    const forces = ["translate", "caption"].includes(task), draws = forces || task === "lm"
     this.controls([
-      ...(writes ? [{key: "prefix", kind: "text", label: "Force the beginning", value: "",
-      hint: "The answer must begin with this text."}] : []),
-      ...(writes ? [{key: "temperature", kind: "slider", label: "Temperature", min: 0, max: 2, step: 0.1, value: 0,
-      hint: "0 decodes as the recipe says; above, the changed answer is drawn by chance.",
-      said: value => value || "off"}] : []),
+      ...(forces ? [{key: "prefix", kind: "text", label: "Force the beginning", value: "",
+        hint: "The answer must begin with this text."}] : []),
+      ...(draws ? [{key: "temperature", kind: "slider", label: "Temperature", min: 0, max: 2, step: 0.1, value: 0,
+        said: value => value || "off",
+        hint: "0 decodes as the recipe says; above, the new answer is drawn by chance."}] : []),
     ])
-    const ablate = this.value("ablate").split(" ").filter(Boolean)
-    this.options = Object.fromEntries(Object.entries({ablate, replace: this.value("replace"),
-      prefix: writes ? this.value("prefix") : "", temperature: writes ? this.number("temperature") : 0})
-      .filter(([, value]) => Array.isArray(value) ? value.length : value))
-    if (this.options.prefix === undefined && this.page.model.task === "lm") delete this.options.prefix
-    const asked = Object.keys(this.options).length > 0
-    const data = asked ? await this.ask("what-if", this.options, signal) : null
-    if (!asked) this.options = null
-    this.fill(this.outcome(data, lens), element("div", {class: "pair"}, this.words(), this.parts(lens, ablate)))
+    const ablate = this.value("ablate").split(" ").filter(Boolean), options = {}
+    if (ablate.length) options.ablate = ablate
+    if (this.value("replace")) options.replace = this.value("replace")
+    if (forces && this.value("prefix")) options.prefix = this.value("prefix")
+    if (draws && this.number("temperature")) options.temperature = this.number("temperature")
+    this.options = Object.keys(options).length ? options : null
+    const [lens, {outputs: [now]}, data] = await Promise.all([this.ask("lens", {}, signal),
+      api.predict({model: name, inputs: [this.page.given]}, signal),
+      this.options && this.ask("what-if", this.options, signal)])
+    this.fill(this.outcome(data, now), element("div", {class: "pair"}, this.words(), this.parts(lens, ablate)))
   }
 
-  outcome(data, lens) {
+  outcome(data, now) {
     if (!data) return section("Before and after",
       "Change something below: silence a head, or edit a word. The answer now:",
-      element("p", {class: "answer"}, quoted(lens.answered.join(" "))))
+      element("p", {class: "answer"}, quoted(now.output || "(nothing)")))
     const line = (name, text, kind) => element("p", {class: `answer ${kind}`}, element("small", {}, name), " ",
       quoted(text || "(nothing)"))
     const rows = data.log_probability_after ? data.answered.map((token, k) => [token,
@@ -58,6 +60,7 @@ export class WhatIfPane extends Pane {
 
   /** The words of the input, each of which can be another. */
   words() {
+    if (typeof this.page.given !== "string") return null
     const words = String(this.page.input).split(/\s+/).filter(Boolean)
     const [, place, word] = this.value("replace").match(/^(\d+)=([^]*)$/) ?? []
     return section("Edit a word", "Write another word into a box and press Enter.",
