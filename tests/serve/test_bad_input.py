@@ -94,7 +94,7 @@ def test_bad_bodies_are_answered_in_words(send, path, body, status, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["\x00\x01\x02\x7f", "\u202e\u2066", "a\nb\tc\r", "😀" * 100, "<script>alert(1)</script>"]
+    "text", ["\x00\x01\x02\x7f", "\u202e\u2066", "a\nb\tc\r", "😀" * 20, "<script>alert(1)</script>"]
 )
 def test_odd_characters_are_text_like_any_other(send, text):
     for model, path in (("translate", "/v1/predict"), ("lm", "/v1/predict"), ("classify", "/v1/predict")):
