@@ -56,15 +56,24 @@ class _Answer:
             message = {**message, "headers": [*message["headers"], *HEADERS]}
         await self.send(message)
 
-    async def refuse(self, refused: RefusedError) -> None:
-        """A failure in words; the connection ends with it, for more of the request may be on its way."""
+    async def refuse(self, refused: RefusedError, receive: Receive, seconds: float) -> None:
+        """A failure in words, and the end of the connection.
+
+        More of the request may be on its way. Who is cut off while sending does not read an answer, so what still
+        comes is heard for a while, and forgotten.
+        """
         body = json.dumps({"error": str(refused), "hint": refused.hint}).encode()
         kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers = [*kind, (b"connection", b"close")]
         if refused.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await self({"type": "http.response.start", "status": refused.status, "headers": headers})
-        await self({"type": "http.response.body", "body": body})
+        await self({"type": "http.response.body", "body": body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while refused.status == 413 and (await receive()).get("more_body", False):
+                    pass
+        await self({"type": "http.response.body", "body": b""})
 
 
 class Guard:
@@ -86,7 +95,7 @@ class Guard:
             await self._answered(scope, body, receive, answer)
         except RefusedError as refused:
             if not answer.status:
-                await answer.refuse(refused)
+                await answer.refuse(refused, receive, self.limits.body_seconds)
         except Exception:
             logging.getLogger("seqlab.serve").exception("%s %s", scope["method"], scope["path"])
         finally:

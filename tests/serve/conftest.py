@@ -12,7 +12,7 @@ from seqlab.serve.client import Client
 from seqlab.serve.limits import Limits
 from seqlab.serve.server import Server
 
-SMALL = ["model.embedding=8", "train.validate_every=20", "train.steps=40"]
+SMALL = ["model.embedding=8", "train.validate_every=5", "train.steps=10"]
 SIZES = {side: f"model.{side}.size=16" for side in ("encoder", "decoder")}
 PATIENCE = 30.0  # seconds, for whatever takes none of them
 
@@ -55,7 +55,13 @@ def folders(tmp_path_factory):
     }
     both = [*SIZES.values(), "shared=false", "source.kind=characters", "target.kind=characters", "data.max_source=30"]
     sizes = {
-        "translate": [*both, "decode.max_length=12", "train.steps=150", "train.learning_rate=0.02"],
+        "translate": [
+            *both,
+            "decode.max_length=12",
+            "train.steps=100",
+            "train.validate_every=50",
+            "train.learning_rate=0.02",
+        ],
         "lm": [SIZES["decoder"], "train.bptt=16", "train.batch_rows=4", "decode.max_length=20"],
         "classify": [SIZES["encoder"], "source.min_count=1"],
         "tag": [SIZES["encoder"], "source.min_count=1"],

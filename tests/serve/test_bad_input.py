@@ -44,6 +44,7 @@ def send(server):
         ("/v1/predict", {**GOOD, "inputs": ["a"] * 257}, 422, "inputs: List should have at most 256 items"),
         ("/v1/predict", {**GOOD, "inputs": [LONG]}, 422, "10,001 letters where 10,000 are the most"),
         ("/v1/predict", {**GOOD, "inputs": ["a" * 2**20]}, 413, "the body is larger than 1,048,576 bytes"),
+        ("/v1/predict", b"x" * 30_000_000, 413, "the body is larger than 1,048,576 bytes"),
         ("/v1/predict", {**GOOD, "inputs": [[[1.0]]]}, 422, "this model reads text, not numbers"),
         ("/v1/predict", {**GOOD, "path": "/etc"}, 422, "path: Extra inputs are not permitted"),
         ("/v1/predict", {**GOOD, "seed": -1}, 422, "seed: Input should be greater"),
@@ -93,7 +94,7 @@ def test_bad_bodies_are_answered_in_words(send, path, body, status, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["\x00\x01\x02\x7f", "\u202e\u2066", "a\nb\tc\r", "😀" * 100, "<script>alert(1)</script>"]
+    "text", ["\x00\x01\x02\x7f", "\u202e\u2066", "a\nb\tc\r", "😀" * 20, "<script>alert(1)</script>"]
 )
 def test_odd_characters_are_text_like_any_other(send, text):
     for model, path in (("translate", "/v1/predict"), ("lm", "/v1/predict"), ("classify", "/v1/predict")):

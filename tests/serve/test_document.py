@@ -1,5 +1,11 @@
 """The interface is what its own document says: requests made from the document get answers that are in it."""
 
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -49,6 +55,24 @@ def test_the_document_is_true(document, folders, method, path, mode):
             if isinstance(case.body, dict):
                 case.body["model"] = model
             case.path_parameters = {name: {"model": model, "view": view}[name] for name in case.path_parameters or {}}
-        case.call_and_validate(checks=CHECKS, timeout=30)
+        answer = case.call(timeout=30)
+        checks = CHECKS[:-1] if answer.status_code == 413 else CHECKS  # too large is said before wrong is seen
+        case.validate_response(answer, checks=checks)
 
     agrees()
+
+
+def test_every_curl_of_the_guide_works_and_every_route_has_one(document, server, tmp_path):
+    """With the guide's models replaced by ours."""
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
+    guide = (Path(__file__).parents[2] / "docs" / "serve.md").read_text("utf-8")
+    lines = re.findall(r"^curl .*$", guide, flags=re.MULTILINE)
+    ours = {"http://127.0.0.1:8000": server.address, "shakespeare": "lm", "dates": "translate"}
+    for line in lines:
+        for theirs, mine in ours.items():
+            line = line.replace(theirs, mine)
+        done = subprocess.run([*shlex.split(line), "-sSf"], capture_output=True, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+    for _, path in OPERATIONS:
+        assert any(path.partition("{")[0] in line for line in lines), path
