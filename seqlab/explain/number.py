@@ -121,12 +121,15 @@ def number_view(
     layer: str | None = None,
     cell: str | None = None,
 ) -> View:
-    """One number of a stage (`cell` counts from 0, as 2,5 or with a head 0,2,5) and the equation that made it."""
+    """One number of a stage (`cell` counts from 0, as 2,5 or with a head 0,2,5) and the equation that made it.
+
+    Without a stage it is of the last, and without a cell the largest.
+    """
     looked = subject(bundle, given, output=output, decode=decode)
     trace = looked.trace()
-    if layer is None or layer not in trace:
-        hint = nearest(layer, trace.names()) if layer else f"give a stage: {', '.join(trace.names()[:6])}, ..."
-        raise UsageError(f"there is no stage '{layer}'" if layer else "a number of which stage?", hint=hint)
+    layer = layer or trace.names()[-1]
+    if layer not in trace:
+        raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
     place = _cell(trace[layer][0], cell)
     found = account(looked, trace, layer, place)
     name = f"{layer.rpartition('.')[2]}[{', '.join(map(str, place))}]"

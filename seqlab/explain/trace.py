@@ -18,6 +18,7 @@ from seqlab.errors import DataError
 from seqlab.layers.tap import listening
 
 SCHEMA = 1
+STEPWISE = ("enters", "i", "f", "g", "o", "c", "h", "r", "u", "z", "n")  # what a recurrence passes once a step
 
 
 @dataclass
@@ -41,7 +42,8 @@ class Trace:
 
     def __getitem__(self, name: str) -> Tensor:
         parts = self.parts[name]
-        if len(parts) == 1:
+        one_step = parts[0].dim() == 2 and name.rpartition(".")[2] in STEPWISE  # of a sequence of one
+        if len(parts) == 1 and not one_step:
             return parts[0]
         steps = torch.stack(parts, dim=1) if parts[0].dim() == 2 else torch.cat(parts, dim=1)
         return steps.flip(1) if ".backward." in f"{name}." and parts[0].dim() == 2 else steps

@@ -85,7 +85,6 @@ def test_without_a_cell_it_is_the_largest(bundle_of):
 @pytest.mark.parametrize(
     ("options", "said", "hint"),
     [
-        ({}, "a number of which stage?", "give a stage: decoder.embedding"),
         ({"layer": "decoder.0.hh"}, "there is no stage 'decoder.0.hh'", "decoder.0.h"),
         ({"layer": "decoder.0.h", "cell": "1"}, "there is no number at '1'", "cells are 0,0 to "),
         ({"layer": "decoder.0.h", "cell": "1,x"}, "there is no number at '1,x'", "cells are 0,0 to "),
@@ -97,3 +96,14 @@ def test_what_is_not_there_is_refused(bundle_of, options, said, hint):
         number_view(bundle_of("lm"), GIVEN, **options)
     assert str(refused.value) == said
     assert hint in refused.value.hint
+
+
+def test_without_a_stage_it_is_of_the_last(bundle_of):
+    assert number_view(bundle_of("lm"), GIVEN).data["stage"] == "logits"
+
+
+def test_a_sequence_of_one_has_its_equations_too(bundle_of):
+    one = number_view(
+        bundle_of("tag", "model.encoder.bidirectional=true"), "cat", layer="encoder.0.backward.i", cell="0,3"
+    )
+    assert one.data["equation"] == "E24"

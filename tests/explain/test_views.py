@@ -176,7 +176,7 @@ def tagged(tmp_path_factory):
 def test_a_chain_of_hidden_states_has_no_saliency(tagged):
     with pytest.raises(UsageError, match="no vector for each token"):
         tagged.explain("the cat ran", "saliency")
-    assert views_of(tagged.bundle, has_run=True) == ["lens", "what-if", "training", "trellis"]
+    assert views_of(tagged.bundle, has_run=True) == ["lens", "number", "what-if", "training", "trellis"]
 
 
 def test_the_trellis_shows_posteriors_and_the_path(tagged):
