@@ -58,7 +58,17 @@ from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
 from seqlab.training.objective import mean_loss
 
-__all__ = ["Model", "Trained", "default_folder", "import_model", "load", "look", "train"]
+__all__ = [
+    "Model",
+    "Trained",
+    "checkpoints",
+    "default_folder",
+    "import_model",
+    "load",
+    "load_checkpoint",
+    "look",
+    "train",
+]
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
@@ -92,13 +102,14 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     report: Reporter | None = None,
+    begun: Callable[[Path], None] = lambda folder: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Train a recipe on the user's files into the directory `out`.
 
     `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
     With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
-    touched unless `resume` or `overwrite` says so.
+    touched unless `resume` or `overwrite` says so. `begun` is told the directory as soon as the run lies there.
     """
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
@@ -109,6 +120,8 @@ def train(
         if again:
             folder = _existing_run(out)
             with locked(folder) if world.leads else nullcontext():
+                if world.leads:
+                    begun(folder)
                 return fit(folder, *_reopen(folder, task, recipe, settings))
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
@@ -120,9 +133,10 @@ def train(
             world.wait()
             return fit(folder, *_reopen(folder, None, None, ()))
         with locked(folder):
-            begun = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
+            prepared = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
             world.wait()
-            return fit(folder, *begun)
+            begun(folder)
+            return fit(folder, *prepared)
 
 
 def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -170,6 +184,25 @@ def import_model(folder: str | Path, out: str | Path) -> Model:
     bundle = read_huggingface(folder)
     save_bundle(bundle, Path(out))
     return Model(bundle, Path(out))
+
+
+def checkpoints(folder: str | Path) -> list[str]:
+    """What a run has kept of itself so far: names for `load_checkpoint`."""
+    return sorted(file.stem for file in (Path(folder) / RUN).glob("*.safetensors") if file.name != START)
+
+
+def load_checkpoint(folder: str | Path, name: str) -> Model:
+    """The model as a run of it stood: at its `best` so far, or at the `last` step that was saved."""
+    if name not in checkpoints(folder):
+        kept = ", ".join(checkpoints(folder)) or "none yet"
+        raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
+    run = Path(folder) / RUN
+    recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))
+    vocabularies = read_vocabularies((run / "tokenizer.json").read_bytes(), run / "tokenizer.json")
+    model = build_model(recipe, vocabularies)
+    weights = read_checkpoint(run / f"{name}.safetensors")[1]["model"]
+    load_weights(model if recipe.model.hmm is None else probabilities_of(model), weights)
+    return Model(Bundle(recipe, vocabularies, model, {}), Path(folder))
 
 
 def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:

@@ -79,7 +79,8 @@ class Model:
         """A language model's continuation of a prompt, piece by piece."""
         if self.recipe.task != "lm":
             raise UsageError(f"a '{self.recipe.task}' model continues no text", hint="only an 'lm' model can stream.")
-        return stream_text(self.bundle, prompt, decode=decode_settings(self.recipe.decode, decode), seed=seed)
+        pieces = stream_text(self.bundle, prompt, decode=decode_settings(self.recipe.decode, decode), seed=seed)
+        return (piece.text for piece in pieces)
 
     def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
         """The log-probability of each target, given its source where the model reads one."""

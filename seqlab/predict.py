@@ -37,14 +37,17 @@ def predict(
     seed: int = 0,
     first_row: int = 0,
     prefix: str = "",
+    rows: Sequence[int] | None = None,
 ) -> list[Prediction]:
     """One prediction for each input, in the same order.
 
     `first_row` is the number of the first input in a larger job: it keys the sampling, so that an answer does not
-    depend on how the job was cut into calls. `prefix` is what every translation must begin with.
+    depend on how the job was cut into calls. Where several jobs are answered together, `rows` says of each input
+    which it is of its own. `prefix` is what every translation must begin with.
     """
     task = _TASKS[bundle.recipe.task]
-    return task(_Job(bundle, list(inputs), decode or bundle.recipe.decode, seed, first_row, prefix))
+    numbers = range(first_row, first_row + len(inputs)) if rows is None else rows
+    return task(_Job(bundle, list(inputs), decode or bundle.recipe.decode, seed, first_row, prefix, numbers))
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class _Job:
     seed: int
     first_row: int
     prefix: str
+    numbers: Sequence[int]  # of the inputs, each in its own job: they key the sampling
 
     @property
     def rule(self) -> Rule:
@@ -71,7 +75,7 @@ class _Job:
         if settings.method == "beam":
             beam = Beam(settings.beam, settings.length_penalty, settings.no_repeat, settings.min_length)
             return beam_search(decoder, memory, prefix, beam, limits).best
-        numbers = torch.tensor(rows) + self.first_row
+        numbers = torch.tensor([self.numbers[row] for row in rows])
         out = generate(decoder, memory, prefix, self.rule, limits, rows=numbers)
         return [
             [Hypothesis(tuple(tokens.tolist()), logs, math.fsum(logs), ended=len(logs) > len(tokens))]
@@ -95,7 +99,7 @@ def _continue(job: _Job) -> list[Prediction]:
 
 def _with_room(job: _Job, prefixes: list[list[int]], most: int) -> Iterator[tuple[list[int], int]]:
     """Rows that are decoded together, and how far. Learned positions end somewhere: who comes near goes alone."""
-    places, near = _places(job.bundle.recipe), []
+    places, near = room(job.bundle.recipe), []
     for row, prefix in enumerate(prefixes):
         if len(prefix) > places:
             raise DataError(
@@ -110,7 +114,7 @@ def _with_room(job: _Job, prefixes: list[list[int]], most: int) -> Iterator[tupl
         yield [far[place] for place in rows], most
 
 
-def _places(recipe: Recipe) -> int:
+def room(recipe: Recipe) -> int:
     """How many positions a decoder can read: where they were learned, so many, else as many as anybody asks for."""
     stack = recipe.model.decoder
     learned = isinstance(stack, Transformer) and stack.positions == "learned"
@@ -129,7 +133,7 @@ def _translate(job: _Job) -> list[Prediction]:
 
 def search(bundle: Bundle, source: Source, decode: Decode) -> list[Hypothesis]:
     """What the settings find for one source, best first, as tokens."""
-    return _hypotheses(_Job(bundle, [source], decode, 0, 0, ""), [])[0]
+    return _hypotheses(_Job(bundle, [source], decode, 0, 0, "", [0]), [])[0]
 
 
 @torch.inference_mode()
@@ -151,7 +155,7 @@ def _hypotheses(job: _Job, given: list[int]) -> list[list[Hypothesis]]:
 
 def target_limits(bundle: Bundle, decode: Decode, given: Sequence[int] = ()) -> Limits:
     """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
-    return Limits(end=EOS, most=min(decode.max_length, _places(bundle.recipe) - len(given)), never=NEVER)
+    return Limits(end=EOS, most=min(decode.max_length, room(bundle.recipe) - len(given)), never=NEVER)
 
 
 def _given(tokenizer: Tokenizer, prefix: str) -> list[int]:
@@ -166,27 +170,50 @@ def _given(tokenizer: Tokenizer, prefix: str) -> list[int]:
     return ids
 
 
-def stream_text(bundle: Bundle, prompt: str, *, decode: Decode, seed: int = 0) -> Iterator[str]:
-    """A language model's continuation, piece by piece as it is chosen."""
-    job = _Job(bundle, [prompt], decode, seed, 0, "")
-    tokenizer = bundle.vocabularies.targets
-    prefix, limits = _opening(job)
+@dataclass(frozen=True)
+class Piece:
+    """What one more token added to a text, the text so far, and the log-probability of all its tokens."""
+
+    text: str
+    output: str
+    log_probability: float
+
+
+def stream_text(bundle: Bundle, given: Source, *, decode: Decode, seed: int = 0) -> Iterator[Piece]:
+    """A language model's continuation, or a translation, piece by piece as it is chosen; `decode` is no beam's."""
+    job = _Job(bundle, [given], decode, seed, 0, "", [0])
+    tokenizer, model = bundle.vocabularies.targets, cast(Any, bundle.model)
+    if bundle.recipe.task == "lm":
+        prefixes, limits = _opening(job)
+        _, most = next(_with_room(job, prefixes, limits.most))
+        memory, limits = Memory(1), replace(limits, most=most)
+    else:
+        if isinstance(given, str) and not given.strip():
+            return
+        prefixes, limits = [[SOS]], target_limits(bundle, decode)
+        with torch.inference_mode():
+            memory = model.encoder(padded(encode_sources(bundle, [given], first_row=0)))
     ids: list[int] = []
-    shown = ""
-    decoder = cast(LanguageModel, bundle.model).decoder
-    for token in stream(decoder, Memory(1), Padded.from_rows(prefix), job.rule, limits, row=0):
-        ids.append(token)
+    written, log_probability = "", 0.0
+    for token, log_p in stream(model.decoder, memory, Padded.from_rows(prefixes), job.rule, limits, row=0):
+        ids += [token] if token != limits.end else []
+        log_probability += log_p
         text = tokenizer.decode(ids)
-        if not text.endswith("\ufffd"):  # a character may be cut between two tokens
-            yield text[len(shown) :]
-            shown = text
+        whole = not text.endswith("\ufffd")  # a character may be cut between two tokens
+        yield Piece(text[len(written) :] if whole else "", text, log_probability)
+        written = text if whole else written
 
 
 def _opening(job: _Job) -> tuple[list[list[int]], Limits]:
     """What a language model reads before it goes on, and where it ends."""
-    lines, most = job.bundle.recipe.data.unit == "line", job.decode.max_length
-    limits = Limits(end=EOS, most=most, never=NEVER) if lines else Limits(end=None, most=most, never=(*NEVER, EOS))
-    return opening(job.bundle, job.inputs), limits
+    return opening(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
+
+
+def continuation_limits(bundle: Bundle, decode: Decode) -> Limits:
+    """Where a continuation ends: a line at its end token, a stretch of a longer text only at the settings' length."""
+    if bundle.recipe.data.unit == "line":
+        return Limits(end=EOS, most=decode.max_length, never=NEVER)
+    return Limits(end=None, most=decode.max_length, never=(*NEVER, EOS))
 
 
 def opening(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
@@ -207,6 +234,11 @@ def score(bundle: Bundle, sources: Sequence[str], targets: Sequence[str]) -> lis
         )
     vocabularies = bundle.vocabularies
     encoded = [[SOS, *ids, EOS] for ids in vocabularies.targets.encode_all(list(targets))]
+    longest = max((len(ids) - 1 for ids in encoded), default=0)
+    if longest > room(bundle.recipe):
+        raise DataError(
+            f"a target of {longest} tokens, and this model learned {room(bundle.recipe)} positions", hint="shorten it."
+        )
     if bundle.recipe.task == "lm":
         if bundle.recipe.data.unit == "stream":  # which knows no beginning and no end
             encoded = [[_neutral(vocabularies.targets), *ids[1:-1]] for ids in encoded]

@@ -12,6 +12,7 @@ from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, progr
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.ladder import compare
 from seqlab.cli.look import check, doctor, explain
+from seqlab.cli.serving import serve, watching
 from seqlab.cli.told import INTERRUPTED, told
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_commands.app, name="data")
-for verb in (demo, explain, check, doctor, compare):
+for verb in (demo, explain, check, doctor, compare, serve):
     app.command()(verb)
 
 
@@ -55,6 +56,7 @@ def train(
     start: Annotated[Path | None, typer.Option("--from", help="a trained model to begin with")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
@@ -85,7 +87,7 @@ def train(
 
     use_threads(threads)
     interrupt = Interrupt()
-    with interrupt.watching():
+    with interrupt.watching(), watching(watch) as begun:
         trained = lab.train(
             task or None,  # type: ignore[arg-type]
             data or (),
@@ -97,6 +99,7 @@ def train(
             resume=resume,
             overwrite=overwrite,
             report=reporter(quiet=quiet),
+            begun=begun,
             stop=interrupt,
         )
     if not trained.leads:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from seqlab.cli.common import Json, Threads, program, use_threads
+from seqlab.cli.serving import serve_demo
 from seqlab.cli.told import INTERRUPTED, told
 from seqlab.errors import UsageError, nearest
 
@@ -20,6 +21,7 @@ def demo(
     steps: Annotated[int | None, typer.Option(min=1, help="dates: fewer steps for a quick look")] = None,
     seed: Annotated[int, typer.Option(help="tracking: another seed, another target")] = 0,
     plot: Annotated[Path | None, typer.Option(help="tracking: a picture, .svg, .png or .html")] = None,
+    serve: Annotated[bool, typer.Option(help="dates: end with a page to try it; only on a terminal")] = True,
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
@@ -36,10 +38,10 @@ def demo(
     if which == "tracking":
         _track(seed, plot, json)
     else:
-        _read_dates(out, steps, quiet, json)
+        _read_dates(out, steps, quiet, json, serve)
 
 
-def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool) -> None:
+def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool, serve: bool) -> None:
     """Two models learn from the same dates, then are tried on days never seen in any language."""
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, reporter
@@ -64,6 +66,8 @@ def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool) -> None:
         again = f"{program()} train --resume --out {result.stopped.path}"
         print(f"stopped; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+    if serve and not json and sys.stdout.isatty():
+        serve_demo([Path(tried.path) for tried in reversed(result.models)])
 
 
 def _track(seed: int, plot: Path | None, json: bool) -> None:

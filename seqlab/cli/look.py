@@ -18,6 +18,7 @@ def explain(
     names: Annotated[bool, typer.Option("--list", help="the views there are")] = False,
     output: Annotated[str | None, typer.Option(help="look at this answer instead of the model's own")] = None,
     layer: Annotated[str | None, typer.Option(help="a layer or stage by its name")] = None,
+    cell: Annotated[str | None, typer.Option(help="number: which of a stage's numbers, as 0,2,5")] = None,
     head: Annotated[int | None, typer.Option(min=1, help="attention: one head")] = None,
     hypothesis: Annotated[int | None, typer.Option(min=1, help="attention: the n-th best of a beam")] = None,
     position: Annotated[int | None, typer.Option(min=1, help="which part of the answer, counted from 1")] = None,
@@ -55,8 +56,8 @@ def explain(
         raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
     use_threads(threads)
     given: dict[str, Any] = {
-        "output": output, "layer": layer, "head": head, "hypothesis": hypothesis, "position": position, "unit": unit,
-        "pattern": pattern, "method": method, "ablate": ablate, "replace": replace, "prefix": prefix,
+        "output": output, "layer": layer, "cell": cell, "head": head, "hypothesis": hypothesis, "position": position,
+        "unit": unit, "pattern": pattern, "method": method, "ablate": ablate, "replace": replace, "prefix": prefix,
         "temperature": temperature, "beam": beam, "length_penalty": length_penalty, "replay_beam": replay_beam,
         "replay_penalty": replay_penalty, "column": column,
     }  # fmt: skip

@@ -68,12 +68,17 @@ def generate(
     return Generated(Padded.from_rows(new), [tuple(row) for row in logs])
 
 
-@torch.inference_mode()
-def stream(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int) -> Iterator[int]:
-    """The tokens of a single row as they are chosen."""
-    for _, tokens, _ in _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row])):
-        if int(tokens[0]) != limits.end:
-            yield int(tokens[0])
+def stream(
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int
+) -> Iterator[tuple[int, float]]:
+    """The tokens of a single row as they are chosen, the end token too, each with its log-probability."""
+    steps = _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row]))
+    while True:
+        with torch.inference_mode():  # while a step is made: whoever takes the token has a mode of their own
+            step = next(steps, None)
+        if step is None:
+            return
+        yield int(step[1][0]), float(step[2][0])
 
 
 def _steps(

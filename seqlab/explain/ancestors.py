@@ -12,7 +12,7 @@ from seqlab.explain.charts import Band, Curve, heat_map, line_chart
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.subject import subject
 from seqlab.explain.view import View
-from seqlab.forecasting import Forecast, forecast, forecast_series
+from seqlab.forecasting import Forecast, Given, forecast, forecast_series
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger
 from seqlab.padded import Padded
@@ -55,7 +55,7 @@ def band_view(bundle: Bundle, given: Source, *, column: str | None = None) -> Vi
     """A series, what is forecast of it, and the band that should hold it; of a Kalman filter, also what it saw."""
     if bundle.recipe.task != "forecast":
         raise UsageError(f"a '{bundle.recipe.task}' model forecasts no series", hint="give a model of task 'forecast'.")
-    said = forecast(bundle, str(given))
+    said = forecast(bundle, cast(Given, given))
     name = column or said.columns[0]
     if name not in said.columns:
         raise UsageError(f"there is no column '{name}'", hint=f"there are: {', '.join(said.columns)}.")

@@ -1,6 +1,5 @@
 """How far a gradient reaches: ‖∂L/∂h_t‖ through time and depth, and what the recurrent matrices say about it (E36)."""
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
 from seqlab.reading import Source
 from seqlab.recipe import Decode
+from seqlab.training.log import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
 HEALTHY = (0.93, 1.05)  # what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
@@ -183,6 +183,7 @@ def gradients_view(
         "norms": flow.last.numpy(),
         "factor_of_a_step": [math.exp(flow.rate(layer)) for layer in range(len(flow.names))],
         "verdicts": [flow.verdict(layer) for layer in range(len(flow.names))],
+        "sentences": verdicts,
         "matrices": [asdict(m) for m in flow.matrices],
         "clip_rate": clip,
     }
@@ -207,6 +208,5 @@ def clip_rate(folder: Path | None, clip: float) -> float | None:
     path = None if folder is None else folder / "run" / "metrics.jsonl"
     if path is None or not path.exists():
         return None
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
-    norms = [row["gradient_norm"] for row in rows if isinstance(row.get("gradient_norm"), float)]
+    norms = [row["gradient_norm"] for row in MetricsFile(path).rows() if isinstance(row.get("gradient_norm"), float)]
     return sum(norm > clip for norm in norms) / len(norms) if norms else None

@@ -20,6 +20,11 @@ NUMBERS = 20_000  # of a stage up to which all its numbers are written out
 NAMES = {
     "embedding": "token embeddings",
     "positions": "with positions added",
+    "x": "what goes in",
+    "memory": "states of the source",
+    "enters": "what enters: input, then states before",
+    "sum": "what went in plus what came out",
+    "features": "what is read out",
     "q": "queries",
     "k": "keys",
     "v": "values",

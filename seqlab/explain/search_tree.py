@@ -187,10 +187,10 @@ def beam_view(
         )
         for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True))
     ]
-    shown = [_shown(bundle, hypothesis) for hypothesis in search.best]
-    nodes = [{"token": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
+    shown = [_shown(search, bundle, hypothesis) for hypothesis in search.best]
+    nodes = [{"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
     data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": shown, "nodes": nodes}
-    data |= {} if other is None else {"replayed": [_shown(bundle, hypothesis) for hypothesis in other]}
+    data |= {} if other is None else {"replayed": [_shown(search, bundle, hypothesis) for hypothesis in other]}
     return View(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
@@ -208,9 +208,11 @@ def _continuation(bundle: Bundle) -> Limits:
     return Limits(end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER)
 
 
-def _shown(bundle: Bundle, found: Hypothesis) -> dict[str, Any]:
+def _shown(search: Search, bundle: Bundle, found: Hypothesis) -> dict[str, Any]:
+    """A result, and its nodes in the tree."""
     text = bundle.vocabularies.targets.decode(list(found.tokens))
-    return {"output": text, "score": found.score, "log_probability": found.log_probability, "ended": found.ended}
+    told = {"output": text, "score": found.score, "log_probability": found.log_probability, "ended": found.ended}
+    return told | {"path": sorted(_path(search, found))}
 
 
 def _ranking(what: str, found: list[dict[str, Any]]) -> list[str]:

@@ -1,6 +1,5 @@
 """What a model holds before it reads anything: positions, embeddings, merges, and the record of its training."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from seqlab.layers.positions import Positions
 from seqlab.reading import Source
 from seqlab.text import SPECIALS, UNK
 from seqlab.text.bpe import BPETokenizer, readable_spelling
+from seqlab.training.log import MetricsFile
 
 POSITIONS = 64
 WORDS = 150  # of a vocabulary, where nobody names any
@@ -123,8 +123,7 @@ def training_view(bundle: Bundle, *, folder: Path) -> View:
     path = folder / "run" / "metrics.jsonl"
     if not path.exists():
         raise UsageError(f"{path}: there is no record of the training", hint="look at a model beside its run.")
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
-    series = _series(rows)
+    series = _series(list(MetricsFile(path).rows()))
     if not series:
         raise UsageError(f"{path}: nothing was logged yet", hint="train a little longer.")
     losses = {name: series[name] for name in ("loss", "validation loss") if name in series}

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from seqlab.errors import DataError
 from seqlab.layers.tap import listening
 
 SCHEMA = 1
+STEPWISE = ("enters", "i", "f", "g", "o", "c", "h", "r", "u", "z", "n")  # what a recurrence passes once a step
 
 
 @dataclass
@@ -41,7 +42,8 @@ class Trace:
 
     def __getitem__(self, name: str) -> Tensor:
         parts = self.parts[name]
-        if len(parts) == 1:
+        one_step = parts[0].dim() == 2 and name.rpartition(".")[2] in STEPWISE  # of a sequence of one
+        if len(parts) == 1 and not one_step:
             return parts[0]
         steps = torch.stack(parts, dim=1) if parts[0].dim() == 2 else torch.cat(parts, dim=1)
         return steps.flip(1) if ".backward." in f"{name}." and parts[0].dim() == 2 else steps
@@ -62,10 +64,13 @@ class Trace:
         values = {name: _packed(name, self[name]) for name in self.names()}
         return {"schema": SCHEMA, **self._tokens(), "values": values}
 
-    def save(self, path: Path) -> None:
-        """The same in one safetensors file, a sixth of the size."""
+    def to_bytes(self) -> bytes:
+        """The same as safetensors, a sixth of the size."""
         tensors = {name: _small(name, self[name]).contiguous().clone() for name in self.names()}
-        save_file(tensors, path, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self._tokens())})
+        return save(tensors, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self._tokens())})
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: Path) -> "Trace":

@@ -15,18 +15,22 @@ from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.gradients import gradients_view
 from seqlab.explain.lens import lens_view
+from seqlab.explain.number import number_view
 from seqlab.explain.pictured import glimpses_view, maps_view
 from seqlab.explain.saliency import saliency_view
 from seqlab.explain.search_tree import beam_view
 from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
+from seqlab.layers.positions import Positions
 from seqlab.reading import Source
-from seqlab.recipe import Recipe, Transformer
+from seqlab.recipe import Glimpse, Recipe, Transformer
+from seqlab.text.bpe import BPETokenizer
 
 VIEWS: dict[str, Callable[..., View]] = {
     "attention": attention_view,
     "lens": lens_view,
+    "number": number_view,
     "beam": beam_view,
     "gradients": gradients_view,
     "cells": cells_view,
@@ -54,6 +58,35 @@ def usual_view(recipe: Recipe) -> str:
     if model.attention is not None or transforms or model.pooling in ("attention", "hops"):
         return "maps" if recipe.task == "caption" else "attention"
     return "lens"
+
+
+def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
+    """The views that have something to show of a model; `has_run` says that the record of its training is there."""
+    recipe, model, vocabularies = bundle.recipe, bundle.recipe.model, bundle.vocabularies
+    usual = usual_view(recipe)
+    tokenizer = vocabularies.source or vocabularies.target
+    answers = recipe.task not in ("forecast", "bilm") and vocabularies.numbers is None
+    writes = recipe.task in ("lm", "translate", "caption")
+    turns = isinstance(model.decoder, Transformer) and model.decoder.kind == "universal" and model.encoder is None
+    applies = {
+        "attention": answers and usual in ("attention", "maps"),
+        "lens": answers,
+        "number": answers,
+        "beam": writes,
+        "gradients": answers and model.hmm is None,
+        "cells": answers and model.hmm is None and recipe.task != "caption" and not turns,
+        "saliency": answers and model.hmm is None,
+        "what-if": answers,
+        "positions": any(isinstance(module, Positions) for module in bundle.model.modules()),
+        "embeddings": tokenizer is not None and model.hmm is None,
+        "bpe": isinstance(tokenizer, BPETokenizer),
+        "training": has_run,
+        "trellis": model.hmm is not None,
+        "band": recipe.task == "forecast",
+        "maps": usual == "maps",
+        "glimpses": isinstance(model.encoder, Glimpse),
+    }
+    return [view for view in VIEWS if applies[view]]
 
 
 def explain(bundle: Bundle, given: Source | None, view: str | None, *, folder: Path, **options: Any) -> View:

@@ -33,7 +33,7 @@ class SourceAttention(nn.Module):
         self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
 
     def keys(self, memory: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
-        return memory if self.key is None else self.key(memory)
+        return tap(f"{self.name}.k", memory if self.key is None else self.key(memory))
 
     def forward(
         self,
@@ -43,8 +43,9 @@ class SourceAttention(nn.Module):
         visible: Bool[Tensor, "B S"],
     ) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
         """What each query gets, and where it looked for it."""
-        if self.query is not None and self.v is not None:
-            score = additive_score(self.query(query), keys, self.v)
+        query = tap(f"{self.name}.q", query if self.query is None else self.query(query))
+        if self.v is not None:
+            score = additive_score(query, keys, self.v)
         elif self.kind == "scaled":
             score = scaled_score(query, keys)
         else:
@@ -77,21 +78,20 @@ class MultiHeadAttention(nn.Module):
 
     def project_all(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions in one product, as self-attention needs them."""
-        q, k, v = self.query_key_value(x).chunk(3, dim=-1)
+        q, k, v = self.query_key_value(tap(f"{self.name}.x", x)).chunk(3, dim=-1)
         return self._split(q), self._split(k), self._split(v)
 
     def project_memory(self, memory: Float[Tensor, "B S D"]) -> Heads:
         """Keys and values of a source: computed once, used at every step."""
         size = self.mix.in_features
         weight, bias = self.query_key_value.weight[size:], self.query_key_value.bias[size:]
-        k, v = nn.functional.linear(memory, weight, bias).chunk(2, dim=-1)
+        k, v = nn.functional.linear(tap(f"{self.name}.memory", memory), weight, bias).chunk(2, dim=-1)
         return self._split(k), self._split(v)
 
     def project_queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
         size = self.mix.in_features
-        return self._split(
-            nn.functional.linear(x, self.query_key_value.weight[:size], self.query_key_value.bias[:size])
-        )
+        weight, bias = self.query_key_value.weight[:size], self.query_key_value.bias[:size]
+        return self._split(nn.functional.linear(tap(f"{self.name}.x", x), weight, bias))
 
     def forward(
         self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None

@@ -40,6 +40,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout, name=f"{name}.inner")
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        x = tap(f"{self.name}.x", x)
         return self.narrow(self.dropout(tap(f"{self.name}.inner", self.activation(self.widen(x)))))
 
 
@@ -48,7 +49,7 @@ class AddNorm(nn.Module):
 
     def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
-        self.before = settings.norm == "pre"
+        self.name, self.before = name, settings.norm == "pre"
         layer = settings.normalise == "layer"
         self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if layer else BatchNorm(settings.size)
         self.dropout = Dropout(dropout, name=name)
@@ -59,7 +60,7 @@ class AddNorm(nn.Module):
 
     def leave(self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
         """The sum of what went in and what came out."""
-        total = x + self.dropout(y)
+        total = tap(f"{self.name}.sum", x + self.dropout(y))
         return total if self.before else self.norm(total, real)
 
 

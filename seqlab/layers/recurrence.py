@@ -90,6 +90,7 @@ class Recurrence(nn.Module):
         return torch.stack(outputs, dim=1), state
 
     def _step(self, x: Tensor, state: State) -> State:
+        tap(f"{self.name}.enters", torch.cat([x, *state], dim=-1))
         h, weights = state[0], (self.W, self.U, self.b)
         if self.kind == "lstm":
             i, f, g, o = self._seen("ifgo", lstm_gates(x, h, *weights))

@@ -21,4 +21,4 @@ class Head(nn.Module):
     def forward(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
         if self.project is not None:
             features = self.project(features)
-        return tap("logits", self.output(features))
+        return tap("logits", self.output(tap("features", features)))

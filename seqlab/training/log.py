@@ -1,10 +1,10 @@
 """What a run tells about itself: `metrics.jsonl` for machines, a `Reporter` for whoever watches."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 Metrics = Mapping[str, float]
 
@@ -83,12 +83,15 @@ class MetricsFile:
         """Forget what was logged after a checkpoint: those steps will be done again."""
         if not self.writes or not self.path.exists():
             return
-        kept = []
-        for line in self.path.read_text("utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] > step:
-                    break
-            except (ValueError, KeyError, TypeError):  # a line cut off by a kill
-                break
-            kept.append(line + "\n")
+        kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
         self.path.write_text("".join(kept), "utf-8")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """What was logged so far, up to a line that was cut off by a kill or is just being written."""
+        for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
+            try:
+                row = json.loads(line)
+                row["step"] + 0
+            except (ValueError, KeyError, TypeError):
+                return
+            yield row

@@ -12,7 +12,7 @@ import pytest
 from seqlab import lab
 from seqlab.errors import UsageError
 from seqlab.explain.subject import subject
-from seqlab.explain.views import VIEWS, explain
+from seqlab.explain.views import VIEWS, explain, usual_view, views_of
 
 from .conftest import TRANSFORMER
 
@@ -143,6 +143,29 @@ def test_what_is_not_there_is_named(bundle_of, tmp_path):
     assert set(VIEWS) >= {"attention", "lens", "beam", "gradients", "cells", "saliency", "what-if"}
 
 
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("lm", ""),
+        ("lm", "model.decoder.kind=universal model.decoder.size=12 model.decoder.heads=3"),
+        ("translate", TRANSFORMER),
+        ("translate", "source.kind=bpe target.kind=bpe source.size=300 target.size=300"),
+        ("classify", "model.pooling=attention"),
+        ("tag", "model.encoder.kind=rnn"),
+    ],
+)
+def test_a_view_is_listed_if_and_only_if_it_has_something_to_show(bundle_of, tmp_path, task, settings):
+    bundle = bundle_of(task, settings)
+    assert usual_view(bundle.recipe) in views_of(bundle, has_run=False)
+    for view in set(VIEWS) - {"training"}:
+        try:
+            explain(bundle, "cat", view, folder=tmp_path, **({"temperature": 0.7} if view == "what-if" else {}))
+            shown = True
+        except UsageError:
+            shown = False
+        assert shown == (view in views_of(bundle, has_run=False)), view
+
+
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tagged")
@@ -154,6 +177,7 @@ def tagged(tmp_path_factory):
 def test_a_chain_of_hidden_states_has_no_saliency(tagged):
     with pytest.raises(UsageError, match="no vector for each token"):
         tagged.explain("the cat ran", "saliency")
+    assert views_of(tagged.bundle, has_run=True) == ["lens", "number", "what-if", "training", "trellis"]
 
 
 def test_the_trellis_shows_posteriors_and_the_path(tagged):

@@ -109,8 +109,8 @@ def test_every_gate_and_state_passes_a_tap_once_a_step(kind):
     with listening(lambda name, value: heard.append((name, value)) or value):
         outputs, after = layer(x, state_of(layer))
 
-    assert [name for name, _ in heard] == [name for name, _ in heard[: len(TAPS[kind])]] * T
-    assert sorted({name for name, _ in heard}) == [f"cell.{letter}" for letter in TAPS[kind]]
+    assert [name for name, _ in heard] == [name for name, _ in heard[: 1 + len(TAPS[kind])]] * T
+    assert sorted({name for name, _ in heard}) == sorted(["cell.enters", *(f"cell.{letter}" for letter in TAPS[kind])])
     states = torch.stack([value for name, value in heard if name == "cell.h"], dim=1)
     assert states.equal(outputs)
     assert states[:, -1].equal(after[0])

@@ -157,8 +157,9 @@ def test_taps_are_named_by_direction_and_depth(sources):
     with listening(lambda name, value: heard.add(name) or value):
         stack("rnn", bidirectional=True).encode(sources)
         stack("rnn", "highway").encode(sources)
-    both = {f"encoder.{depth}.{way}.h" for depth in range(2) for way in ("forward", "backward")}
-    assert heard == both | {f"encoder.{depth}.{what}" for depth in range(2) for what in ("h", "transform")}
+    ways = ("", "forward.", "backward.")
+    both = {f"encoder.{depth}.{way}{what}" for depth in range(2) for way in ways for what in ("enters", "h")}
+    assert heard == both | {f"encoder.{depth}.transform" for depth in range(2)}
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -188,7 +188,7 @@ def test_the_logits_pass_a_tap():
     with listening(lambda name, value: seen.setdefault(name, value)):
         logits, _ = model.decoder.read(TARGET.values, (), model.decoder.stack.start(3))
     assert seen["logits"] is logits
-    assert set(seen) == {"decoder.embedding", "decoder.0.h", "logits"}
+    assert set(seen) == {"decoder.embedding", "decoder.0.enters", "decoder.0.h", "features", "logits"}
 
 
 def test_a_state_is_put_in_another_order():

@@ -1,0 +1,91 @@
+"""`seqlab serve`: models over HTTP, and the page; also at the end of the demo, and beside a training."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqlab.cli.common import Threads, use_threads
+from seqlab.cli.told import told
+from seqlab.errors import SeqlabWarning, UsageError
+
+if TYPE_CHECKING:
+    from seqlab.serve.server import Server
+
+PORT = 8000
+
+
+@told
+def serve(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="directories of models, or of runs")],
+    host: Annotated[str, typer.Option(help="where to listen; beyond this machine with a token")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = PORT,
+    token: Annotated[str | None, typer.Option(help="what clients must show; without it, made where needed")] = None,
+    threads: Threads = None,
+) -> None:
+    """Serve models over HTTP: a page to try them and to look inside, and an interface for programs.
+
+    seqlab serve runs/dates runs/dates-attention
+
+    seqlab serve runs/dates --host 0.0.0.0 --token SECRET
+    """
+    use_threads(threads)
+    server = _server(models, host=host, port=port, token=token)
+    if server.token is not None and token is None:
+        print(f"token: {server.token}", file=sys.stderr)
+    _run(server)
+
+
+def serve_demo(models: Sequence[Path]) -> None:
+    """Serve what a demo has trained, until somebody has seen enough."""
+    try:
+        server = _anywhere(models)
+    except UsageError as error:
+        print(f"the page is not served: {error}\nhint: {error.hint}", file=sys.stderr)
+        return
+    _run(server)
+
+
+@contextmanager
+def watching(wanted: bool) -> Iterator[Callable[[Path], None]]:
+    """Within this block, the run that begins is served, if that is wanted: its curves, and the model as it grows."""
+    servers: list[Server] = []
+    if wanted:
+        from seqlab.serve import server as _  # noqa: F401  (what is missing is missed now, not after an hour)
+
+    def begun(folder: Path) -> None:
+        if wanted:
+            servers.append(_anywhere([folder]))
+            servers[0].start()
+            print(f"watch it at {servers[0].address}", file=sys.stderr, flush=True)
+
+    try:
+        yield begun
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def _server(models: Sequence[Path], *, host: str = "127.0.0.1", port: int = PORT, token: str | None = None) -> "Server":
+    from seqlab.serve.server import Server
+
+    return Server(models, host=host, port=port, token=token)
+
+
+def _anywhere(models: Sequence[Path]) -> "Server":
+    """A server at the usual port, or at any where that is taken."""
+    try:
+        return _server(models)
+    except UsageError:
+        return _server(models, port=0)
+
+
+def _run(server: "Server") -> None:
+    import warnings
+
+    warnings.simplefilter("ignore", SeqlabWarning)  # of a client's input, and not for whoever serves
+    print(f"serving {', '.join(server.shelf.folders)} at {server.address} (Ctrl-C ends)", file=sys.stderr, flush=True)
+    server.run()

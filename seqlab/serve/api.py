@@ -1,0 +1,336 @@
+"""The interface: each route reads its body, asks the lane, and answers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, Literal, TypeVar, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from seqlab import __version__
+from seqlab.errors import DataError, SeqlabError, UsageError, nearest
+from seqlab.explain.views import VIEWS
+from seqlab.model import Model
+from seqlab.predict import Piece, stream_text
+from seqlab.recipe import Decode
+from seqlab.serve import bodies, work
+from seqlab.serve.counters import Counters
+from seqlab.serve.lane import BusyError, Lane
+from seqlab.serve.limits import Limits
+from seqlab.serve.manual import manual_html
+from seqlab.serve.next import next_tokens
+from seqlab.serve.shelf import Shelf, UnknownError
+
+PAGE = Path(__file__).parent / "page"
+FILE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+}
+R = TypeVar("R")
+NO_JSON = "the body is not valid JSON"
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"enum": ["token", "done", "error"]},
+        "data": {"type": "string", "description": "JSON: text and done; output and score; or error and hint"},
+    },
+    "required": ["event", "data"],
+}
+FAILURES: dict[int | str, dict[str, Any]] = {
+    400: {"model": bodies.Failure, "description": "the body is no JSON"},
+    401: {"model": bodies.Failure, "description": "the token is missing or wrong, where one is needed"},
+    404: {"model": bodies.Failure, "description": "there is no such model or view"},
+    408: {"model": bodies.Failure, "description": "the body did not come in time"},
+    413: {"model": bodies.Failure, "description": "the body is too large"},
+    422: {"model": bodies.Failure, "description": "the model cannot do this, or the body is not as it must be"},
+    503: {"model": bodies.Failure, "description": "the line is full: try again after Retry-After seconds"},
+    504: {"model": bodies.Failure, "description": "it took too long"},
+}
+
+
+def make_app(shelf: Shelf, lane: Lane, counters: Counters, limits: Limits) -> FastAPI:
+    """The interface over these models."""
+
+    @asynccontextmanager
+    async def computing(app: FastAPI) -> AsyncIterator[None]:
+        running = asyncio.create_task(lane.run())
+        yield
+        running.cancel()
+        lane.close()
+
+    app = FastAPI(
+        title="Seqlab",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=computing,
+        summary="Sequence models: use them, and look inside.",
+    )
+    _tell_errors(app)
+    _add_pages(app)
+    _add_facts(app, shelf, counters)
+    _add_verbs(app, _Verbs(shelf, lane, limits))
+    return app
+
+
+class _Verbs:
+    """What the routes share: a model by its name, and a turn in the lane."""
+
+    def __init__(self, shelf: Shelf, lane: Lane, limits: Limits) -> None:
+        self.shelf, self.lane, self.limits = shelf, lane, limits
+
+    async def model(self, name: str) -> Model:
+        """A model by its name; one that must be loaded first is loaded where everything is computed."""
+        model = self.shelf.at_hand(name)
+        if model is None:
+            model = await self.lane.alone(lambda: self.shelf.model(name))
+        self.lane.watch(model.bundle.model)
+        return model
+
+    async def turn(self, name: str, ask: Callable[[Model], R]) -> R:
+        with self.lane.place():
+            model = await self.model(name)
+            return await self.lane.alone(lambda: ask(model))
+
+    async def predict(self, body: bodies.Predict) -> list[dict[str, Any]]:
+        with self.lane.place():
+            model = await self.model(body.model)
+            decode = work.settings_of(model, body.decode)
+            outputs = await self._predicted(model, body.inputs, decode, body.seed, body.prefix)
+        for output in outputs:
+            if body.decode.n_best is not None and "hypotheses" in output:
+                output["hypotheses"] = output["hypotheses"][: body.decode.n_best]
+        return outputs
+
+    async def _predicted(
+        self, model: Model, inputs: list[Any], decode: Decode, seed: int, prefix: str
+    ) -> list[dict[str, Any]]:
+        together = partial(work.predict_together, model, decode, seed, prefix)
+        return await self.lane.together((id(model), decode, seed, prefix), inputs, max(1, len(inputs)), together)
+
+    async def events(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[str]:
+        """The events of a text that is being written."""
+        try:
+            with self.lane.place():
+                async for piece in self._pieces(model, given, decode, seed):
+                    yield _event("token", {"text": piece.text, "done": False})
+                yield _event("done", {"output": piece.output, "score": piece.log_probability})
+        except SeqlabError as error:
+            yield _event("error", {"error": str(error), "hint": error.hint})
+
+    async def _pieces(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[Piece]:
+        """At least one piece; each has its own turn, so that others have theirs."""
+        if decode.method == "beam":  # which knows its first token when it knows its last
+            answer = (await self._predicted(model, [given], decode, seed, ""))[0]
+            yield Piece(answer["output"], answer["output"], answer["score"])
+            return
+        with work.read(model, given) as source:
+            pieces = stream_text(model.bundle, source, decode=decode, seed=seed)
+        late, piece = monotonic() + 0.9 * self.limits.seconds, Piece("", "", 0.0)
+        while (found := await self.lane.alone(lambda: next(pieces, None))) is not None:
+            piece = found
+            yield piece
+            if monotonic() > late:
+                raise UsageError("it took too long", hint="ask for fewer tokens, or when there is less to do.")
+        if not piece.output:
+            yield piece
+
+
+class _Events(Response):
+    """Server-sent events; whatever way the answer ends, its source is closed at once."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[str]) -> None:
+        super().__init__(headers={"Cache-Control": "no-store"})
+        self.events = events
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(cast(Any, self.events)) as events:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for event in events:
+                await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
+    @app.post("/v1/predict", responses=FAILURES, response_model=bodies.Predicted, tags=["use"])
+    async def predict(body: bodies.Predict) -> Response:
+        """What a model answers to each input, with what else there is to know: scores, n-best, probabilities."""
+        return _json({"model": body.model, "outputs": await verbs.predict(body)})
+
+    @app.post(
+        "/v1/generate",
+        responses=FAILURES | {200: {"content": {"text/event-stream": {"schema": EVENT}}}},
+        response_class=Response,
+        tags=["use"],
+    )
+    async def generate(body: bodies.Generate) -> Response:
+        """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
+        with verbs.lane.place():  # so that a full line, and all that can be seen at once, is told of by the status
+            model = await verbs.model(body.model)
+        if model.recipe.task not in ("lm", "translate", "caption"):
+            raise UsageError(f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict.")
+        with work.read(model, body.input):
+            return _Events(verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed))
+
+    @app.post("/v1/next", responses=FAILURES, response_model=bodies.NextTokens, tags=["use"])
+    async def next_token(body: bodies.Next) -> Response:
+        """What could come next after what is written so far."""
+
+        def ask(model: Model) -> dict[str, Any]:
+            with work.read(model, body.input) as source:
+                return next_tokens(
+                    model.bundle,
+                    source,
+                    body.written,
+                    temperature=body.temperature,
+                    top_k=body.top_k,
+                    top_p=body.top_p,
+                    most=body.most,
+                )
+
+        return _json(await verbs.turn(body.model, ask))
+
+    @app.post("/v1/score", responses=FAILURES, response_model=bodies.Scores, tags=["use"])
+    async def score(body: bodies.Score) -> Response:
+        """The log-probability of each target, given its source where the model reads one."""
+        ask = partial(work.scores_of, sources=body.sources, targets=body.targets)
+        return _json({"scores": await verbs.turn(body.model, ask)})
+
+    @app.post(
+        "/v1/explain/{view}",
+        responses=FAILURES
+        | {200: {"model": bodies.Seen, "content": {kind: {} for name, kind in work.TYPES.items() if name != "json"}}},
+        tags=["look inside"],
+    )
+    async def explain(
+        view: str, body: bodies.Explain, form: Literal["json", "html", "svg", "png", "trace"] = "json"
+    ) -> Response:
+        """A look inside a model at work: numbers and pictures, one picture, a file to keep, or the raw trace."""
+        if view not in VIEWS:
+            raise UnknownError(f"there is no view '{view[:100]}'", hint=nearest(view[:100], VIEWS))
+        options = body.options.model_dump(exclude_none=True)
+        content = await verbs.turn(body.model, lambda model: work.explained(model, view, body.input, options, form))
+        kept = {"html": f"{view}.html", "trace": "trace.safetensors"}
+        headers = {"Content-Disposition": f'attachment; filename="{kept[form]}"'} if form in kept else {}
+        return Response(content, media_type=work.TYPES[form], headers=headers)
+
+
+def _add_facts(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
+    @app.get("/v1/models", responses={401: FAILURES[401]}, response_model=bodies.Models, tags=["use"])
+    def models() -> Response:
+        """The models there are, and what each can do."""
+        return _json({"models": shelf.describe()})
+
+    @app.get(
+        "/v1/runs/{model}",
+        responses={code: FAILURES[code] for code in (401, 404, 422)},
+        response_model=bodies.Run,
+        tags=["look inside"],
+    )
+    def runs(model: str, after: int = 0) -> Response:
+        """What a training has logged since its first `after` lines."""
+        if after < 0:
+            raise UsageError(f"'after' counts lines: it is not {after}", hint="begin with 0, go on with 'next'.")
+        return _json(shelf.run(model, after))
+
+    @app.get("/healthz", response_model=bodies.Health, tags=["server"])
+    async def healthz() -> Response:
+        """Whether the server answers."""
+        return _json({"status": "ok"})
+
+    @app.get(
+        "/metrics",
+        responses={401: FAILURES[401], 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        response_class=Response,
+        tags=["server"],
+    )
+    async def metrics() -> Response:
+        """Counters in the form that Prometheus reads."""
+        return Response(counters.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def page() -> Response:
+        return _file("index.html")
+
+    @app.get("/page/{name}", include_in_schema=False)
+    def page_file(name: str) -> Response:
+        return _file(name)
+
+    @app.get("/docs", include_in_schema=False)
+    def manual() -> Response:
+        return HTMLResponse(manual_html(app.openapi()))
+
+
+def _file(name: str) -> Response:
+    known = {file.name: file for file in PAGE.iterdir() if file.is_file() and file.suffix in FILE_TYPES}
+    if name not in known:
+        raise HTTPException(404)
+    return FileResponse(known[name], media_type=FILE_TYPES[known[name].suffix], headers={"Cache-Control": "no-cache"})
+
+
+def _tell_errors(app: FastAPI) -> None:
+    """Every failure as a sentence and a hint."""
+
+    @app.exception_handler(SeqlabError)
+    async def expected(request: Request, error: SeqlabError) -> Response:
+        if isinstance(error, BusyError):
+            return failure(503, str(error), error.hint, {"Retry-After": "1"})
+        return failure(
+            404 if isinstance(error, UnknownError) else 422 if isinstance(error, UsageError | DataError) else 500,
+            str(error),
+            error.hint,
+        )
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return failure(400, NO_JSON, "see /docs for what it must hold.")
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return failure(422, f"{where[:200] or 'the body'}: {first['msg']}", "see /docs for what it must hold.")
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        said = {400: NO_JSON, 404: "there is nothing here", 405: "this cannot be done here"}
+        text = said.get(error.status_code, str(error.detail))
+        return failure(error.status_code, text, "see /docs for what there is.", dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        return failure(500, "the server failed at this", "its own output says how; please report it.")
+
+
+def failure(status: int, error: str, hint: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": error, "hint": hint}, status, headers)
+
+
+def _json(value: Any) -> Response:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise DataError(
+            "the model's answer holds numbers that are not finite", hint="it has diverged: train it again."
+        ) from None
+    return Response(text.encode("utf-8", "backslashreplace"), media_type="application/json")
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

@@ -1,0 +1,80 @@
+"""One step of a decoder by hand: what could come next, before and after temperature, top-k and top-p."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seqlab.assemble.vocabularies import padded
+from seqlab.bundle import Bundle
+from seqlab.decode.generate import Limits
+from seqlab.equations.decoding import keep_top_k, keep_top_p, temper
+from seqlab.errors import UsageError
+from seqlab.models.interface import Memory
+from seqlab.predict import continuation_limits, opening, room, target_limits
+from seqlab.reading import Source, encode_sources
+from seqlab.text import SOS
+
+
+@torch.inference_mode()
+def next_tokens(
+    bundle: Bundle, given: Source, written: Sequence[int], *, temperature: float, top_k: int, top_p: float, most: int
+) -> dict[str, Any]:
+    """The likeliest tokens after what is written: p = softmax(logits), and E59's p where a sampler would draw."""
+    if bundle.recipe.task not in ("lm", "translate", "caption"):
+        raise UsageError(f"a '{bundle.recipe.task}' model writes no text", hint="choose one that does.")
+    tokenizer, limits = bundle.vocabularies.targets, _limits(bundle)
+    if any(not 0 <= token < len(tokenizer) for token in written):
+        raise UsageError("'written' holds what is no token", hint=f"tokens are numbers from 0 to {len(tokenizer) - 1}.")
+    text = {
+        "written": [{"id": i, "piece": p} for i, p in zip(written, tokenizer.pieces(written), strict=True)],
+        "text": tokenizer.decode([token for token in written if token != limits.end]),
+    }
+    if limits.end in written:
+        return {**text, "ended": True, "candidates": [], "entropy": 0.0}
+    logits = _logits(bundle, given, written)
+    p = logits.double().softmax(-1)[0]
+    adjusted = _adjusted(logits, limits, temperature, top_k, top_p)
+    best = p.topk(min(most, len(p)))
+    candidates = [
+        {"id": i, "piece": piece, "probability": share, "adjusted": float(adjusted[i])}
+        for i, piece, share in zip(
+            best.indices.tolist(), tokenizer.pieces(best.indices.tolist()), best.values.tolist(), strict=True
+        )
+    ]
+    return {**text, "ended": False, "candidates": candidates, "entropy": float(torch.special.entr(p).sum())}
+
+
+def _limits(bundle: Bundle) -> Limits:
+    decode = bundle.recipe.decode
+    return continuation_limits(bundle, decode) if bundle.recipe.task == "lm" else target_limits(bundle, decode)
+
+
+def _logits(bundle: Bundle, given: Source, written: Sequence[int]) -> Float[Tensor, "1 V"]:
+    """What the decoder says after its prompt and all that was written."""
+    model = cast(Any, bundle.model)
+    if bundle.recipe.task == "lm":
+        memory, begin = Memory(1), opening(bundle, [str(given)])[0]
+    else:
+        if isinstance(given, str) and not given.strip():
+            raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
+        memory, begin = model.encoder(padded(encode_sources(bundle, [given], first_row=0))), [SOS]
+    tokens = [*begin, *written]
+    if len(tokens) > room(bundle.recipe):
+        raise UsageError(
+            f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
+        )
+    context, state = model.decoder.start(memory)
+    return model.decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]
+
+
+def _adjusted(
+    logits: Float[Tensor, "1 V"], limits: Limits, temperature: float, top_k: int, top_p: float
+) -> Float[Tensor, " V"]:
+    logits = temper(logits.index_fill(-1, torch.tensor(limits.never), -math.inf), temperature)
+    if top_k:
+        logits = keep_top_k(logits, top_k)
+    return keep_top_p(logits, top_p).double().softmax(-1)[0]

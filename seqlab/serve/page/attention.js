@@ -1,0 +1,105 @@
+// Attention: every layer and head, as matrices and as lines; one token at a time; each hypothesis; maps over pictures.
+import * as api from "./api.js"
+import {element} from "./element.js"
+import "./lines.js"
+import {grid, thumbnail} from "./matrix.js"
+import {Pane, section} from "./pane.js"
+import {picture} from "./picture.js"
+import {scaleOf} from "./palette.js"
+import * as trace from "./trace.js"
+
+const SHARE = scaleOf([], {share: true})
+
+export class AttentionPane extends Pane {
+  static refuses(model) {
+    const nothing = "This model attends to nothing: it has no weights from one token to another."
+    return model.views.includes("attention") ? "" : nothing
+  }
+
+  saved() {
+    return {view: "attention", options: this.options}
+  }
+
+  async render(signal) {
+    const many = ["translate", "caption"].includes(this.page.model.task) ? Math.max(1,
+      this.page.model.decode?.method === "beam" ? this.page.model.decode.beam : 1) : 1
+    const hypothesis = Math.min(many, this.number("hypothesis") || 1)
+    const options = hypothesis > 1 ? {hypothesis} : {}
+    const data = await this.ask("attention", options, signal)
+    const maps = await this.weights(data, options, signal)
+    const chosen = maps.find(map => map.name === this.value("layer")) ?? maps.at(-1)
+    const heads = chosen.heads.length, usual = heads > 1 ? 0 : 1
+    const head = Math.min(heads, Math.max(usual, Number(this.page.controls.head || usual)))
+    this.options = {...options, layer: chosen.name, ...(head ? {head} : {})}
+    this.controls([
+      {key: "layer", kind: "select", label: "Layer", options: maps.map(map => map.name), value: maps.at(-1).name,
+        hint: "Whose weights are shown large."},
+      ...(heads > 1 ? [{key: "head", kind: "slider", label: "Head", min: 0, max: heads, step: 1, value: 0,
+        said: k => k || "all", hint: "One of the heads that look side by side; 0 is the mean of all."}] : []),
+      ...(many > 1 ? [{key: "hypothesis", kind: "slider", label: "Hypothesis", min: 1, max: many, step: 1, value: 1,
+        hint: "Which result of the beam search is aligned; 1 is the best."}] : []),
+    ])
+    const values = head ? chosen.grids[head - 1] : mean(chosen.grids)
+    const drawn = this.page.model.views.includes("maps") ? (await this.ask("maps", {}, signal)).pictures : []
+    this.fill(...drawn.map(each => section(null, null, picture(each))),
+      element("div", {class: "pair"}, ...this.large(chosen, head, values)), this.all(maps, chosen, head))
+  }
+
+  /** Each layer's weights by head; those of a long input come from its trace. */
+  async weights(data, options, signal) {
+    if (this.data === data) return this.maps
+    const long = data.maps.some(map => !map.weights)
+    const traced = long ? trace.parse(await api.file("attention",
+      {model: this.page.model.name, input: this.page.given, options}, "trace", signal)) : null
+    this.data = data
+    this.maps = data.maps.map(map => ({...map, rounded: long,
+      grids: map.weights ? map.weights.map(grid) : parts(traced.get(`${map.name}.weights`))}))
+    return this.maps
+  }
+
+  large(map, head, values) {
+    const name = `${map.name}, ${head ? `head ${head}` : "mean of its heads"}`
+    const matrix = element("seq-matrix", {"data-name": "attention"}), lines = element("seq-lines")
+    matrix.addEventListener("point", ({detail}) => lines.light(detail &&
+      {row: detail.row, column: detail.row === null ? detail.column : null}))
+    lines.addEventListener("point", ({detail}) => matrix.light(detail))
+    const {follows, share} = head ? map.heads[head - 1] : {}
+    const told = follows ? `This head looks mostly at ${follows}: ${Math.round(100 * share)} % of its weight. ` : ""
+    const rounded = map.rounded ? " A long input: weights to 1/255." : ""
+    queueMicrotask(() => {
+      matrix.show({values, rows: map.rows, columns: map.columns, scale: SHARE, what: `weights of ${name}`,
+        words: ["from", "at"]})
+      lines.show({values, left: map.rows, right: map.columns, what: `the strongest weights of ${name}`})
+    })
+    return [
+      section(name, `${told}A row for each token that looks; its weights sum to one.${rounded}`, matrix),
+      section("Who looks at whom", "Left looks at right; the stronger the line, the larger the weight.", lines),
+    ]
+  }
+
+  /** The grid: a row for each layer, a picture for each head. */
+  all(maps, chosen, head) {
+    if (maps.length === 1 && maps[0].heads.length === 1) return null
+    return section("All layers and heads", "Each small picture is one head; choose one to see it large.",
+      element("div", {class: "layers"}, ...maps.map(map => element("div", {class: "heads"},
+      element("h4", {}, map.name), element("div", {class: "row"}, ...map.grids.map((values, h) => element("button", {
+        type: "button", class: "head", "aria-pressed": String(map === chosen && head === h + 1),
+          "data-key": `head-${map.name}-${h}`,
+        title: `${map.name}, head ${h + 1} ${map.heads[h].follows && `looks at ${map.heads[h].follows}`}`,
+        onclick: () => this.set({layer: map.name, head: h + 1}),
+      }, thumbnail(values, SHARE, {width: 84, height: Math.max(20, Math.min(84, 84 * values.rows / values.columns))}),
+      element("small", {}, `${h + 1} ${map.heads[h].follows}`))))))))
+  }
+}
+
+function mean(grids) {
+  const data = new Float64Array(grids[0].data.length)
+  for (const each of grids) each.data.forEach((value, k) => { data[k] += value / grids.length })
+  return {...grids[0], data}
+}
+
+function parts({shape, data}) {
+  const [rows, columns] = shape.slice(-2), size = rows * columns
+  return Array.from({length: data.length / size}, (_, k) =>
+    ({rows, columns, data: data.subarray(k * size, (k + 1) * size)}))
+}

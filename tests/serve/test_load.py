@@ -1,0 +1,172 @@
+"""Many clients of another process at once: right answers, more of them together than one by one, and no growth.
+
+SEQLAB_LOAD_SECONDS and SEQLAB_LOAD_REQUESTS make it shorter.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from seqlab.serve.client import Client
+
+pytestmark = pytest.mark.slow
+SECONDS = float(os.environ.get("SEQLAB_LOAD_SECONDS", "60"))
+REQUESTS = int(os.environ.get("SEQLAB_LOAD_REQUESTS", "20000"))
+CLIENTS = 64
+SERVER = """
+import sys, torch
+from pathlib import Path
+from seqlab.serve.limits import Limits
+from seqlab.serve.server import Server
+torch.set_num_threads(1)
+server = Server([Path(sys.argv[1])], port=0, limits=Limits(**eval(sys.argv[2])))
+print(server.address, flush=True)
+server.run()
+"""
+ASKING = """
+import json, sys, threading, time
+from http.client import HTTPConnection
+where, seconds = sys.argv[1].removeprefix("http://"), float(sys.argv[2])
+most, clients = map(int, sys.argv[3:])
+asked = json.load(sys.stdin)
+end, turn, lock = time.monotonic() + seconds, iter(range(most)), threading.Lock()
+seen = {"right": 0, "wrong": [], "other": {}, "retry": [], "seconds": [], "health": []}
+
+def ask():
+    connection = HTTPConnection(where, timeout=60)
+    while time.monotonic() < end:
+        with lock:
+            number = next(turn, None)
+        if number is None:
+            return
+        body, expected = asked[number % len(asked)]
+        began = time.monotonic()
+        connection.request("POST", "/v1/predict", json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        with lock:
+            seen["seconds"].append(time.monotonic() - began)
+            if answer.status != 200:
+                seen["other"][answer.status] = seen["other"].get(answer.status, 0) + 1
+                seen["retry"].append(answer.headers["Retry-After"])
+            elif [each["output"] for each in said["outputs"]] == expected:
+                seen["right"] += 1
+            else:
+                seen["wrong"].append([body, expected, said["outputs"][0]["output"]])
+        if answer.status == 503:
+            time.sleep(0.05)
+
+def watch():
+    while any(thread.is_alive() for thread in threads):
+        began = time.monotonic()
+        connection = HTTPConnection(where, timeout=60)
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        connection.close()
+        seen["health"].append(time.monotonic() - began)
+        time.sleep(0.1)
+
+threads = [threading.Thread(target=ask) for _ in range(clients)]
+began = time.monotonic()
+for thread in threads:
+    thread.start()
+watch()
+for thread in threads:
+    thread.join()
+seen["whole"] = time.monotonic() - began
+json.dump(seen, sys.stdout)
+"""
+
+
+@contextmanager
+def served(folder, **bounds):
+    """A server in a process of its own: its address, and its process."""
+    words = [sys.executable, "-c", SERVER, str(folder), repr(bounds)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+        process.stdout.close()
+
+
+def asked_by_many(address, questions, *, seconds, most=10**9, clients=CLIENTS):
+    words = [sys.executable, "-c", ASKING, address, str(seconds), str(most), str(clients)]
+    done = subprocess.run(words, input=json.dumps(questions), capture_output=True, text=True, timeout=seconds + 300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def share(values, part):
+    return sorted(values)[int(part * (len(values) - 1))]
+
+
+@pytest.fixture(scope="module")
+def questions(offline):
+    """Requests of three kinds, each with what the library answers: beam, sampled with a seed, and greedy."""
+    texts = ["abc", "fed", "ca", "bb", "abcdef", "fa", "ed", "aab", "cabb", "d", "eeff", "bad"]
+    asked = []
+    for text in texts:
+        for decode, seed in (({"beam": 4, "min_length": 10}, 0), ({"temperature": 1.2}, 3), ({"method": "greedy"}, 0)):
+            body = {"model": "translate", "inputs": [text, text[::-1]], "seed": seed, "decode": decode}
+            expected = offline["translate"].predict(body["inputs"], seed=seed, **decode)
+            asked.append([body, [answer.output for answer in expected]])
+    return asked
+
+
+def test_together_is_right_and_faster_than_one_by_one(folders, questions):
+    beams = [each for each in questions if "beam" in each[0]["decode"]]
+    rates, busy = {}, os.getloadavg()[0] > (os.cpu_count() or 1)  # with something else: then times tell of that too
+    for name, asked, bounds in (
+        ("mixed", questions, {}),
+        ("together", beams, {}),
+        ("one by one", beams, {"rows": 1, "gather": 0.0}),
+    ):
+        with served(folders["translate"], **bounds) as (address, _):
+            seen = asked_by_many(address, asked, seconds=SECONDS / 3)
+        assert seen["wrong"] == []
+        assert seen["other"] == {}
+        rates[name] = seen["right"] / seen["whole"]
+        print(
+            f"\n{name}: {rates[name]:.0f} requests/s; seconds: half within {share(seen['seconds'], 0.5):.3f}, "
+            f"99 % within {share(seen['seconds'], 0.99):.3f}; "
+            f"health: half within {share(seen['health'], 0.5):.3f}, 99 % within {share(seen['health'], 0.99):.3f}"
+        )
+        assert busy or share(seen["health"], 0.95) < 0.1
+    print(f"together / one by one: {rates['together'] / rates['one by one']:.1f}")
+    assert rates["together"] > 3 * rates["one by one"]
+
+
+def test_more_than_it_can_do_is_sent_away_and_the_rest_is_right(folders, questions):
+    with served(folders["translate"], line=8) as (address, _):
+        seen = asked_by_many(address, questions, seconds=min(10.0, SECONDS / 3))
+    assert seen["other"].keys() == {"503"}
+    assert set(seen["retry"]) == {"1"}
+    assert seen["wrong"] == []
+    assert seen["right"] > 0
+
+
+def test_memory_stays_flat(folders, questions):
+    """Twenty thousand requests, of which the first tenth may still fill pools and caches."""
+    with served(folders["translate"]) as (address, process):
+
+        def memory():
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+        if not Path("/proc/self/status").exists():
+            pytest.skip("needs /proc to see the memory of another process")
+        for most in (REQUESTS // 10, REQUESTS - REQUESTS // 10):
+            before = memory()
+            seen = asked_by_many(address, questions, seconds=1200.0, most=most)
+            assert seen["right"] == most
+        grown = memory() - before
+        print(f"\n{REQUESTS} requests: {memory():.0f} MB at the end, {grown:+.1f} MB in the last nine tenths")
+        assert grown < 30
+        assert Client(address).healthy()
