@@ -53,7 +53,7 @@ from seqlab.training.checkpoint import Progress, locked, read_checkpoint, write_
 from seqlab.training.climbing import Climbing
 from seqlab.training.distributed import World, joined, restarted
 from seqlab.training.em_series import SystemsTraining
-from seqlab.training.gradient import GradientTraining, peak_memory
+from seqlab.training.gradient import KEPT, GradientTraining, peak_memory
 from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
 from seqlab.training.objective import mean_loss
@@ -187,20 +187,27 @@ def import_model(folder: str | Path, out: str | Path) -> Model:
 
 
 def checkpoints(folder: str | Path) -> list[str]:
-    """What a run has kept of itself so far: names for `load_checkpoint`."""
-    return sorted(file.stem for file in (Path(folder) / RUN).glob("*.safetensors") if file.name != START)
+    """What a run has kept of itself so far, names for `load_checkpoint`: `best`, `last`, and steps (`train.keep`)."""
+    return sorted(_checkpoint_files(folder))
+
+
+def _checkpoint_files(folder: str | Path) -> dict[str, Path]:
+    run = Path(folder) / RUN
+    files = {file.stem: file for file in run.glob("*.safetensors") if file.name != START}
+    return files | {file.stem: file for file in (run / KEPT).glob("*.safetensors")}
 
 
 def load_checkpoint(folder: str | Path, name: str) -> Model:
-    """The model as a run of it stood: at its `best` so far, or at the `last` step that was saved."""
-    if name not in checkpoints(folder):
-        kept = ", ".join(checkpoints(folder)) or "none yet"
+    """The model as a run of it stood: at its `best` so far, at the `last` step saved, or at one that was kept."""
+    files = _checkpoint_files(folder)
+    if name not in files:
+        kept = ", ".join(sorted(files)) or "none yet"
         raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
     run = Path(folder) / RUN
     recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))
     vocabularies = read_vocabularies((run / "tokenizer.json").read_bytes(), run / "tokenizer.json")
     model = build_model(recipe, vocabularies)
-    weights = read_checkpoint(run / f"{name}.safetensors")[1]["model"]
+    weights = read_checkpoint(files[name])[1]["model"]
     load_weights(model if recipe.model.hmm is None else probabilities_of(model), weights)
     return Model(Bundle(recipe, vocabularies, model, {}), Path(folder))
 
