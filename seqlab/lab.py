@@ -186,22 +186,18 @@ def import_model(folder: str | Path, out: str | Path) -> Model:
     return Model(bundle, Path(out))
 
 
-def checkpoints(folder: str | Path) -> list[str]:
-    """What a run has kept of itself so far, names for `load_checkpoint`: `best`, `last`, and steps (`train.keep`)."""
-    return sorted(_checkpoint_files(folder))
-
-
-def _checkpoint_files(folder: str | Path) -> dict[str, Path]:
+def checkpoints(folder: str | Path) -> dict[str, Path]:
+    """What a run has kept of itself so far, by names for `load_checkpoint`: steps (`train.keep`), `best` and `last`."""
     run = Path(folder) / RUN
-    files = {file.stem: file for file in run.glob("*.safetensors") if file.name != START}
-    return files | {file.stem: file for file in (run / KEPT).glob("*.safetensors")}
+    files = [file for file in (*run.glob("*.safetensors"), *(run / KEPT).glob("*.safetensors")) if file.name != START]
+    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 
 def load_checkpoint(folder: str | Path, name: str) -> Model:
     """The model as a run of it stood: at its `best` so far, at the `last` step saved, or at one that was kept."""
-    files = _checkpoint_files(folder)
+    files = checkpoints(folder)
     if name not in files:
-        kept = ", ".join(sorted(files)) or "none yet"
+        kept = ", ".join(files) or "none yet"
         raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
     run = Path(folder) / RUN
     recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))

@@ -44,6 +44,16 @@ class Watcher:
         self.told.append(("end",))
 
 
+def test_weights_that_were_kept_along_the_way_can_be_looked_at(pairs, tmp_path):
+    settings = (*CHARACTERS[:3], *CHARACTERS[4:], "train.steps=4", "train.validate_every=1", "train.keep=2")
+    lab.train("translate", pairs, settings=settings, out=tmp_path / "m")
+    assert list(lab.checkpoints(tmp_path / "m")) == ["00000003", "00000004", "best", "last"]
+    assert lab.load_checkpoint(tmp_path / "m", "00000003").predict("abc").input == "abc"
+    with pytest.raises(RunError, match="no checkpoint '00000001'") as wrong:
+        lab.load_checkpoint(tmp_path / "m", "00000001")
+    assert "00000003" in wrong.value.hint
+
+
 class TestTheVerbs:
     def test_train_load_predict_evaluate_info(self, pairs, tmp_path):
         trained = lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")

@@ -63,11 +63,12 @@ class Shelf:
         folder = self._folder(plain or name)
         if not checkpoint and not is_bundle(folder):
             checkpoint = "best" if "best" in checkpoints(folder) else "last"
-        if checkpoint and checkpoint not in checkpoints(folder):
-            kept = ", ".join(f"{plain}@{each}" for each in checkpoints(folder))
+        files = checkpoints(folder) if checkpoint else {}
+        if checkpoint and checkpoint not in files:
+            kept = ", ".join(f"{plain}@{each}" for each in files)
             what = f"'{plain}' has no checkpoint '{checkpoint}'"
             raise UnknownError(what, hint=f"there are: {kept}." if kept else "wait for its first validation.")
-        file = folder / RUN / f"{checkpoint}.safetensors" if checkpoint else folder / "manifest.json"
+        file = files[checkpoint] if checkpoint else folder / "manifest.json"
         return folder, checkpoint, file.stat().st_mtime
 
     def describe(self) -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ class Shelf:
         running = log.exists() and time.time() - log.stat().st_mtime < SILENT
         if running and is_bundle(folder):  # which is written when a training ends
             running = log.stat().st_mtime > (folder / "manifest.json").stat().st_mtime
-        return {"rows": rows[after:], "next": len(rows), "running": running, "checkpoints": checkpoints(folder)}
+        return {"rows": rows[after:], "next": len(rows), "running": running, "checkpoints": list(checkpoints(folder))}
 
     def _folder(self, name: str) -> Path:
         if name not in self.folders:
