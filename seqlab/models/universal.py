@@ -40,9 +40,7 @@ class Ponder(nn.Module):
         return halting.state + self.signal[depth].to(halting.state.dtype)
 
     def forward(self, halting: Halting, entered: Tensor, proposed: Tensor, depth: int) -> Halting:
-        # Scaled as a dot product is: else this unit learns faster than the block and halts it before it is of use.
-        logit = self.halt(entered * self.settings.size**-0.5)[..., 0]
-        p = tap(f"{self.name}.{depth}.halt", logit.sigmoid())
+        p = tap(f"{self.name}.{depth}.halt", self.halt(entered)[..., 0].sigmoid())
         last = depth == self.settings.layers - 1
         return halting_step(halting, proposed, p, threshold=self.settings.halt, last=last)
 
