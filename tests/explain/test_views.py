@@ -159,7 +159,7 @@ def test_a_view_is_listed_if_and_only_if_it_has_something_to_show(bundle_of, tmp
     assert usual_view(bundle.recipe) in views_of(bundle, has_run=False)
     for view in set(VIEWS) - {"training"}:
         try:
-            explain(bundle, "cat", view, folder=tmp_path, **({"temperature": 0.7} if view == "what-if" else {}))
+            explain(bundle, "a dog", view, folder=tmp_path, **({"temperature": 0.7} if view == "what-if" else {}))
             shown = True
         except UsageError:
             shown = False
