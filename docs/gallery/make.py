@@ -118,6 +118,14 @@ def main() -> None:
         Image.open(BytesIO(seen.to_png(scale=1.25))).convert("RGB").quantize(64).save(file, optimize=True)
         page += [f"## `{view}`: {name}", "", f"![{seen.title}]({file.name})", ""]
         print(f"{file.name}: {file.stat().st_size / 1e3:.0f} kB", flush=True)
+    page += [
+        "# The page",
+        "",
+        "Made by `python docs/gallery/shoot.py ADDRESS`, of a server with models of real data.",
+        "",
+    ]
+    for file in sorted(HERE.glob("page-*.png")):
+        page += [f"## {file.stem.removeprefix('page-')}", "", f"![the page: {file.stem}]({file.name})", ""]
     (HERE / "README.md").write_text("\n".join(page), "utf-8")
     for name, (model, given) in models.items():
         print(f"{name}: {', '.join(_applying(model, given))}", flush=True)
