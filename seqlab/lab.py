@@ -1,62 +1,33 @@
 """The verbs as plain functions: train, load, look at data. The command line calls these alone."""
 
-import json
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from torch import nn
 
 from seqlab.assemble.corpus import (
-    Corpus,
-    ExampleBatches,
     example_key,
-    held_out,
-    is_stream,
-    open_corpus,
-    prepare,
     read_examples,
 )
-from seqlab.assemble.hidden import hidden_fitting, probabilities_of
-from seqlab.assemble.model import build_model
 from seqlab.assemble.series import read_table
-from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
-from seqlab.assemble.vocabularies import Vocabularies, labels_of
-from seqlab.bundle import Bundle, is_bundle, load_bundle, read_vocabularies, save_bundle
-from seqlab.captions import references
-from seqlab.data.lines import STDIN, spool
+from seqlab.assemble.vocabularies import labels_of
+from seqlab.bundle import Bundle, load_bundle, save_bundle
+from seqlab.data.lines import STDIN
 from seqlab.data.series import future_times
-from seqlab.data.sources import Example
-from seqlab.data.store import TokenStore
-from seqlab.data.windows import Windows
 from seqlab.errors import DataError, RecipeError, RunError, UsageError, shorten
-from seqlab.evaluate import evaluate_examples, evaluate_stream, evaluate_windows
-from seqlab.forecasting import calibrate
 from seqlab.huggingface import read_huggingface
-from seqlab.model import RUN, STORES, Model, load
-from seqlab.models.forecaster import LDSForecaster
-from seqlab.models.interface import Model as Trainable
-from seqlab.predict import predict
+from seqlab.model import Model, load
 from seqlab.reading import shown
-from seqlab.recipe import DEFAULTS, NUMBERS, TUNED, Recipe, Task, load_recipe, override, parse_recipe, to_toml
-from seqlab.rolling import held_out_windows
-from seqlab.training.average import load_weights, parameters_of
-from seqlab.training.checkpoint import Progress, locked, read_checkpoint, write_checkpoint, write_whole
-from seqlab.training.climbing import Climbing
-from seqlab.training.distributed import World, joined, restarted
-from seqlab.training.em_series import SystemsTraining
-from seqlab.training.gradient import KEPT, GradientTraining, peak_memory
+from seqlab.recipe import DEFAULTS, NUMBERS, TUNED, Recipe, Task, load_recipe, override
+from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.training.checkpoint import locked
+from seqlab.training.distributed import joined, restarted
 from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
-from seqlab.training.objective import mean_loss
 
 __all__ = [
     "Model",
@@ -69,25 +40,6 @@ __all__ = [
     "look",
     "train",
 ]
-
-DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
-EVALUATED_AT_THE_END = 1000
-STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
-START = "start.safetensors"
-SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
-
-
-@dataclass(frozen=True)
-class Trained:
-    """How a training ended: the model, and whether it was stopped before its end.
-
-    Of many processes, only the one that leads has scored the model and written it down.
-    """
-
-    model: Model
-    stopped: bool
-    step: int
-    leads: bool = True
 
 
 def train(
@@ -115,14 +67,16 @@ def train(
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
     keep_memory()
     with joined() as world:
-        again = resume or (restarted() and out is not None and _is_run(Path(out)))
-        fit = partial(_fit, resume=again, report=(report if world.leads else None) or Silence(), stop=stop, world=world)
+        again = resume or (restarted() and out is not None and is_run(Path(out)))
+        fitted = partial(
+            fit, resume=again, report=(report if world.leads else None) or Silence(), stop=stop, world=world
+        )
         if again:
-            folder = _existing_run(out)
+            folder = existing_run(out)
             with locked(folder) if world.leads else nullcontext():
                 if world.leads:
                     begun(folder)
-                return fit(folder, *_reopen(folder, task, recipe, settings))
+                return fitted(folder, *reopen(folder, task, recipe, settings))
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
         files = _paths(data)
@@ -131,12 +85,12 @@ def train(
         folder = Path(out) if out is not None else default_folder(chosen, files)
         if not world.leads:
             world.wait()
-            return fit(folder, *_reopen(folder, None, None, ()))
+            return fitted(folder, *reopen(folder, None, None, ()))
         with locked(folder):
-            prepared = _begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
+            prepared = begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
             world.wait()
             begun(folder)
-            return fit(folder, *prepared)
+            return fitted(folder, *prepared)
 
 
 def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -186,28 +140,6 @@ def import_model(folder: str | Path, out: str | Path) -> Model:
     return Model(bundle, Path(out))
 
 
-def checkpoints(folder: str | Path) -> dict[str, Path]:
-    """What a run has kept of itself so far, by names for `load_checkpoint`: steps (`train.keep`), `best` and `last`."""
-    run = Path(folder) / RUN
-    files = [file for file in (*run.glob("*.safetensors"), *(run / KEPT).glob("*.safetensors")) if file.name != START]
-    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
-
-
-def load_checkpoint(folder: str | Path, name: str) -> Model:
-    """The model as a run of it stood: at its `best` so far, at the `last` step saved, or at one that was kept."""
-    files = checkpoints(folder)
-    if name not in files:
-        kept = ", ".join(files) or "none yet"
-        raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
-    run = Path(folder) / RUN
-    recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))
-    vocabularies = read_vocabularies((run / "tokenizer.json").read_bytes(), run / "tokenizer.json")
-    model = build_model(recipe, vocabularies)
-    weights = read_checkpoint(files[name])[1]["model"]
-    load_weights(model if recipe.model.hmm is None else probabilities_of(model), weights)
-    return Model(Bundle(recipe, vocabularies, model, {}), Path(folder))
-
-
 def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
     """Where a run goes when nobody says: runs/RECIPE-FILE."""
     name = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
@@ -236,241 +168,6 @@ def _chosen_recipe(
             hint="`seqlab recipes` lists the recipes of each task.",
         )
     return override(chosen, settings)
-
-
-def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Vocabularies]:
-    """The recipe as it can begin with an old model's weights; what the user asks for must be possible with them."""
-    taken, given = take_over(recipe, old.recipe, old.vocabularies)
-    asked = override(taken, settings)
-    fixed = {"source", "target", "shared"}
-    if asked.model_dump(include=fixed) != taken.model_dump(include=fixed):
-        raise RecipeError(
-            f"the model to start from was trained with its own tokenizer ('{taken.source.kind}'), which cannot change",
-            hint="leave out --set source.*, or train without --from.",
-        )
-    return asked, given
-
-
-def _begin(
-    folder: Path,
-    recipe: Recipe,
-    settings: Sequence[str],
-    old: Bundle | None,
-    files: list[str],
-    valid: list[str],
-    *,
-    overwrite: bool,
-) -> tuple[Recipe, Corpus]:
-    """Prepare the data beside the directory and move it there when it is whole: bad input leaves nothing behind."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: this is a file", hint="give a directory with --out.")
-    if folder.exists() and any(folder.iterdir()):
-        if not ((folder / RUN).is_dir() or is_bundle(folder)):
-            raise RunError(f"{folder}: this directory holds other files", hint="give another one with --out.")
-        if not overwrite:
-            raise RunError(
-                f"{folder}: this directory already holds a run",
-                hint="--resume goes on with it, --overwrite throws it away, --out takes another. It was not touched.",
-            )
-    if [*files, *valid].count(STDIN) > 1:
-        raise UsageError("standard input can be read only once", hint="put one of the two into a file.")
-    if old is None and recipe.model.elmo is not None:
-        raise RecipeError("[model.elmo] is a model that was trained before", hint="give it with --from.")
-    recipe, given = (recipe, None) if old is None else _started(recipe, settings, old)
-    target = folder.resolve()
-    part = target.with_name(f".{target.name}.part")
-    missing = [parent for parent in part.parents if not parent.exists()]
-    shutil.rmtree(part, ignore_errors=True)
-    stores = part / RUN / STORES
-    stores.mkdir(parents=True)
-    try:
-        again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
-        vocabularies = prepare(recipe, again, again_valid, stores, given)
-        corpus = open_corpus(recipe, vocabularies, stores)  # so that a text too short fails here
-        recipe = _first_weights(recipe, vocabularies, old, part / RUN / START)
-        (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
-        (part / RUN / "tokenizer.json").write_text(json.dumps(vocabularies.to_json(), ensure_ascii=False), "utf-8")
-        _make_empty(target)
-        (part / RUN).replace(target / RUN)
-    except DataError as error:
-        spooled = str(part / RUN / SPOOLED)
-        raise DataError(str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        for parent in missing:
-            with suppress(OSError):  # it holds the run
-                parent.rmdir()
-    del corpus
-    return recipe, open_corpus(recipe, vocabularies, folder / RUN / STORES)
-
-
-def _first_weights(recipe: Recipe, vocabularies: Vocabularies, old: Bundle | None, path: Path) -> Recipe:
-    """Store the weights that the run begins with, where these come from elsewhere; the recipe may follow their size."""
-    if old is None and recipe.model.vectors is None:
-        return recipe
-    table = None
-    if recipe.model.vectors is not None:
-        table = vectors_of(recipe.model.vectors, vocabularies)
-        recipe = override(recipe, [f"model.embedding={table.shape[1]}"])
-    model = build_model(recipe, vocabularies)
-    if table is not None:
-        place_vectors(model, table)
-    if old is not None:
-        same = old.recipe.task == recipe.task and old.vocabularies.labels == vocabularies.labels
-        carry_over(model, {n: w for n, w in old.model.named_parameters() if same or not n.startswith("head.")})
-    write_checkpoint(path, Progress(), {"model": parameters_of(model)})
-    return recipe
-
-
-def _make_empty(folder: Path) -> None:
-    """A directory with nothing in it; one that is there stays, for it may be a link, or where somebody stands."""
-    folder.mkdir(exist_ok=True)
-    for inside in folder.iterdir():
-        if inside.is_dir() and not inside.is_symlink():
-            shutil.rmtree(inside)
-        else:
-            inside.unlink()
-
-
-def _existing_run(out: str | Path | None) -> Path:
-    if out is None:
-        raise UsageError("--resume needs to know which run", hint="give its directory with --out.")
-    if not _is_run(Path(out)):
-        raise RunError(f"{out}: there is no run here to resume", hint="train without --resume.")
-    return Path(out)
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / RUN / "recipe.toml").is_file()
-
-
-def _reopen(
-    folder: Path, task: Task | None, recipe: str | Recipe | None, settings: Sequence[str]
-) -> tuple[Recipe, Corpus]:
-    where = folder / RUN / "recipe.toml"
-    stored = parse_recipe(where.read_text("utf-8"), where=str(where))
-    name = recipe.name if isinstance(recipe, Recipe) else recipe
-    if (task or stored.task) != stored.task or (name or stored.name) not in (stored.name, str(where)):
-        raise RunError(
-            f"{folder}: this run is of recipe '{stored.name}' for '{stored.task}'",
-            hint="resume it without naming another, or train into another directory with --out.",
-        )
-    tokenizers = folder / RUN / "tokenizer.json"
-    vocabularies = read_vocabularies(tokenizers.read_bytes(), tokenizers)
-    chosen = override(stored, settings)
-    if chosen.model_copy(update={"train": stored.train, "decode": stored.decode}) != stored:
-        raise RunError(
-            f"{folder}: a run cannot change its model or data halfway",
-            hint="only --set train.* and decode.* can change.",
-        )
-    return chosen, open_corpus(chosen, vocabularies, folder / RUN / STORES)
-
-
-def _fit(
-    folder: Path,
-    recipe: Recipe,
-    corpus: Corpus,
-    *,
-    resume: bool,
-    report: Reporter,
-    stop: Callable[[], bool],
-    world: World,
-) -> Trained:
-    model = build_model(recipe, corpus.vocabularies)
-    if (folder / RUN / START).exists():
-        load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
-    bundle = Bundle(recipe, corpus.vocabularies, model, {})
-    stores = folder / RUN / STORES
-    undecoded = is_stream(recipe) or recipe.task == "forecast"
-    examples = [] if undecoded else list(islice(held_out(stores), EVALUATED_AT_THE_END))
-
-    def validate() -> dict[str, float]:
-        scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
-        if recipe.task in ("translate", "caption"):
-            scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
-        return scores
-
-    begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
-    training = begin(recipe, model, corpus)
-    if recipe.train.minutes is not None and isinstance(training, GradientTraining):
-        recipe = _in_steps(recipe, recipe.train.minutes, training)
-        if world.leads:
-            write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
-        training = begin(recipe, model, corpus)
-    if resume and (folder / RUN / "last.safetensors").exists():
-        training.resume()
-        more = "restarts" if recipe.model.hmm else "steps"
-        if training.progress.finished and training.progress.step >= training.num_steps:
-            raise RunError(
-                f"{folder}: this run has finished all {training.num_steps} steps",
-                hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
-            )
-        training.progress.finished = False
-        if world.leads:
-            write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
-    outcome = training.fit(stop=stop)
-    if not world.leads:
-        return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
-    if is_stream(recipe):
-        final = evaluate_stream(bundle, np.asarray(TokenStore.open(stores / "validation_stream").flat), stores)
-    elif recipe.task == "forecast":
-        held_out_part = held_out_windows(bundle, stores, "validation")
-        calibrate(bundle, held_out_part)
-        final = evaluate_windows(bundle, held_out_part, stores, most=EVALUATED_AT_THE_END)
-    else:
-        final = evaluate_examples(bundle, examples, stores)
-    metrics = {
-        "steps": outcome.progress.step,
-        "best_step": outcome.progress.best_step,
-        "seconds": round(outcome.progress.seconds, 1),
-        "peak_memory": peak_memory(),
-        "data": corpus.size,
-        "python": sys.version.split()[0],
-        "validation": final.to_json(),
-    }
-    if isinstance(training, Climbing):
-        metrics["fit"] = training.verdict()
-    finished = Bundle(recipe, corpus.vocabularies, model, metrics)
-    save_bundle(finished, folder)
-    return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
-
-
-def _in_steps(recipe: Recipe, minutes: float, training: GradientTraining) -> Recipe:
-    """The recipe with its minutes as steps, as measured here and now: whoever resumes the run goes by the steps."""
-    estimate = training.estimate()
-    steps = max(1, int(60 * minutes * estimate.num_steps / estimate.seconds))
-    return override(recipe, [f"train.steps={training.world.heard(steps)}"])
-
-
-def _training(
-    recipe: Recipe,
-    model: nn.Module,
-    corpus: Corpus,
-    *,
-    validate: Callable[[], dict[str, float]],
-    folder: Path,
-    report: Reporter,
-    world: World,
-) -> GradientTraining | Climbing | SystemsTraining:
-    """How a model of this recipe learns: by counting or EM where its states are hidden, else by gradients."""
-    settings = recipe.train
-    if world.size > 1 and (recipe.model.hmm or recipe.model.lds):
-        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
-    if recipe.model.hmm is not None:
-        fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
-        return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)
-    if recipe.model.lds is not None:
-        whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
-        systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
-        return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
-    return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report, world=world)
-
-
-def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:
-    quick = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    answers = predict(bundle, [e.source for e in examples], decode=quick)
-    known = references(bundle, examples)
-    return sum(a.output in said for a, said in zip(answers, known, strict=True)) / len(examples)
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[str]:
