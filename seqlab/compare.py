@@ -164,7 +164,7 @@ def compare(
             told(f"{recipe.name}, seed {seed}")
             found.setdefault(recipe.name, []).append(_measured(task, recipe.name, folder, words, test))
     measure, more = _judged(task, [each["scores"] for parts in found.values() for each in parts if "scores" in each])
-    return Comparison(task, measure, more, tuple(_rung(name, parts, measure) for name, parts in found.items()))
+    return Comparison(task, measure, more, tuple(_rung(name, parts, measure, more) for name, parts in found.items()))
 
 
 def _found(task: Task, name: str) -> Recipe:
@@ -231,13 +231,12 @@ def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
     return "loss", False
 
 
-def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str) -> Rung:
+def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) -> Rung:
     whole = [part for part in parts if "scores" in part]
     if not whole:
         return Rung(name, failed=parts[0]["failed"])
     facts = [part["facts"] for part in whole]
     floors = [floor[measure] for floor in whole[0]["scores"].get("floors", {}).values() if measure in floor]
-    more = next((more for names in JUDGED.values() for each, more in names if each == measure), False)
     speeds = [fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None]
     return Rung(
         name,

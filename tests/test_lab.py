@@ -35,7 +35,7 @@ class Watcher:
         self.told.append(("step", step.step))
 
     def diverged(self, told, what):
-        self.told = [*getattr(self, "told", []), (told, what)]
+        self.told.append(("diverged", told, what))
 
     def validated(self, step, metrics, *, best):
         self.told.append(("validated", step, best))

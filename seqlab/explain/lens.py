@@ -16,6 +16,7 @@ from seqlab.reading import Source
 from seqlab.recipe import Decode
 
 LIKELIEST = 5
+PICTURES, CELLS = 40, 2_000_000  # drawn at most without a stage named: of a long text the first stages
 NUMBERS = 20_000  # of a stage up to which all its numbers are written out
 NAMES = {
     "embedding": "token embeddings",
@@ -119,7 +120,14 @@ def _chosen(trace: Trace, layer: str | None) -> list[str]:
         if layer not in trace:
             raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
         return [layer]
-    return [n for n in trace.names() if trace[n].dim() in (3, 4) and not n.endswith((".q", ".k", ".v", "logits"))][:40]
+    shown, cells = list[str](), 0
+    for name in trace.names():
+        if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):
+            cells += trace[name].numel()
+            if len(shown) == PICTURES or (shown and cells > CELLS):
+                break
+            shown.append(name)
+    return shown
 
 
 def _picture(looked: Subject, trace: Trace, name: str) -> Any:

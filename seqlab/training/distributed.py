@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seqlab.models.interface import Model
@@ -127,8 +127,4 @@ class _Own(nn.Module):
 
 def own_rows(state: State, world: World) -> State:
     """Of a state of all rows, those of this process."""
-    return tuple(_rows(part, world) for part in state)
-
-
-def _rows(part: Tensor, world: World) -> Tensor:
-    return part[world.places(len(part)) or [0]]
+    return tuple(part[world.places(len(part)) or [0]] for part in state)

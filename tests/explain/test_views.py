@@ -113,6 +113,7 @@ def test_a_long_input_renders_quickly_and_small(bundle_of, tmp_path):
     page = explain(bundle, text, "attention", folder=tmp_path).to_html()
     assert time.perf_counter() - began < 6  # two seconds on a machine that has nothing else to do
     assert len(page.encode()) < 10_000_000
+    assert len(explain(bundle, text, "lens", folder=tmp_path).to_html().encode()) < 10_000_000
 
 
 def test_what_is_not_there_is_named(bundle_of, tmp_path):

@@ -28,6 +28,7 @@ class Watch:
 
     def __init__(self, *, breaks_at=None):
         self.step_now, self.breaks_at, self.validations, self.estimates, self.ended = 0, breaks_at, [], [], 0
+        self.told = []
 
     def begin(self, estimate, first_step):
         self.estimates.append((estimate, first_step))
@@ -38,7 +39,7 @@ class Watch:
             raise RuntimeError("the lights went out")
 
     def diverged(self, told, what):
-        self.told = [*getattr(self, "told", []), (told, what)]
+        self.told.append((told, what))
 
     def validated(self, step, metrics, *, best):
         self.validations.append((step, best))
