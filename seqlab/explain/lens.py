@@ -16,7 +16,7 @@ from seqlab.reading import Source
 from seqlab.recipe import Decode
 
 LIKELIEST = 5
-PICTURES, CELLS = 40, 2_000_000  # drawn at most without a stage named: of a long text the first stages
+PICTURES, CELLS = 40, 4_000_000  # drawn at most without a stage named: of a long text the first stages
 NUMBERS = 20_000  # of a stage up to which all its numbers are written out
 NAMES = {
     "embedding": "token embeddings",
