@@ -21,6 +21,7 @@ Method = Literal["gradient", "integrated", "leave-one-out"]
 ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
 COMPLETE = 0.02  # the attributions may miss the difference they explain by this share
 STEPS = (32, 64, 128, 256, 512)
+BUDGET = 2**15  # tokens to be read in one attempt: 64 steps of 512 tokens, or 512 of 64
 
 
 @dataclass(frozen=True)
@@ -47,52 +48,67 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
     place = subject.place(position)
     if method == "leave-one-out":
         return _left_out(subject, place)
+    one = torch.ones(1, dtype=torch.float64)
     if method == "gradient":
-        log_p, shares = _along(subject, place, torch.ones(1, dtype=torch.float64))
+        log_p, shares = _along(subject, place, one, one)
         return Saliency(method, *_by_token(subject, shares), log_probability=log_p)
-    with torch.no_grad():
-        log_p, nothing = _scaled(subject, place, 1.0), _scaled(subject, place, 0.0)
+    log_p, nothing = _scaled(subject, place, 1.0), _scaled(subject, place, 0.0)
+    tokens = len(subject.source) + len(subject.written)
     for steps in STEPS:
-        # Gauss-Legendre points: far fewer than equal steps for the same completeness
-        points, weights = _gauss(steps)
+        if steps > STEPS[0] and steps * tokens > BUDGET:
+            break
+        # Gauss-Legendre points of u on the path u³: close together near nothing, where norms make it steep
+        u, weights = _gauss(steps)
         total: dict[str, Tensor] = {}
-        for point, weight in zip(points.tolist(), weights.tolist(), strict=True):
-            _, shares = _along(subject, place, torch.tensor([point], dtype=torch.float64))
-            for name, share in shares.items():
-                total[name] = total.get(name, torch.zeros_like(share)) + weight * share
+        for some, weight in zip(u.split(_rows(tokens)), weights.split(_rows(tokens)), strict=True):
+            _, shares = _along(subject, place, some**3, 3 * some**2 * weight)
+            total = {name: total.get(name, 0) + share for name, share in shares.items()}
         found = Saliency(method, *_by_token(subject, total), log_p, nothing, steps)
         if found.gap <= COMPLETE:
             break
     return found
 
 
-def _along(subject: Subject, place: int, scale: Float[Tensor, " 1"]) -> tuple[float, dict[str, Float[Tensor, " _"]]]:
-    """The answer's log-probability with all embeddings scaled, and embedding times gradient of each token there."""
+def _rows(tokens: int) -> int:
+    """How many copies of a text are read at once: enough to keep the machine busy, few enough to fit its memory."""
+    return max(1, 4096 // tokens)
+
+
+def _along(
+    subject: Subject, place: int, scales: Float[Tensor, " P"], weights: Float[Tensor, " P"]
+) -> tuple[float, dict[str, Float[Tensor, " _"]]]:
+    """Weighted means over points with all embeddings scaled: the answer's log-probability, and embedding · gradient."""
     leaves: dict[str, tuple[Tensor, Tensor]] = {}
 
     def enter(name: str, value: Tensor) -> Tensor:
         if name not in ENTRANCES:
             return value
-        leaf = (value.detach() * scale.to(value.dtype)).requires_grad_()
-        leaves[name] = (value.detach(), leaf)
+        leaf = (value.detach() * scales.to(value.dtype)[:, None, None]).requires_grad_()
+        leaves[name] = (value.detach()[0], leaf)
         return leaf
 
     with torch.enable_grad(), listening(enter):
-        log_p = subject.logits().double().log_softmax(-1)[place, subject.answers[place]]
+        log_p = weights @ _log_p(subject, place, len(scales))
     sides = {name: subject.written if name == "decoder.embedding" else subject.source for name in leaves}
-    if not leaves or any(value.shape[1] != len(sides[name]) for name, (value, _) in leaves.items()):
+    if not leaves or any(len(value) != len(sides[name]) for name, (value, _) in leaves.items()):
         raise UsageError("this model has no vector for each token that an answer could rest on", hint="try 'lens'.")
     grads = torch.autograd.grad(log_p, [leaf for _, leaf in leaves.values()], allow_unused=True)
     shares = {
-        name: torch.zeros(value.shape[1], dtype=torch.float64) if grad is None else (value * grad)[0].sum(-1).double()
+        name: torch.zeros(len(value)).double() if grad is None else (value * grad.sum(0)).sum(-1).double()
         for (name, (value, _)), grad in zip(leaves.items(), grads, strict=True)
     }
     return float(log_p.detach()), shares
 
 
+def _log_p(subject: Subject, place: int, rows: int) -> Float[Tensor, " P"]:
+    """Of the answer at one place, in each of so many copies of the text."""
+    return subject.copies(rows)[:, place].double().log_softmax(-1)[:, subject.answers[place]]
+
+
+@torch.no_grad()
 def _scaled(subject: Subject, place: int, scale: float) -> float:
     with listening(lambda name, value: value * scale if name in ENTRANCES else value):
-        return float(subject.logits().double().log_softmax(-1)[place, subject.answers[place]])
+        return float(_log_p(subject, place, 1))
 
 
 def _by_token(subject: Subject, shares: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -111,17 +127,18 @@ def _left_out(subject: Subject, place: int) -> Saliency:
     log_p = _scaled(subject, place, 1.0)
     sides = {"written": len(subject.written), "source": len(subject.source)}
     drops = {side: torch.zeros(size, dtype=torch.float64) for side, size in sides.items()}
+    rows = _rows(sum(sides.values()))
     for side, size in sides.items():
-        for token in range(size):
+        for first in range(0, size, rows):
+            some = torch.arange(first, min(first + rows, size))
 
-            def leave(name: str, value: Tensor, side: str = side, token: int = token) -> Tensor:
+            def leave(name: str, value: Tensor, side: str = side, some: Tensor = some) -> Tensor:
                 if name not in ENTRANCES or (name == "decoder.embedding") != (side == "written"):
                     return value
-                return value.index_fill(1, torch.tensor([token]), 0.0)
+                return value.index_put((torch.arange(len(some)), some), torch.zeros(()))
 
             with listening(leave):
-                without = subject.logits().double().log_softmax(-1)[place, subject.answers[place]]
-            drops[side][token] = log_p - float(without)
+                drops[side][some] = log_p - _log_p(subject, place, len(some))
     return Saliency("leave-one-out", drops["source"], drops["written"], log_p)
 
 
@@ -165,6 +182,8 @@ def saliency_view(
         data |= {"baseline": found.baseline, "completeness_gap": found.gap, "steps": found.steps}
         note = f"sum {float(found.source.sum() + found.written.sum()):.3f} of a difference of "
         note += f"{found.log_probability - found.baseline:.3f} ({found.steps} steps)"
+        if found.gap > COMPLETE:
+            note += ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
     return View(
         "saliency",
         f"what {answer!r} rests on ({method})",

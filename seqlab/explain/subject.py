@@ -40,11 +40,15 @@ class Subject:
 
     def logits(self) -> Float[Tensor, "T V"]:
         """What the model says at each position."""
+        return self.copies(1)[0]
+
+    def copies(self, rows: int) -> Float[Tensor, "B T V"]:
+        """The same, so many times over: for a listener who changes each copy in another way."""
         if not self.writes:
             model = cast(Any, self.bundle.model)
-            return model.head(model.features(self.reads))[0]
-        context, state = self.decoder.start(self.memory())
-        return self.decoder.read(torch.tensor([self.writes]), context, state)[0][0]
+            return model.head(model.features(self._reads(rows)))
+        context, state = self.decoder.start(self.memory(rows))
+        return self.decoder.read(torch.tensor([self.writes] * rows), context, state)[0]
 
     def log_probabilities(self) -> Float[Tensor, " T"]:
         """Of each answer."""
@@ -54,9 +58,12 @@ class Subject:
     def decoder(self) -> Decoder:
         return cast(Decoder, cast(Any, self.bundle.model).decoder)
 
-    def memory(self) -> Memory:
+    def memory(self, rows: int = 1) -> Memory:
         """What the decoder has of the source."""
-        return Memory(1) if self.reads is None else cast(Any, self.bundle.model).encoder(self.reads)
+        return Memory(rows) if self.reads is None else cast(Any, self.bundle.model).encoder(self._reads(rows))
+
+    def _reads(self, rows: int) -> Padded:
+        return cast(Padded, self.reads).rows_at(torch.zeros(rows, dtype=torch.long))
 
     @torch.inference_mode()
     def trace(self) -> Trace:
