@@ -23,8 +23,10 @@ from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.windows import Windows
+from seqlab.equations.attention import hop_overlap
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
+from seqlab.layers.tap import listening
 from seqlab.metrics.labels import accuracy, macro_f1
 from seqlab.metrics.linear import LinearFloor
 from seqlab.metrics.ngram import WittenBell
@@ -176,6 +178,8 @@ def _classify(bundle: Bundle, examples: list[Example], stores: Path | None) -> R
     _warn_unseen(bundle, examples)
     predicted = [p.output for p in classify(bundle, [e.source for e in examples])]
     scores = {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)} | _loss(bundle, examples)
+    if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
+        scores["hop_overlap"] = _hop_overlap(bundle, examples)
     majority = [bundle.vocabularies.classes.majority] * len(gold)
     floors = {"majority class": {"accuracy": accuracy(majority, gold), "macro_f1": macro_f1(majority, gold)}}
     if bundle.vocabularies.features is not None:
@@ -184,6 +188,22 @@ def _classify(bundle: Bundle, examples: list[Example], stores: Path | None) -> R
     if linear:
         floors["TF-IDF, linear"] = {"accuracy": accuracy(linear, gold), "macro_f1": macro_f1(linear, gold)}
     return Report("classify", len(examples), scores, floors, _mistakes(examples, predicted, gold), note)
+
+
+@torch.inference_mode()
+def _hop_overlap(bundle: Bundle, examples: list[Example]) -> float:
+    """How much of the hops' weight lies on the same places: 1 where all look alike, 0 where each has its own."""
+    heard: list[torch.Tensor] = []
+
+    def hear(name: str, value: torch.Tensor) -> torch.Tensor:
+        if name == "pooling.weights":
+            heard.append(hop_overlap(value))
+        return value
+
+    with listening(hear):
+        for batch in example_batches(bundle, examples):
+            cast(Any, bundle.model).features(batch.source)
+    return float(torch.cat(heard).mean())
 
 
 def _linear_floor(bundle: Bundle, examples: list[Example], stores: Path | None) -> tuple[list[str], str]:

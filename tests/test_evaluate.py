@@ -109,6 +109,23 @@ class TestClassifier:
         assert report.floors == {"majority class": {"accuracy": 2 / 3, "macro_f1": pytest.approx((4 / 5 + 0) / 2)}}
         assert report.floor_note == "the linear floor needs the training part, which is not beside this model"
 
+    def test_hops_say_how_much_they_look_alike(self, train):
+        text = "".join(f"{'long' if n > 2 else 'short'}\t{'x y ' * n}{i}\n" for i in range(20) for n in (1, 2, 3))
+        settings = (
+            *ENCODER,
+            "model.pooling=hops",
+            "model.hops=3",
+            "train.steps=60",
+            "train.learning_rate=0.1",
+            "train.warmup=0",
+        )
+        alike, apart = (
+            train("classify", "h.tsv", text, *settings, f"model.hop_penalty={p}").bundle for p in (0.0, 1.0)
+        )
+        examples = [Example("x y x y x", "long", "h:1"), Example("x y", "short", "h:2")]
+        overlap = [evaluate_examples(bundle, examples, None).scores["hop_overlap"] for bundle in (alike, apart)]
+        assert 0 < overlap[1] < overlap[0] - 0.1 < 1
+
     def test_mistakes_are_shown_up_to_ten(self, classifier):
         wrong = {"short": "long", "long": "short"}
         texts = [f"x {i}" for i in range(15)]

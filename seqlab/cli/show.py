@@ -10,6 +10,7 @@ from rich.table import Table
 
 SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
 SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
+SHARES |= {"hop_overlap"}
 
 
 def as_json(value: object) -> None:

@@ -109,3 +109,9 @@ def diversity_penalty(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
     """E49: ‖A Aᵀ - I‖²_F: zero when each hop looks at one place of its own (Lin et al. 2017)."""
     overlap = weights @ weights.mT
     return (overlap - torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)).square().sum((1, 2))
+
+
+def hop_overlap(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
+    """Σ_t min(a_it, a_jt), the mean over pairs of hops: the share of their weight that lies on the same places."""
+    first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
+    return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)

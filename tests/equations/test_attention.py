@@ -14,6 +14,7 @@ from seqlab.equations.attention import (
     dot_score,
     doubly_stochastic_penalty,
     general_score,
+    hop_overlap,
     join_heads,
     scaled_score,
     self_attention,
@@ -107,6 +108,11 @@ def test_the_penalty_is_zero_for_hops_that_look_at_places_of_their_own():
     assert diversity_penalty(apart).item() == 0
     same = torch.eye(5)[[0, 0, 0]][None]
     assert diversity_penalty(same).item() == pytest.approx(6)  # six entries off the diagonal are 1 where 0 is wanted
+
+
+def test_hops_overlap_by_the_weight_that_lies_on_the_same_places():
+    weights = torch.tensor([[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]])
+    assert hop_overlap(weights).tolist() == [0.25, 1.0]
 
 
 def test_looking_at_each_place_once_in_all_costs_nothing():
