@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow check bench gallery wheel clean
+.PHONY: setup demo test slow check bench docs gallery wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -28,6 +28,9 @@ check: $(STAMPS)-check  ## style, types, import direction
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench
 	.venv-bench/bin/seqlab bench
+
+docs: $(STAMPS)-demo  ## the pages that are made of the code
+	$(BIN)/python docs/make.py
 
 gallery: $(STAMPS)-demo  ## every view on every kind of model, into docs/gallery
 	$(BIN)/python docs/gallery/make.py

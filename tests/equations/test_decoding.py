@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.equations.decoding import (
+    beam_step,
     choose,
     greedy_choice,
     keep_top_k,
     keep_top_p,
+    length_normalised,
     sequence_log_probability,
     temper,
 )
@@ -158,3 +160,20 @@ def test_the_impossible_is_never_chosen(row, uniform):
 def test_a_row_without_a_choice_is_named(row):
     with pytest.raises(ValueError, match="row 1 offers no token to choose"):
         choose(torch.tensor([[0.5, 0.5], row]), torch.tensor([0.5, 0.5]))
+
+
+def test_a_beam_step_keeps_the_best_of_all_extensions():
+    scores, log_p = numbers(2, 3, seed=1), numbers(2, 3, 5, seed=2).log_softmax(-1)
+    kept, parents, tokens = beam_step(scores, log_p, 4)
+    for row in range(2):
+        every = {(k, v): float(scores[row, k] + log_p[row, k, v]) for k in range(3) for v in range(5)}
+        best = sorted(every, key=every.__getitem__, reverse=True)[:4]
+        assert list(zip(parents[row].tolist(), tokens[row].tolist(), strict=True)) == best
+        assert kept[row].tolist() == pytest.approx([every[pair] for pair in best])
+
+
+def test_a_length_penalty_of_one_is_the_mean_and_of_zero_the_sum():
+    score = torch.tensor([-6.0, -8.0])
+    lengths = torch.tensor([2, 4])
+    assert length_normalised(score, lengths, 1.0).tolist() == [-3.0, -2.0]  # the longer one wins
+    assert length_normalised(score, lengths, 0.0).tolist() == [-6.0, -8.0]  # the shorter one does

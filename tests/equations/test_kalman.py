@@ -191,3 +191,14 @@ def test_one_sighting_of_a_level_by_hand():
     assert filtered.mean.item() == pytest.approx(1)
     assert filtered.covariance.item() == pytest.approx(0.5)
     assert filtered.log_likelihood.item() == pytest.approx(-0.5 * (4 / 2 + math.log(2 * math.pi * 2)))
+
+
+def test_one_step_by_hand():
+    """h = 2 h + x, Q = 1, y = h, R = 2: N(1, 1) and x = 3 become N(5, 5); with K = 5/7 and y = 7, N(5 + 10/7, 10/7)."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    system = System(2 * one, one, one, 2 * one, one[0], one, one)
+    m, P = kalman.predict(one, one[None], system, 3 * one)
+    assert (float(m), float(P)) == (5.0, 5.0)
+    m, P, log_p = kalman.condition(m, P, system, 7 * one, torch.ones(1, 1, dtype=torch.bool))
+    assert (float(m), float(P)) == (pytest.approx(5 + 10 / 7), pytest.approx(10 / 7))
+    assert float(log_p) == pytest.approx(-0.5 * (4 / 7 + math.log(7) + math.log(2 * math.pi)))

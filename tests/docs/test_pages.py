@@ -1,0 +1,35 @@
+"""The pages that are made of the code say what the code says."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def pages():
+    spec = importlib.util.spec_from_file_location("docs_make", ROOT / "docs" / "make.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made.PAGES
+
+
+@pytest.mark.parametrize("page", ["equations.md", "api.md"])
+def test_a_made_page_is_up_to_date(page, pages):
+    assert (ROOT / "docs" / page).read_text() == pages[page](), "run `make docs`"
+
+
+def test_every_equation_of_the_lectures_has_a_function_and_a_test():
+    rows = [line.split(" | ") for line in (ROOT / "docs" / "equations.md").read_text().splitlines() if "](../" in line]
+    ids = {int(i) for row in rows for i in re.findall(r"\bE(\d+)", row[0] + (row[1] if "E68" in row[1] else ""))}
+    assert ids >= set(range(1, 69))
+    assert all("test_" in row[-1] or "through `" in row[-1] for row in rows)
+
+
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda p: p.name)
+def test_no_link_of_the_documents_is_dead(path):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+        assert "://" in target or (path.parent / target).exists(), target
