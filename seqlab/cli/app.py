@@ -10,6 +10,7 @@ from seqlab.cli import data as data_commands
 from seqlab.cli.bench import bench
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
+from seqlab.cli.kernels import kernels
 from seqlab.cli.ladder import compare
 from seqlab.cli.look import check, doctor, explain
 from seqlab.cli.serving import serve, watching
@@ -311,7 +312,8 @@ def recipes(
     show.table(["task", "recipe", "what it is"], rows)
 
 
-app.command()(bench)
+for verb in (kernels, bench):
+    app.command()(verb)
 
 
 def _blocks(source: str) -> Any:
@@ -400,16 +402,20 @@ def _unit(loaded: Any) -> str:
 
 def _installation() -> dict[str, Any]:
     import platform
+    from importlib.util import find_spec
 
     import torch
 
     import seqlab
+    from seqlab.kernels import native
 
+    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL"}
     return {
         "seqlab": seqlab.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
-        "recurrent layers": "torch's kernels",
+        "native kernels": native.describe(),
+        "extras": ", ".join(name for name, package in extras.items() if find_spec(package)) or "none",
     }
