@@ -312,8 +312,8 @@ def recipes(
     show.table(["task", "recipe", "what it is"], rows)
 
 
-for verb in (kernels, bench):
-    app.command()(verb)
+app.command()(kernels)
+app.command()(bench)
 
 
 def _blocks(source: str) -> Any:

@@ -134,7 +134,7 @@ def _run(compiler: str, words: list[str], *, quiet: bool) -> None:
         said = next((line for line in done.stderr.splitlines() if "error" in line), f"exit code {done.returncode}")
         raise SeqlabError(
             f"{compiler} failed: {said}",
-            hint=f"it must know C++20, as torch {torch.__version__} does. All works without the kernels, through torch.",
+            hint=f"torch {torch.__version__} asks for C++20. All works without the kernels, through torch.",
         )
     if not quiet:
         sys.stderr.write(done.stderr)

@@ -47,7 +47,7 @@ def test_what_the_compiler_fails_on_is_said(empty, monkeypatch, tmp_path):
     compiler.write_text("#!/bin/sh\necho 'some.cpp:1: fatal error: no such header' >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    with pytest.raises(SeqlabError, match="failed: some.cpp:1: fatal error: no such header"):
+    with pytest.raises(SeqlabError, match=r"failed: some\.cpp:1: fatal error: no such header"):
         native.build()
     assert list(empty.iterdir()) == []
 
