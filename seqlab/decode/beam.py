@@ -11,7 +11,7 @@ from torch import Tensor
 from seqlab.decode.generate import Limits
 from seqlab.equations.decoding import beam_step, length_normalised
 from seqlab.errors import UsageError
-from seqlab.models.interface import Decoder, Memory, reorder
+from seqlab.models.interface import Decoder, Memory, for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 
@@ -90,15 +90,15 @@ class _Search:
     """The live beams of all sources that are not done, in step with the decoder's state."""
 
     def __init__(self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits) -> None:
-        self.decoder, self.prefix, self.beam, self.limits = decoder, prefix, beam, limits
+        self.decoder, self.prefix, self.beam, self.limits = for_search(decoder), prefix, beam, limits
         self.found: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
         self.sources = list(range(len(prefix)))
         if not self.sources:
             return
-        self.context, state = decoder.start(memory)
+        self.context, state = self.decoder.start(memory)
         shared = int(prefix.lengths.min()) - 1
         if shared:
-            _, state = decoder.read(prefix.values[:, :shared], self.context, state)
+            _, state = self.decoder.read(prefix.values[:, :shared], self.context, state)
         self.position = shared  # of the token that is read next
         self.state: State = state
         self.token = prefix.values[:, shared : shared + 1]

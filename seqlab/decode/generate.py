@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqlab.decode.rules import Rule
-from seqlab.models.interface import Decoder, Memory, reorder
+from seqlab.models.interface import Decoder, Memory, for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 
@@ -93,6 +93,7 @@ def _steps(
         return
     never = torch.tensor(limits.never, dtype=torch.long)
     shared = int(prefix.lengths.min()) - 1
+    decoder = for_search(decoder)
     context, state = decoder.start(memory)
     if shared:
         _, state = decoder.read(prefix.values[:, :shared], context, state)
