@@ -1,7 +1,7 @@
 """x Wᵀ + b, by bytes where a model was rounded to them."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from seqlab.kernels import int8
@@ -35,11 +35,16 @@ class Linear(nn.Linear):
         return Matrix(self.weight[first:last], None, None if self.bias is None else self.bias[first:last])
 
 
+def is_rounded(weight: Shaped[Tensor, "..."]) -> bool:
+    """Whether a weight is one that int8 rounds: a matrix or larger, of float32."""
+    return weight.dim() > 1 and weight.dtype == torch.float32
+
+
 @torch.no_grad()
 def round_to_bytes(model: nn.Module) -> None:
     """Every matrix of a model on the grid of int8, one scale for each output, and its products in bytes from now on."""
     for parameter in model.parameters():
-        if parameter.dim() > 1 and parameter.dtype == torch.float32:
+        if is_rounded(parameter):
             parameter.copy_(int8.dequantise(*int8.quantise(parameter)))
     for module in model.modules():
         if isinstance(module, Linear):
