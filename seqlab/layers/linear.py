@@ -50,3 +50,8 @@ def round_to_bytes(model: nn.Module) -> None:
         if isinstance(module, Linear):
             module.in_bytes = True
             module._packed.clear()
+
+
+def in_bytes(model: nn.Module) -> bool:
+    """Whether a model was rounded to bytes."""
+    return any(isinstance(module, Linear) and module.in_bytes for module in model.modules())

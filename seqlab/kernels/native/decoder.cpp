@@ -33,7 +33,13 @@ Eight exponential(Eight x) {
 // Σ e^(x - largest), with each term in the place of its x.
 float exponentials(float* x, int64_t size, float largest) {
   Eight total = {};
-  for (int64_t i = 0; i < size; i += 8) {
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    const Eight y = exponential(load(x + i) - largest);
+    store(x + i, y);
+    total += y;
+  }
+  if (i < size) {
     float eight[8];
     const int64_t count = std::min<int64_t>(8, size - i);
     for (int64_t j = 0; j < 8; ++j) eight[j] = j < count ? x[i + j] - largest : -std::numeric_limits<float>::infinity();
@@ -199,6 +205,43 @@ at::Tensor decoder_step(
   return logits;
 }
 
+// log Σ e^x of each row.
+at::Tensor log_total(const at::Tensor& logits) {
+  const int64_t rows = logits.size(0), size = logits.size(1);
+  const at::Tensor all = logits.contiguous(), totals = at::empty({rows}, logits.options());
+  std::vector<float> terms(size);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = all.const_data_ptr<float>() + r * size;
+    const float largest = *std::max_element(row, row + size);
+    std::copy(row, row + size, terms.begin());
+    const float sum = std::isinf(largest) ? 1.0f : exponentials(terms.data(), size, largest);
+    totals.mutable_data_ptr<float>()[r] = largest + std::log(sum);
+  }
+  return totals;
+}
+
+// The `keep` largest of each row and where they stand, largest first, of equals the first; those of `never` as -inf.
+std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t keep, at::IntArrayRef never) {
+  const int64_t rows = logits.size(0), size = logits.size(1);
+  TORCH_CHECK(0 < keep && keep <= size, "the largest ", keep, " of ", size);
+  const at::Tensor all = logits.contiguous();
+  at::Tensor values = at::empty({rows, keep}, logits.options()), places = at::empty({rows, keep}, at::kLong);
+  std::vector<float> row(size);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(all.const_data_ptr<float>() + r * size, size, row.begin());
+    for (const int64_t i : never) row.at(i) = -std::numeric_limits<float>::infinity();
+    float* best = values.mutable_data_ptr<float>() + r * keep;
+    int64_t* where = places.mutable_data_ptr<int64_t>() + r * keep;
+    for (int64_t i = 0, filled = 0; i < size; ++i) {
+      if (filled == keep && !(row[i] > best[keep - 1])) continue;
+      int64_t place = filled < keep ? filled++ : keep - 1;
+      for (; place > 0 && row[i] > best[place - 1]; --place) best[place] = best[place - 1], where[place] = where[place - 1];
+      best[place] = row[i], where[place] = i;
+    }
+  }
+  return {values, places};
+}
+
 }  // namespace
 }  // namespace seqlab
 
@@ -207,4 +250,6 @@ TORCH_LIBRARY_FRAGMENT(seqlab, m) {
       "decoder_step(Tensor x, Tensor[] weights, Tensor(a!) cache, Tensor table, Tensor source, Tensor cross, "
       "Tensor lengths, Tensor waves, int heads, float epsilon, bool before, int activation, int window) -> Tensor",
       seqlab::decoder_step);
+  m.def("log_total(Tensor logits) -> Tensor", seqlab::log_total);
+  m.def("largest(Tensor logits, int keep, int[] never) -> (Tensor, Tensor)", seqlab::largest);
 }
