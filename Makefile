@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow check bench docs gallery wheel clean
+.PHONY: setup demo test slow check kernels bench docs gallery wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -24,6 +24,9 @@ check: $(STAMPS)-check  ## style, types, import direction
 	$(BIN)/ruff format --check seqlab tests docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+kernels: $(STAMPS)-demo  ## compile the native kernels, where there is a C++ compiler: faster, never needed
+	$(BIN)/seqlab kernels build
 
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 
 from seqlab.assemble.corpus import held_out, is_stream, read_examples
 from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.bundle import Bundle, load_bundle
+from seqlab.bundle import Bundle, load_bundle, to_int8
 from seqlab.captions import WordMap, word_maps
 from seqlab.data.lines import read_text
 from seqlab.data.sources import Picture
@@ -141,6 +141,7 @@ class Model:
             "task": self.recipe.task,
             "about": self.recipe.about,
             "parameters": self.bundle.num_parameters,
+            "weights": "int8" if self.bundle.int8 else "float32",
             "bytes": sum(file.stat().st_size for file in files),
             "vocabulary": _sizes(self.bundle.vocabularies),
             "metrics": self.metrics,
@@ -155,9 +156,13 @@ class Model:
         return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces])
 
 
-def load(path: str | Path) -> Model:
-    """A trained model from its directory, after checking that nothing in it is missing or changed."""
-    return Model(load_bundle(path), Path(path))
+def load(path: str | Path, *, int8: bool = False) -> Model:
+    """A trained model from its directory, after checking that nothing in it is missing or changed.
+
+    With `int8` its matrices are rounded to bytes, which is faster and nearly as good.
+    """
+    bundle = load_bundle(path)
+    return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, Path(path))
 
 
 def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:

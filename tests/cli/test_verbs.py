@@ -73,7 +73,25 @@ def test_every_model_can_say_what_it_is(run, models, task):
 def test_the_installation_can_say_what_it_is(run):
     facts = json.loads(run("info", "--json").stdout)
     assert facts["python"] == sys.version.split()[0]
+    assert facts["native kernels"] == "turned off by SEQLAB_NATIVE=0"
+    assert "serve" in facts["extras"]
     assert "torch" in run("info").stdout
+
+
+def test_the_kernels_can_say_whether_they_are_in_use(run):
+    assert run("kernels").stdout == "native kernels: turned off by SEQLAB_NATIVE=0\n"
+    facts = json.loads(run("kernels", "--json").stdout)
+    assert facts["ready"] is False
+    assert facts["library"].endswith(".so")
+    assert run("kernels", "biuld").error == ("kernels cannot 'biuld'", "`seqlab kernels build` compiles them.")
+
+
+def test_without_a_compiler_nothing_is_built(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    said = run("kernels", "build")
+    assert said.code == 1
+    assert said.error[0] == "there is no C++ compiler on this machine"
 
 
 def test_recipes_are_listed_with_the_default_of_each_task(run):
