@@ -1,5 +1,6 @@
 """A trained model, as `load` and `train` give it: what can be done with it."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from seqlab.predict import predict, score, stream_text
 from seqlab.reading import Prediction, Source, embed
 from seqlab.recipe import Decode, Recipe
 from seqlab.rolling import held_out_windows, windows_of_file
+from seqlab.training.world import ALONE, World
 
 RUN, STORES = "run", "data"
 
@@ -33,8 +35,8 @@ RUN, STORES = "run", "data"
 class Model:
     """A trained model: what `load` and `train` give."""
 
-    def __init__(self, bundle: Bundle, path: Path) -> None:
-        self.bundle, self.path = bundle, path
+    def __init__(self, bundle: Bundle, path: Path, world: World = ALONE) -> None:
+        self.bundle, self.path, self.world = bundle, path, world
 
     @property
     def recipe(self) -> Recipe:
@@ -66,14 +68,28 @@ class Model:
         one = isinstance(inputs, str | np.ndarray | Picture)
         many = [inputs] if one else list(cast(Sequence[Source], inputs))
         answers: list[Prediction] = predict(
-            self.bundle, cast(list[Source], many), decode=settings, seed=seed, first_row=first_row, prefix=prefix
+            self.bundle,
+            cast(list[Source], many),
+            decode=settings,
+            seed=seed,
+            first_row=first_row,
+            prefix=prefix,
+            world=self.world,
         )
         return answers[0] if one else answers
 
     def embed(self, inputs: Source | Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
         """A vector for each input: what a classifier's head is given, else the mean of the model's states."""
         many = [inputs] if isinstance(inputs, str | np.ndarray | Picture) else list(inputs)
-        return embed(self.bundle, cast(list[Source], many), normalise=normalise)
+        if self.world.size == 1 or not many:
+            return embed(self.bundle, cast(list[Source], many), normalise=normalise)
+
+        def answer(share: Sequence[Source], begin: int) -> list[str]:
+            vectors = embed(self.bundle, share, normalise=normalise, first_row=begin)
+            return [b64encode(vector.tobytes()).decode() for vector in vectors]
+
+        said = self.world.shared(cast(list[Source], many), answer)
+        return np.stack([np.frombuffer(b64decode(vector), dtype=np.float32) for vector in said])
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """A language model's continuation of a prompt, piece by piece."""
@@ -97,8 +113,8 @@ class Model:
         `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
         """
         stores = self.path / RUN / STORES
-        at_hand = stores if stores.is_dir() else None
-        if not data and at_hand is None:
+        at_hand = stores if stores.is_dir() and self.world.leads else None  # floors are not needed twice
+        if not data and not stores.is_dir():
             raise UsageError(
                 f"{self.path}: there is no held-out data beside this model", hint="give a file to evaluate on."
             )
@@ -106,12 +122,12 @@ class Model:
             if len(data) > 1:
                 raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
             windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
-            return evaluate_windows(self.bundle, windows, at_hand)
+            return evaluate_windows(self.bundle, windows, at_hand, world=self.world)
         if is_stream(self.recipe):
-            return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand)
+            return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand, world=self.world)
         examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(held_out(stores))
         settings = decode_settings(self.recipe.decode, decode)
-        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
+        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower, world=self.world)
 
     def explain(self, given: Source | None = None, view: str | None = None, **options: Any) -> View:
         """A look inside while it works on an input: `.show()`, `.save(path)`, `.to_html()` and others; see VIEWS."""
@@ -155,9 +171,12 @@ class Model:
         return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces])
 
 
-def load(path: str | Path) -> Model:
-    """A trained model from its directory, after checking that nothing in it is missing or changed."""
-    return Model(load_bundle(path), Path(path))
+def load(path: str | Path, *, world: World = ALONE) -> Model:
+    """A trained model from its directory, after checking that nothing in it is missing or changed.
+
+    Where several processes are `joined` in a world, each loads it, and each asks it the same: it works on its share.
+    """
+    return Model(load_bundle(path), Path(path), world)
 
 
 def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:

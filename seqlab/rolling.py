@@ -1,6 +1,7 @@
 """Rolling evaluation: a forecast from every moment of a part, scored beside floors over the same windows."""
 
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from seqlab.forecasting import BUDGET
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
+from seqlab.training.world import ALONE, World
 
 LINEAR_ON = 5000  # moments of the training part from which the linear floor learns
 
@@ -41,6 +43,9 @@ class Tally:
     def scores(self) -> dict[str, float]:
         """Means over all values."""
         return {name: float(self.sums[name].sum() / count.sum()) for name, count in self.counts.items() if count.sum()}
+
+    def to_json(self) -> list[dict[str, list[float]]]:
+        return [{name: row.tolist() for name, row in part.items()} for part in (self.sums, self.counts)]
 
     def by_step(self) -> dict[str, list[float | None]]:
         return {
@@ -69,7 +74,9 @@ def windows_of_file(bundle: Bundle, path: str) -> Windows:
     return windows
 
 
-def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None) -> dict[str, Tally]:
+def roll(
+    bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None, world: World = ALONE
+) -> dict[str, Tally]:
     """The model's scores ("") and those of the floors, in deviations of the training part, as the literature has them.
 
     With `train`, the training part, there is a linear floor; `most` moments, evenly spread, are enough where time is
@@ -80,7 +87,7 @@ def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int |
     filled, naive = carried_forward(np.asarray(windows.table[:, :count])), np.asarray(variables.naive)
     linear = None if train is None else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
-    for rows in windows.in_order(budget=BUDGET, most=most):
+    for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, origins, which = windows.batch(rows), windows.origins(rows), rows % count
         assert batch.target is not None
         y, seen, scale = batch.target.values.numpy(), batch.target.scored.numpy(), naive[which][:, None]
@@ -93,7 +100,20 @@ def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int |
             floors["linear"] = linear(_past(filled, windows, rows))
         for name, said in floors.items():
             tallies[name].add_errors(said - y, seen, scale)
-    return tallies
+    return _together(tallies, world)
+
+
+def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
+    """What all processes have added up."""
+    if world.size == 1:
+        return tallies
+    whole: dict[str, Tally] = defaultdict(Tally)
+    for said in world.told({name: tally.to_json() for name, tally in tallies.items()}):
+        for name, (sums, counts) in said.items():
+            for score in sums:
+                whole[name].sums[score] = whole[name].sums[score] + np.asarray(sums[score])
+                whole[name].counts[score] = whole[name].counts[score] + np.asarray(counts[score])
+    return whole
 
 
 @torch.inference_mode()

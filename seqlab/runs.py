@@ -44,11 +44,11 @@ from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.climbing import Climbing
-from seqlab.training.distributed import World
 from seqlab.training.em_series import SystemsTraining
 from seqlab.training.gradient import KEPT, GradientTraining, peak_memory
 from seqlab.training.log import Reporter
 from seqlab.training.objective import mean_loss
+from seqlab.training.world import World
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000

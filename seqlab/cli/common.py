@@ -10,6 +10,7 @@ import typer
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
+Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
 TASKS = "lm, mask, bilm, classify, tag, translate, forecast or caption"
 
 

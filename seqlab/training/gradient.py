@@ -22,11 +22,12 @@ from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, average, load_weights, parameters_of, wearing
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
-from seqlab.training.distributed import Lesson, World, own_rows
+from seqlab.training.distributed import Lesson, own_rows
 from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
 from seqlab.training.memory import tidy_memory
 from seqlab.training.objective import batch_loss
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
+from seqlab.training.world import World
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps

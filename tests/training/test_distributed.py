@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
+import seqlab
 from seqlab.data.synthetic import reversals
 from seqlab.padded import Batch, Padded
-from seqlab.training.distributed import World, own_rows
+from seqlab.training.distributed import own_rows
+from seqlab.training.world import World
 
+HOME = str(Path(seqlab.__file__).parent.parent)
 # A small run in double precision, of examples or of carried streams; it prints the loss of each step.
 SCRIPT = """
 import json, sys
@@ -24,9 +28,9 @@ from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
-from seqlab.training.distributed import joined
 from seqlab.training.gradient import GradientTraining
 from seqlab.training.log import Silence
+from seqlab.training.world import joined
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
 
@@ -75,7 +79,7 @@ def curve(folder, *, processes, steps, kind="rows", dtype="float64", stop=()):
     script.write_text(SCRIPT)
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     words = [*(launch if processes > 1 else [sys.executable]), script, folder, steps, kind, dtype, *stop]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
     done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -113,7 +117,7 @@ def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
     settings = ["train.steps=600", "train.validate_every=20", "model.encoder.size=16", "model.decoder.size=16"]
     words = ["-m", "seqlab", "train", "translate", data, "--recipe", "dates", *(w for s in settings for w in ("-s", s))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
 
     def launch(out):
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=3"]
