@@ -23,6 +23,7 @@ from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.windows import Windows
+from seqlab.device import tensor_of
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
 from seqlab.metrics.labels import accuracy, macro_f1
@@ -150,7 +151,7 @@ def _masked(bundle: Bundle, examples: list[Example], stores: Path | None, world:
     tokens = np.asarray(train.flat[:NGRAM_TOKENS])
     model = cast(MaskedLanguageModel, bundle.model)
     golds = (model.hide(b.source, b.rows)[1] for b in example_batches(bundle, examples) if b.source is not None)
-    hidden = np.concatenate([gold.values[gold.scored].numpy() for gold in golds])
+    hidden = np.concatenate([gold.values[gold.scored].numpy(force=True) for gold in golds])
     if not len(hidden):
         return Report("mask", len(examples), scores, {}, floor_note="in so short a text no token was hidden to guess")
     unigram = WittenBell(1, len(bundle.vocabularies.sources)).fit(tokens)
@@ -203,13 +204,14 @@ def _linear_floor(bundle: Bundle, examples: list[Example], stores: Path | None) 
     if texts is None or labels is None:
         return [], "the linear floor needs the training part, which is not beside this model"
     names = bundle.vocabularies.classes.names
-    floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
     most = bundle.recipe.data.max_source
     rows = [
         np.asarray(row[:most], dtype=np.int64)
         for row in bundle.vocabularies.encode_sources([e.source for e in examples])
     ]
-    return [names[i] for i in floor.predict(rows)], ""
+    with torch.device("cpu"):
+        floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
+        return [names[i] for i in floor.predict(rows)], ""
 
 
 def _measure(bundle: Bundle, examples: list[Example], world: World) -> Report:
@@ -370,7 +372,7 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
         reads, writes = bundle.recipe.task != "lm", bundle.recipe.task not in ("mask", "bilm")
         source = padded([rows[i][0] for i in places]) if reads else None
         target = padded([rows[i][1] for i in places]) if writes else None
-        yield Batch(rows=torch.from_numpy(places), source=source, target=target)
+        yield Batch(rows=tensor_of(places), source=source, target=target)
 
 
 def _warn_unseen(bundle: Bundle, examples: list[Example]) -> None:

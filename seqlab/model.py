@@ -17,6 +17,7 @@ from seqlab.captions import WordMap, word_maps
 from seqlab.data.lines import read_text
 from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
+from seqlab.device import tensor_of
 from seqlab.errors import UsageError
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, evaluate_windows, example_batches
 from seqlab.explain.view import View
@@ -142,7 +143,7 @@ class Model:
             windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
             return windows.batch(np.arange(min(most, len(windows))))
         if is_stream(self.recipe):
-            tokens = torch.from_numpy(np.asarray(self._stream(list(map(str, data)), stores)[:257], dtype=np.int64))
+            tokens = tensor_of(np.asarray(self._stream(list(map(str, data)), stores)[:257], dtype=np.int64))
             rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]
             return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
         found = read_examples(self.recipe, list(map(str, data))) if data else held_out(stores)

@@ -89,7 +89,7 @@ def measure(
     sources = encode_sources(bundle, sentences, first_row=first_row)
     found = [np.tile(np.asarray(vocabularies.numbers.mean, dtype=np.float32), (len(words), 1)) for words in sentences]
     for rows in batches([len(source) for source in sources]):
-        said = model.decode(padded([sources[row] for row in rows])).numpy()
+        said = model.decode(padded([sources[row] for row in rows])).numpy(force=True)
         for row, values in zip(rows, said, strict=True):
             words = sentences[row]
             starts = vocabularies.word_starts(words) if isinstance(words, tuple) else range(len(words))
@@ -152,7 +152,7 @@ def embed(
         if normalise:
             pooled = torch.nn.functional.normalize(pooled, dim=-1)
         vectors |= dict(zip(rows, pooled, strict=True))
-    return torch.stack([vectors[row] for row in range(len(sources))]).float().numpy()
+    return torch.stack([vectors[row] for row in range(len(sources))]).float().numpy(force=True)
 
 
 def _written(bundle: Bundle, inputs: Sequence[Source], first_row: int) -> list[Row]:

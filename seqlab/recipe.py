@@ -261,6 +261,7 @@ class Train(Section):
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: products in half the bits, weights in all of them
     optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
     learning_rate: float = Field(2e-3, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)  # sgd only

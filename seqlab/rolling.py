@@ -90,7 +90,11 @@ def roll(
     for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, origins, which = windows.batch(rows), windows.origins(rows), rows % count
         assert batch.target is not None
-        y, seen, scale = batch.target.values.numpy(), batch.target.scored.numpy(), naive[which][:, None]
+        y, seen, scale = (
+            batch.target.values.numpy(force=True),
+            batch.target.scored.numpy(force=True),
+            naive[which][:, None],
+        )
         _score(model, batch, tallies[""], scale)
         floors = {
             name: season_ago(filled, origins, which, horizon=horizon, season=season)
@@ -121,11 +125,11 @@ def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray
     assert batch.target is not None
     gold, raw = batch.target.values, model.distribution(batch)
     parameters = model.output.widened(raw, model.widths)
-    y, seen = gold.numpy(), batch.target.scored.numpy()
-    tally.add_errors(model.output.mean(parameters).numpy() - y, seen, naive)
-    tally.add("crps", model.output.crps(parameters, gold).numpy(), seen)
+    y, seen = gold.numpy(force=True), batch.target.scored.numpy(force=True)
+    tally.add_errors(model.output.mean(parameters).numpy(force=True) - y, seen, naive)
+    tally.add("crps", model.output.crps(parameters, gold).numpy(force=True), seen)
     for name, said in (("coverage", parameters), ("coverage_uncalibrated", raw)):
-        low, high = (part.numpy() for part in model.output.band(said))
+        low, high = (part.numpy(force=True) for part in model.output.band(said))
         tally.add(name, ((low <= y) & (y <= high)).astype(np.float64), seen)
         if said is parameters:
             tally.add("width", high - low, seen)
@@ -138,7 +142,7 @@ def _linear(train: Windows) -> LinearForecast:
         for rows in train.in_order(budget=BUDGET, most=LINEAR_ON):
             target = train.batch(rows).target
             assert target is not None
-            yield _past(filled, train, rows), target.values.numpy(), target.scored.numpy()
+            yield _past(filled, train, rows), target.values.numpy(force=True), target.scored.numpy(force=True)
 
     return LinearForecast.fit(parts())
 

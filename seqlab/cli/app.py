@@ -9,7 +9,19 @@ import typer
 
 from seqlab.cli import data as data_commands
 from seqlab.cli.bench import bench
-from seqlab.cli.common import TASKS, Json, ModelPath, Threads, Workers, check_task, program, readable, use_threads
+from seqlab.cli.common import (
+    TASKS,
+    Device,
+    Json,
+    ModelPath,
+    Threads,
+    Workers,
+    check_task,
+    program,
+    readable,
+    use_device,
+    use_threads,
+)
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.ladder import compare
 from seqlab.cli.look import check, doctor, explain
@@ -59,6 +71,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
     threads: Threads = None,
+    device: Device = "cpu",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
 ) -> None:
@@ -87,6 +100,7 @@ def train(
     from seqlab.cli.progress import Interrupt, duration, reporter
 
     use_threads(threads)
+    use_device(device)
     interrupt = Interrupt()
     with interrupt.watching(), watching(watch) as begun:
         trained = lab.train(
@@ -152,6 +166,7 @@ def predict(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="picture of a forecast: .svg, .png or .html")] = None,
     threads: Threads = None,
+    device: Device = "cpu",
     workers: Workers = 1,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
@@ -167,6 +182,7 @@ def predict(
     from seqlab.errors import UsageError
 
     use_threads(threads)
+    use_device(device)
     with lab.joined(workers) as world:
         loaded = lab.load(model, world=world)
         series = loaded.recipe.task == "forecast" and not embed and not stream
@@ -224,6 +240,7 @@ def evaluate(
     lower: Annotated[bool, typer.Option("--lower", help="score translations without regard to case")] = False,
     page: Annotated[Path | None, typer.Option("--report", help="captions: an HTML page of twenty pictures")] = None,
     threads: Threads = None,
+    device: Device = "cpu",
     workers: Workers = 1,
     json: Json = False,
 ) -> None:
@@ -232,6 +249,7 @@ def evaluate(
     from seqlab.cli import show
 
     use_threads(threads)
+    use_device(device)
     with lab.joined(workers) as world:
         loaded = lab.load(model, world=world)
         report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)

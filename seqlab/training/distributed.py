@@ -4,11 +4,13 @@
 Which rows a batch has, and the noise of each row, do not depend on how many there are, so neither does the result.
 """
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
+from seqlab.recipe import Train
 from seqlab.training.objective import Loss, batch_loss
 from seqlab.training.world import World
 from seqlab.types import State
@@ -17,10 +19,10 @@ from seqlab.types import State
 class Lesson(nn.Module):
     """The loss of a batch; of many processes, each its share, and the gradient of all of them."""
 
-    def __init__(self, model: nn.Module, world: World, *, label_smoothing: float) -> None:
+    def __init__(self, model: nn.Module, world: World, settings: Train) -> None:
         super().__init__()
-        self.world, self.label_smoothing = world, label_smoothing
-        own = _Own(model, label_smoothing)
+        self.world = world
+        own = _Own(model, settings)
         # which weights a batch leaves untouched may differ from process to process
         self.own: nn.Module = own if world.size == 1 else DistributedDataParallel(own, find_unused_parameters=True)
 
@@ -40,13 +42,15 @@ class Lesson(nn.Module):
 
 
 class _Own(nn.Module):
-    def __init__(self, model: nn.Module, label_smoothing: float) -> None:
+    def __init__(self, model: nn.Module, settings: Train) -> None:
         super().__init__()
-        self.model, self.label_smoothing = model, label_smoothing
+        self.model, self.settings = model, settings
 
     def forward(self, batch: Batch, carried: State) -> Loss:
         model: Model = self.model  # type: ignore[assignment]
-        return batch_loss(model, batch, carried, label_smoothing=self.label_smoothing)
+        half = self.settings.precision == "bfloat16"
+        with torch.autocast(batch.rows.device.type, torch.bfloat16, enabled=half):
+            return batch_loss(model, batch, carried, label_smoothing=self.settings.label_smoothing)
 
 
 def own_rows(state: State, world: World) -> State:

@@ -78,7 +78,7 @@ class GradientTraining:
     ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world or World()
         self.validate, self.folder, self.report = validate, folder, report
-        self.lesson = Lesson(model, self.world, label_smoothing=settings.label_smoothing)
+        self.lesson = Lesson(model, self.world, settings)
         self.num_steps = num_steps(batches, settings)
         self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
         self.optimizers = optimizers(model, settings)

@@ -56,7 +56,7 @@ class World:
         """The sums over all processes."""
         if self.size == 1:
             return list(values)
-        numbers = torch.tensor(values, dtype=torch.float64)
+        numbers = torch.tensor(values, dtype=torch.float64, device="cpu")
         dist.all_reduce(numbers)
         return numbers.tolist()
 
@@ -65,10 +65,10 @@ class World:
         if self.size == 1:
             return [said]
         text = torch.frombuffer(bytearray(json.dumps(said).encode()), dtype=torch.uint8)
-        lengths = [torch.tensor(0) for _ in range(self.size)]
-        _finish(dist.all_gather(lengths, torch.tensor(len(text)), async_op=True))
+        lengths = [torch.zeros((), dtype=torch.long, device="cpu") for _ in range(self.size)]
+        _finish(dist.all_gather(lengths, torch.full((), len(text), device="cpu"), async_op=True))
         longest = max(map(int, lengths))
-        texts = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+        texts = [torch.empty(longest, dtype=torch.uint8, device="cpu") for _ in range(self.size)]
         own = torch.nn.functional.pad(text, (0, longest - len(text)))
         _finish(dist.all_gather(texts, own, async_op=True))
         return [json.loads(each[: int(n)].numpy().tobytes()) for each, n in zip(texts, lengths, strict=True)]
@@ -199,7 +199,8 @@ def _leader(size: int) -> Iterator[World]:
 def _started(rank: int, size: int, folder: Path) -> subprocess.Popen[bytes]:
     """A copy of this command: the same words, in a session of its own, so that Ctrl-C is for the leader alone."""
     home = str(Path(errors.__file__).parent.parent)
-    more = {COPY: f"{rank} {size} {folder}", "OMP_NUM_THREADS": str(torch.get_num_threads()), "PYTHONPATH": home}
+    more = {COPY: f"{rank} {size} {folder}", "LOCAL_RANK": str(rank), "PYTHONPATH": home}
+    more["OMP_NUM_THREADS"] = str(torch.get_num_threads())
     with (folder / f"{rank}.said").open("wb") as said:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "seqlab", *sys.argv[1:]],
