@@ -1,6 +1,7 @@
 """Many processes, one run: each learns from its share of every batch, and all of them take the same step.
 
-`torchrun --nproc-per-node=N -m seqlab train ...` starts them; torch's own DistributedDataParallel adds up gradients.
+`torchrun --nproc-per-node=N -m seqlab train ...` starts them; torch's own DistributedDataParallel adds up gradients, or
+FSDP2 where the weights are shared out too.
 Which rows a batch has, and the noise of each row, do not depend on how many there are, so neither does the result.
 """
 
@@ -12,6 +13,7 @@ from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.objective import Loss, batch_loss
+from seqlab.training.sharded import sharded
 from seqlab.training.world import World
 from seqlab.types import State
 
@@ -23,8 +25,11 @@ class Lesson(nn.Module):
         super().__init__()
         self.world = world
         own = _Own(model, settings)
-        # which weights a batch leaves untouched may differ from process to process
-        self.own: nn.Module = own if world.size == 1 else DistributedDataParallel(own, find_unused_parameters=True)
+        self.own: nn.Module = own
+        if world.size > 1 and settings.shard:
+            self.own = sharded(own, world.size)
+        elif world.size > 1:  # which weights a batch leaves untouched may differ from process to process
+            self.own = DistributedDataParallel(own, find_unused_parameters=True)
 
     def share(self, batch: Batch) -> Batch:
         """This process's rows; where there are too few for all, some row, which then does not count."""
