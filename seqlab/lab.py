@@ -25,9 +25,9 @@ from seqlab.reading import shown
 from seqlab.recipe import DEFAULTS, NUMBERS, TUNED, Recipe, Task, load_recipe, override
 from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
 from seqlab.training.checkpoint import locked
-from seqlab.training.distributed import joined, restarted
 from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
+from seqlab.training.world import joined, restarted
 
 __all__ = [
     "Model",
@@ -36,6 +36,7 @@ __all__ = [
     "default_folder",
     "export",
     "import_model",
+    "joined",
     "load",
     "load_checkpoint",
     "look",

@@ -1,6 +1,7 @@
 """The verbs."""
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,19 @@ import typer
 
 from seqlab.cli import data as data_commands
 from seqlab.cli.bench import bench
-from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
+from seqlab.cli.common import (
+    TASKS,
+    Device,
+    Json,
+    ModelPath,
+    Threads,
+    Workers,
+    check_task,
+    program,
+    readable,
+    use_device,
+    use_threads,
+)
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.kernels import kernels
 from seqlab.cli.ladder import compare
@@ -61,6 +74,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
     threads: Threads = None,
+    device: Device = "cpu",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
 ) -> None:
@@ -89,6 +103,7 @@ def train(
     from seqlab.cli.progress import Interrupt, duration, reporter
 
     use_threads(threads)
+    use_device(device)
     interrupt = Interrupt()
     with interrupt.watching(), watching(watch) as begun:
         trained = lab.train(
@@ -155,6 +170,8 @@ def predict(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="picture of a forecast: .svg, .png or .html")] = None,
     threads: Threads = None,
+    device: Device = "cpu",
+    workers: Workers = 1,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
     """Use a model: a line in, a line out, same count and order.
@@ -169,42 +186,49 @@ def predict(
     from seqlab.errors import UsageError
 
     use_threads(threads)
-    loaded = lab.load(model, int8=int8)
-    if loaded.recipe.task == "forecast" and not embed and not stream:
-        _forecast(loaded, text or [source], out, json=json)
+    use_device(device)
+    with lab.joined(workers) as world:
+        loaded = lab.load(model, int8=int8, world=world)
+        series = loaded.recipe.task == "forecast" and not embed and not stream
+        if (series or stream) and not world.leads:
+            return  # there is nothing to share
+        if series:
+            _forecast(loaded, text or [source], out, json=json)
+            if plot is not None:
+                loaded.explain((text or [source])[0], "band").save(plot)
+            return
         if plot is not None:
-            loaded.explain((text or [source])[0], "band").save(plot)
-        return
-    if plot is not None:
-        raise UsageError("--plot draws a forecast", hint="`seqlab explain` draws other models.")
-    if out is not None and not embed:
-        raise UsageError(
-            "--out is where --embed puts its vectors, and a forecast its rows",
-            hint="answers are printed: > FILE keeps them.",
-        )
-    decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
-    decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
-    if greedy:
-        decode["method"] = "greedy"
-    if stream:
-        for piece in loaded.stream(" ".join(text or ()), seed=seed, **decode):
-            print(piece, end="", flush=True)
-        print()
-        return
-    if embed:
-        _embed(loaded, list(text) if text else (line for block in _blocks(source) for line in block), out, normalise)
-        return
-    decode["prefix"] = prefix
-    if text:
-        for answer in loaded.predict(list(text), seed=seed, **decode):
-            print(_as_line(answer) if json else answer.output)
-        return
-    row = 0
-    for block in _blocks(source):
-        for answer in loaded.predict(block, seed=seed, first_row=row, **decode):
-            print(_as_line(answer) if json else answer.output.replace("\n", "\\n"))
-        sys.stdout.flush()
-        row += len(block)
+            raise UsageError("--plot draws a forecast", hint="`seqlab explain` draws other models.")
+        if out is not None and not embed:
+            raise UsageError(
+                "--out is where --embed puts its vectors, and a forecast its rows",
+                hint="answers are printed: > FILE keeps them.",
+            )
+        decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
+        decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
+        if greedy:
+            decode["method"] = "greedy"
+        if stream:
+            for piece in loaded.stream(" ".join(text or ()), seed=seed, **decode):
+                print(piece, end="", flush=True)
+            print()
+            return
+        if embed:
+            _embed(loaded, list(text) if text else [*chain(*world.each(_blocks(source)))], out, normalise)
+            return
+        decode["prefix"] = prefix
+        if text:
+            for answer in loaded.predict(list(text), seed=seed, **decode):
+                if world.leads:
+                    print(_as_line(answer) if json else answer.output)
+            return
+        row = 0
+        for block in world.each(_blocks(source, world.size)):
+            for answer in loaded.predict(block, seed=seed, first_row=row, **decode):
+                if world.leads:
+                    print(_as_line(answer) if json else answer.output.replace("\n", "\\n"))
+            sys.stdout.flush()
+            row += len(block)
 
 
 @app.command()
@@ -221,6 +245,8 @@ def evaluate(
     int8: Int8 = False,
     page: Annotated[Path | None, typer.Option("--report", help="captions: an HTML page of twenty pictures")] = None,
     threads: Threads = None,
+    device: Device = "cpu",
+    workers: Workers = 1,
     json: Json = False,
 ) -> None:
     """Score a model on data with known answers, beside the floor that needs no model."""
@@ -228,8 +254,12 @@ def evaluate(
     from seqlab.cli import show
 
     use_threads(threads)
-    loaded = lab.load(model, int8=int8)
-    report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+    use_device(device)
+    with lab.joined(workers) as world:
+        loaded = lab.load(model, int8=int8, world=world)
+        report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+    if not world.leads:
+        return
     if page is not None:
         _write_page(loaded, report, page)
     if json:
@@ -339,7 +369,7 @@ app.command()(kernels)
 app.command()(bench)
 
 
-def _blocks(source: str) -> Any:
+def _blocks(source: str, workers: int = 1) -> Any:
     """Lines of a file in blocks that are decoded together; a person at a terminal is answered line by line."""
     from itertools import islice
 
@@ -347,7 +377,7 @@ def _blocks(source: str) -> Any:
 
     size = 1
     if source != "-" or not sys.stdin.isatty():
-        size = 2000
+        size = 2000 * workers
     elif sys.stderr.isatty():
         print("type a line; Ctrl-D ends", file=sys.stderr)
     lines = (text for _, text in numbered_lines(source))
@@ -370,7 +400,7 @@ def _forecast(loaded: Any, files: list[str], out: Path | None, *, json: bool) ->
         out.write_text(written, "utf-8")
 
 
-def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
+def _embed(loaded: Any, texts: list[str], out: Path | None, normalise: bool) -> None:
     """One vector a line: JSON on stdout or in a .jsonl, or all of them in one .npy."""
     import json
 
@@ -378,12 +408,13 @@ def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
 
     from seqlab.errors import UsageError
 
-    texts = list(lines)
     if out is not None and out.suffix not in (".npy", ".jsonl"):
         raise UsageError(
             f"{out}: vectors go into a .npy or a .jsonl file", hint="name the file so, or leave out --out."
         )
     vectors = loaded.embed(texts, normalise=normalise)
+    if not loaded.world.leads:
+        return
     if out is not None and out.suffix == ".npy":
         np.save(out, vectors)
         return

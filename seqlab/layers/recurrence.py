@@ -48,6 +48,9 @@ class Recurrence(nn.Module):
         return 2 if self.kind == "lstm" else 1
 
     def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T H"], State]:
+        if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
+            with torch.autocast(x.device.type, enabled=False):
+                return self(x.to(self.W.dtype), tuple(part.to(self.W.dtype) for part in state))
         if x.shape[1] == 0:
             return x.new_zeros(len(x), 0, self.size), state
         if listened_to():
