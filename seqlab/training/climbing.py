@@ -53,7 +53,8 @@ class Climbing:
     ) -> None:
         self.model, self.fitting, self.settings = model, fitting, settings
         self.validate, self.folder, self.report = validate, folder, report
-        self.metrics, self.progress = MetricsFile(folder / "metrics.jsonl"), Progress()
+        self.metrics = MetricsFile(folder / "metrics.jsonl", tensorboard=settings.tensorboard)
+        self.progress = Progress()
         self.ended: list[list[float]] = []  # of each climb that is over: how high, in how many steps, converged
         self._hmm = model.model
         self._counts: tuple[Expected, float] | None = None

@@ -45,7 +45,7 @@ class SystemsTraining:
         self.evidence = [
             start.evidence(row, None, inputs) for start, (row, inputs) in zip(self.starts, parts, strict=True)
         ]
-        self.metrics = MetricsFile(folder / "metrics.jsonl")
+        self.metrics = MetricsFile(folder / "metrics.jsonl", tensorboard=settings.tensorboard)
         self.progress = Progress()
 
     def resume(self) -> None:

@@ -82,7 +82,7 @@ class GradientTraining:
         self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
         self.optimizers = optimizers(model, settings)
         self.average = average(settings)
-        self.metrics = MetricsFile(folder / "metrics.jsonl", writes=self.world.leads)
+        self.metrics = MetricsFile(folder / "metrics.jsonl", writes=self.world.leads, tensorboard=settings.tensorboard)
         self.progress = Progress()
         self.carried: State = ()  # of this process's rows
         self._num_rows = 0  # that are carried, of all processes

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from seqlab.training.events import EventFile
+
 Metrics = Mapping[str, float]
 
 
@@ -68,16 +70,22 @@ class Silence:
 
 
 class MetricsFile:
-    """One JSON object a line: training steps and validations, in order. Of many processes, one writes it."""
+    """One JSON object a line: training steps and validations, in order. Of many processes, one writes it.
 
-    def __init__(self, path: Path, *, writes: bool = True) -> None:
+    With `tensorboard`, the same numbers go into event files beside it.
+    """
+
+    def __init__(self, path: Path, *, writes: bool = True, tensorboard: bool = False) -> None:
         self.path, self.writes = path, writes
+        self.events = EventFile(path.parent) if tensorboard else None
 
     def append(self, step: int, **values: object) -> None:
         if not self.writes:
             return
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **values}) + "\n")
+        if self.events is not None:
+            self.events.append(step, values)
 
     def cut_back(self, step: int) -> None:
         """Forget what was logged after a checkpoint: those steps will be done again."""
@@ -85,6 +93,8 @@ class MetricsFile:
             return
         kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
         self.path.write_text("".join(kept), "utf-8")
+        if self.events is not None:
+            self.events.restart(step)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """What was logged so far, up to a line that was cut off by a kill or is just being written."""

@@ -1,0 +1,243 @@
+"""Classifiers and taggers as scikit-learn knows estimators, for its pipelines, searches and cross-validation.
+
+model = SeqlabClassifier("bilstm-classifier", settings=("train.epochs=3",)).fit(texts, labels)
+model.predict(["what a film"])
+cross_val_score(model, texts, labels)
+
+A fit is `seqlab.train` on a file of its own: the recipe holds out a part (`data.validation`) and keeps the weights that
+do best on it. scikit-learn is not needed to use them; what it alone asks for is answered when it asks.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float64, Shaped
+
+from seqlab.bundle import save_bundle
+from seqlab.data.sources import Vectors
+from seqlab.data.vectors import as_vectors
+from seqlab.errors import DataError, nearest, shorten
+from seqlab.lab import Model, train
+from seqlab.recipe import Recipe, Task
+
+
+class InputError(DataError, ValueError):
+    """What X or y must not be; a ValueError as well, since that is what scikit-learn and its users look for."""
+
+
+@dataclass(eq=False)
+class _Estimator:
+    """What both have: parameters kept as they were given, and after `fit` a `model_`, which is a model like any other.
+
+    `settings` are overrides like "train.steps=500"; `seed` is that of the weights and of what is held out.
+    """
+
+    recipe: str | Recipe
+    settings: Sequence[str] = ()
+    seed: int = 0
+    model_: Model = field(init=False, repr=False)
+    classes_: Shaped[np.ndarray, " K"] = field(init=False, repr=False)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with; nothing in it has parameters of its own, so that `deep` changes nothing."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+
+    def set_params(self, **params: Any) -> "_Estimator":
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InputError(f"{type(self).__name__} has no parameter '{name}'", hint=nearest(name, known))
+            setattr(self, name, value)
+        return self
+
+    def save(self, folder: str | Path) -> Model:
+        """The fitted model in a directory, for `seqlab.load`, `seqlab predict` and `seqlab serve`."""
+        save_bundle(self._fitted().bundle, Path(folder))
+        return Model(self.model_.bundle, Path(folder))
+
+    def _fit(self, task: Task, rows: list[Any], labels: list[Any], classes: Shaped[np.ndarray, " K"]) -> None:
+        """Train on a file with these rows and the names of their labels; what is asked for by `settings` comes last."""
+        names = _names(classes)
+        frames = isinstance(rows[0], np.ndarray)
+        settings = [f"train.seed={self.seed}", "data.source=none", "data.target=none"]
+        settings += ["source.kind=vectors"] if frames else []
+        with TemporaryDirectory() as folder:
+            if frames:
+                path = Path(folder, "X.npz")
+                flat = [names[label] for label in (chain.from_iterable(labels) if task == "tag" else labels)]
+                np.savez(path, values=np.concatenate(rows), lengths=[len(row) for row in rows], labels=flat)
+            else:
+                path = Path(folder, "X.conll" if task == "tag" else "X.jsonl")
+                written = _sentence if task == "tag" else _line
+                with path.open("w", encoding="utf-8") as file:
+                    file.writelines(written(row, label, names) for row, label in zip(rows, labels, strict=True))
+            wanted = [*settings, *self.settings]
+            self.model_ = train(task, path, recipe=self.recipe, settings=wanted, out=Path(folder, "run")).model
+        self.classes_ = classes
+
+    def _fitted(self) -> Model:
+        if not hasattr(self, "model_"):
+            raise _unfitted(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+        return self.model_
+
+
+@final
+@dataclass(eq=False)
+class SeqlabClassifier(_Estimator):
+    """A label for each text, or for each sequence of numbers or of vectors of features."""
+
+    recipe: str | Recipe = "bilstm-classifier"
+
+    def fit(self, X: Any, y: Any) -> "SeqlabClassifier":
+        """X are texts, or arrays of frames by features; y has a label for each."""
+        rows = _sequences(X)
+        labels = _labels(y, type(self).__name__)
+        if len(rows) != len(labels):
+            raise InputError(f"X has {len(rows)} rows and y has {len(labels)} labels", hint="each row needs one label.")
+        self._fit("classify", rows, labels.tolist(), _classes(labels))
+        return self
+
+    def predict(self, X: Any) -> Shaped[np.ndarray, " N"]:
+        """The likeliest label of each row, of the kind that y had."""
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
+
+    def predict_proba(self, X: Any) -> Float64[np.ndarray, "N K"]:
+        """The probability of each label for each row, in the order of `classes_`; 0 for one only seen held out."""
+        answers = self._fitted().predict(_sequences(X))
+        names = _names(self.classes_).values()
+        return np.array([[answer.details["probabilities"].get(name, 0.0) for name in names] for answer in answers])
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of rows whose label is the right one."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags
+
+        return _tags("classifier", classifier_tags=ClassifierTags())
+
+
+@final
+@dataclass(eq=False)
+class SeqlabTagger(_Estimator):
+    """A label for each word of a sentence, or for each frame of a sequence."""
+
+    recipe: str | Recipe = "bilstm-tagger"
+
+    def fit(self, X: Any, y: Any) -> "SeqlabTagger":
+        """X are sentences, as lists of words or arrays of frames by features; y has a list of labels for each."""
+        rows, labels = _sequences(X, words=True), [list(each) for each in y]
+        lengths = [[len(each) for each in side] for side in (rows, labels)]
+        if lengths[0] != lengths[1]:
+            raise InputError("X and y are not of the same lengths", hint="each word or frame needs one label.")
+        self._fit("tag", rows, labels, _classes([label for each in labels for label in each]))
+        return self
+
+    def predict(self, X: Any) -> list[list[Any]]:
+        """The likeliest label of each word or frame."""
+        answers = self._fitted().predict(_sequences(X, words=True))
+        labels = {name: label for label, name in _names(self.classes_).items()}
+        return [[labels[name] for name in answer.details["tags"]] for answer in answers]
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of words or frames whose label is the right one."""
+        pairs = zip(chain.from_iterable(self.predict(X)), chain.from_iterable(y), strict=True)
+        return float(np.mean([said == known for said, known in pairs]))
+
+    def __sklearn_tags__(self) -> Any:
+        return _tags(None)
+
+
+def _sequences(X: Any, *, words: bool = False) -> list[Any]:
+    """Texts, tuples of words, or arrays of frames by features, all of the same kind."""
+    given = X if isinstance(X, list | tuple) else np.asarray(X)
+    if isinstance(given, np.ndarray) and given.ndim == 0:
+        said = f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
+        raise InputError(said, hint="one text is [text]; a sparse matrix is X.toarray().")
+    rows = list(given)
+    if not rows:
+        raise InputError("X is empty", hint="give at least one text or sequence.")
+    if words:
+        rows = [row.split() if isinstance(row, str) else row for row in rows]
+        if all(isinstance(word, str) for row in rows for word in row):
+            return [tuple(map(str, row)) for row in rows]
+    elif all(isinstance(row, str) for row in rows):
+        return list(map(str, rows))
+    return [_frames(row, place) for place, row in enumerate(rows)]
+
+
+def _frames(row: Any, place: int) -> Vectors:
+    """A sequence of numbers, or of vectors of numbers."""
+    try:
+        array = np.asarray(row)
+        array = array.astype(np.float64) if array.dtype.kind == "O" else array
+        if array.dtype.kind not in "biuf" or array.ndim == 0:
+            raise ValueError(f"it is {shorten(str(row))}")
+        return as_vectors(array, f"X[{place}]")
+    except DataError as error:
+        raise InputError(f"{error} (neither NaN nor inf)", hint=error.hint) from None
+    except (ValueError, TypeError) as error:
+        said = f"X[{place}] is neither a text nor a sequence of numbers: {error}"
+        raise InputError(said, hint="all rows are texts, or all are arrays of frames by features.") from None
+
+
+def _labels(y: Any, name: str) -> Shaped[np.ndarray, " N"]:
+    if y is None:
+        raise InputError(f"{name} requires y to be passed, but the target y is None", hint="give a label for each row.")
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise InputError(f"y has the shape {labels.shape}", hint="it has one label for each row: y.ravel().")
+    if labels.dtype.kind in "fc" and not (np.isfinite(labels) & (labels == np.round(labels))).all():
+        raise InputError("y is continuous, NaN or inf where labels are needed", hint="this is no regression.")
+    return labels
+
+
+def _classes(labels: Any) -> Shaped[np.ndarray, " K"]:
+    """The labels that there are, in their order."""
+    try:
+        return np.unique(labels)
+    except TypeError as error:
+        raise InputError(f"y mixes labels of several kinds: {error}", hint="make all of them strings.") from None
+
+
+def _names(classes: Shaped[np.ndarray, " K"]) -> dict[Any, str]:
+    """What each label is called in the model."""
+    names = {label: str(label).strip() for label in classes.tolist()}
+    if len({*names.values()}) < len(names) or not all(names.values()):
+        raise InputError("labels that are empty, or differ in their spaces alone", hint="give each a name of its own.")
+    return names
+
+
+def _line(text: str, label: Any, names: dict[Any, str]) -> str:
+    return json.dumps({"text": text, "label": names[label]}) + "\n"
+
+
+def _sentence(words: Sequence[str], labels: Sequence[Any], names: dict[Any, str]) -> str:
+    for word in (*words, *(names[label] for label in labels)):
+        if word != word.strip() or not word or {*"\t\r\n"} & {*word}:
+            raise InputError(f"{shorten(word)} is no word", hint="no tabs, no line ends, no spaces around it.")
+    return "".join(f"{word}\t{names[label]}\n" for word, label in zip(words, labels, strict=True)) + "\n"
+
+
+def _unfitted(said: str) -> Exception:
+    """scikit-learn's own error where it is installed, since its tools look for that one."""
+    try:
+        from sklearn.exceptions import NotFittedError
+    except ImportError:
+        return InputError(said, hint="fit it to X and y.")
+    return NotFittedError(said)
+
+
+def _tags(kind: str | None, **more: Any) -> Any:
+    """What scikit-learn asks of an estimator: what kind it is, and what it takes."""
+    from sklearn.utils import InputTags, Tags, TargetTags
+
+    takes = InputTags(string=True)
+    return Tags(estimator_type=kind, target_tags=TargetTags(required=True), input_tags=takes, **more)
