@@ -27,3 +27,11 @@ def shared_data():
         return path
 
     return find
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests have measured is said at the end, whoever ran them."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "measured":
+                terminalreporter.line(value)

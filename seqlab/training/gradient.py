@@ -209,10 +209,8 @@ class GradientTraining:
 
     def _finite(self) -> bool:
         """Whether the weights are still numbers."""
-        (bad,) = self.world.total(
-            sum(not part(weight).isfinite().all() for weight in parameters_of(self.model).values())
-        )
-        return bad == 0
+        lost = [weight for weight in parameters_of(self.model).values() if not part(weight).isfinite().all()]
+        return self.world.total(float(len(lost))) == [0.0]
 
     def _log(self, total: float, num_scored: float, norm: float, rate: float, seconds: float) -> None:
         place = self.progress
