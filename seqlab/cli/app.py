@@ -38,8 +38,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_commands.app, name="data")
-for verb in (demo, explain, check, doctor, compare, serve):
-    app.command()(verb)
 
 
 def _version(asked: bool) -> bool:
@@ -60,7 +58,6 @@ def seqlab(
     """A laboratory for sequence models: train one on your own file, use it, look inside."""
 
 
-@app.command()
 @told
 def train(
     task: Annotated[str, typer.Argument(help=TASKS)] = "",
@@ -101,6 +98,7 @@ def train(
     from seqlab import lab
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, duration, reporter
+    from seqlab.doctor import beside_floor
 
     use_threads(threads)
     use_device(device)
@@ -131,6 +129,9 @@ def train(
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
         if "fit" in model.metrics:
             show.verdict(model.metrics["fit"])
+        for finding in beside_floor(model.recipe.task, held_out, held_out.get("floors", {})):
+            if not finding.well:
+                show.say(f"note: {finding.said}: {finding.remedy}")
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
         more = {"bilm": " --embed", "forecast": " SERIES.csv"}.get(model.recipe.task, "")
         show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{more}")
@@ -142,16 +143,15 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command()
 @told
 def predict(
     model: ModelPath,
     text: Annotated[
-        list[str] | None, typer.Argument(help="what to answer, or a series to go on; without it, lines of --input")
+        list[str] | None, typer.Argument(help="what to answer; a forecaster's series. None: the lines of --input")
     ] = None,
     source: Annotated[str, typer.Option("--input", "-i", help="file of lines; - is standard input")] = "-",
     greedy: Annotated[bool, typer.Option("--greedy", help="always the likeliest token")] = False,
-    temperature: Annotated[float | None, typer.Option(help="sample; below 1 is bolder, above 1 wilder")] = None,
+    temperature: Annotated[float | None, typer.Option(help="sample; below 1 is safer, above 1 wilder")] = None,
     top_k: Annotated[int | None, typer.Option(help="sample among the k likeliest tokens")] = None,
     top_p: Annotated[float | None, typer.Option(help="sample among the likeliest tokens of mass p")] = None,
     beam: Annotated[int | None, typer.Option(help="beam search with this many hypotheses")] = None,
@@ -218,6 +218,8 @@ def predict(
             return
         decode["prefix"] = prefix
         if text:
+            if loaded.recipe.source.kind != "vectors" and len(text) == 1 and Path(text[0]).is_file() and world.leads:
+                print(f"note: this answers the text '{text[0]}'; for the lines of that file: --input", file=sys.stderr)
             for answer in loaded.predict(list(text), seed=seed, **decode):
                 if world.leads:
                     print(_as_line(answer) if json else answer.output)
@@ -231,7 +233,6 @@ def predict(
             row += len(block)
 
 
-@app.command()
 @told
 def evaluate(
     model: ModelPath,
@@ -249,7 +250,12 @@ def evaluate(
     workers: Workers = 1,
     json: Json = False,
 ) -> None:
-    """Score a model on data with known answers, beside the floor that needs no model."""
+    """Score a model on data with known answers, beside its floor.
+
+    The floor is what needs no model: the majority class, a copy of the input, last season's value.
+
+    seqlab evaluate runs/reviews test.tsv
+    """
     from seqlab import lab
     from seqlab.cli import show
 
@@ -277,7 +283,6 @@ def evaluate(
         show.table(["input", "answer", "expected"], mistakes, title="some mistakes")
 
 
-@app.command()
 @told
 def info(
     model: Annotated[Path | None, typer.Argument(help="directory of a trained model; none: this installation")] = None,
@@ -301,14 +306,16 @@ def info(
         show.scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
 
 
-@app.command("import")
 @told
 def import_model(
     folder: Annotated[Path, typer.Argument(help="directory with config.json, model.safetensors and a tokenizer")],
     out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
     json: Json = False,
 ) -> None:
-    """Read a Hugging Face BERT or GPT-2 directory into a model of Seqlab's, to look into it and to train on from it."""
+    """Read a Hugging Face BERT or GPT-2 directory, offline.
+
+    It becomes a model of Seqlab's, to look into and to begin with: seqlab train classify few.tsv --from MODEL
+    """
     from seqlab import lab
     from seqlab.cli import show
 
@@ -320,7 +327,6 @@ def import_model(
         show.say(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
 
 
-@app.command()
 @told
 def export(
     model: ModelPath,
@@ -339,13 +345,17 @@ def export(
         show.say(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
 
 
-@app.command()
 @told
 def recipes(
     name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,
     json: Json = False,
 ) -> None:
-    """The recipes that come with Seqlab; with a name, that one as TOML to copy and change."""
+    """List the recipes; with a name, show that one as TOML to change.
+
+    seqlab recipes char-lstm > mine.toml
+
+    seqlab train lm book.txt --recipe mine.toml
+    """
     from seqlab.cli import show
     from seqlab.recipe import DEFAULTS, load_recipe, recipe_names, to_toml
 
@@ -365,8 +375,12 @@ def recipes(
     show.table(["task", "recipe", "what it is"], rows)
 
 
-app.command()(kernels)
-app.command()(bench)
+# in the order in which one meets them, which is that of --help
+for verb in (train, predict, evaluate, explain, compare, doctor, check, serve, info, export, recipes):
+    app.command()(verb)
+app.command("import")(import_model)
+for verb in (demo, bench, kernels):
+    app.command()(verb)
 
 
 def _blocks(source: str, workers: int = 1) -> Any:

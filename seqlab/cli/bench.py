@@ -18,9 +18,9 @@ def bench(
     markdown: Annotated[bool, typer.Option("--markdown", help="rows for a table in Markdown")] = False,
     json: Json = False,
 ) -> None:
-    """Race against other libraries: the same data and results, alternately in one process.
+    """Race against other libraries on the same data.
 
-    Their packages are needed: `make bench` installs them into an environment of their own.
+    Both sides run alternately in one process, and their results must agree. Their packages are needed: `make bench` installs them into an environment of their own.
     """
     for library in ("OMP", "OPENBLAS", "MKL"):  # they ask when they are first imported
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
