@@ -170,9 +170,9 @@ def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterato
 
 def beside_floor(task: str, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
     """Is the score by which a task is judged better than the best of its floors? Nothing, where there is none."""
-    name = MAIN.get(task)
+    name = MAIN.get(task, "")
     others = {floor: found[name] for floor, found in floors.items() if name in found}
-    if name is None or name not in scores or not others:
+    if name not in scores or not others:
         return
     ours, less = float(scores[name]), name in LESS_IS_BETTER
     floor = min(others, key=lambda f: others[f]) if less else max(others, key=lambda f: others[f])

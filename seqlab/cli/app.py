@@ -1,6 +1,7 @@
 """The verbs."""
 
 import sys
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -376,11 +377,9 @@ def recipes(
 
 
 # in the order in which one meets them, which is that of --help
-for verb in (train, predict, evaluate, explain, compare, doctor, check, serve, info, export, recipes):
-    app.command()(verb)
-app.command("import")(import_model)
-for verb in (demo, bench, kernels):
-    app.command()(verb)
+VERBS: tuple[Callable[..., None], ...] = (train, predict, evaluate, explain, compare, doctor, check, serve, info)
+for verb in (*VERBS, export, recipes, import_model, demo, bench, kernels):
+    app.command(verb.__name__.removesuffix("_model"))(verb)
 
 
 def _blocks(source: str, workers: int = 1) -> Any:
