@@ -377,8 +377,9 @@ def recipes(
 
 
 # in the order in which one meets them, which is that of --help
-VERBS: tuple[Callable[..., None], ...] = (train, predict, evaluate, explain, compare, doctor, check, serve, info)
-for verb in (*VERBS, export, recipes, import_model, demo, bench, kernels):
+VERBS: list[Callable[..., None]] = [train, predict, evaluate, explain, compare, doctor, check, serve, info]
+VERBS += [export, recipes, import_model, demo, bench, kernels]
+for verb in VERBS:
     app.command(verb.__name__.removesuffix("_model"))(verb)
 
 
