@@ -8,7 +8,7 @@ metrics.json        how good it was when it was made, beside its floors
 CARD.md             all of this in a page
 manifest.json       format number, and the sha256 of each file above
 
-Format 2 is a bundle in bytes: each matrix of its weights is int8, and beside it, as NAME.scale, the scale of each output.
+Format 2 is a bundle in bytes: each matrix of its weights is int8, and NAME.scale has the scale of each output.
 """
 
 import hashlib

@@ -76,7 +76,10 @@ def test_in_bytes_it_is_a_quarter_and_stays_what_it_is(trained, tmp_path):
     loaded = seqlab.load(tmp_path / "bytes")
     for one, other in zip(rounded.bundle.model.parameters(), loaded.bundle.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    plain, small = load((trained / "model.safetensors").read_bytes()), load((tmp_path / "bytes/model.safetensors").read_bytes())
+    plain, small = (
+        load((trained / "model.safetensors").read_bytes()),
+        load((tmp_path / "bytes/model.safetensors").read_bytes()),
+    )
     for name, weight in plain.items():
         if weight.dim() > 1:
             apart = (weight - small[name] * small[f"{name}.scale"][:, None]).abs()

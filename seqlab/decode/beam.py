@@ -184,7 +184,8 @@ class _Search:
             live = (candidates.ends.long() * candidates.tokens.shape[1]).add(live).argsort(dim=1)
         candidates.live = live = live[:, : self.beam.width]
         parents, tokens, scores, chosen = (
-            part.gather(1, live) for part in (candidates.parents, candidates.tokens, candidates.scores, candidates.log_p)
+            part.gather(1, live)
+            for part in (candidates.parents, candidates.tokens, candidates.scores, candidates.log_p)
         )
         if ended:
             scores = scores.masked_fill(candidates.ends.gather(1, live), -math.inf)

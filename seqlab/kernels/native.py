@@ -99,7 +99,13 @@ def _load() -> bool:
 
 @cache
 def _key() -> str:
-    parts = [torch.__version__, _processor(), *_flags(), *LINKED, *(code.read_text("utf-8") for code in sorted(SOURCES.glob("*.[ch]*")))]
+    parts = [
+        torch.__version__,
+        _processor(),
+        *_flags(),
+        *LINKED,
+        *(code.read_text("utf-8") for code in sorted(SOURCES.glob("*.[ch]*"))),
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -36,7 +36,9 @@ def test_a_row_of_zeros_stays_one():
     assert int8.dequantise(q, scale)[0].eq(0).all()
 
 
-@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (3, 31, 17), (7, 64, 16), (200, 33, 50), (2, 9000, 5)])
+@pytest.mark.parametrize(
+    ("rows", "inputs", "outputs"), [(1, 1, 1), (3, 31, 17), (7, 64, 16), (200, 33, 50), (2, 9000, 5)]
+)
 @torch.inference_mode()
 def test_the_int8_product_is_the_rounded_weights_product(kernels, rows, inputs, outputs):
     torch.manual_seed(rows)
