@@ -8,8 +8,7 @@ metrics.json        how good it was when it was made, beside its floors
 CARD.md             all of this in a page
 manifest.json       format number, and the sha256 of each file above
 
-Format 2 is a bundle in bytes: each matrix of its weights is int8, and beside it is the scale of each output, as
-NAME.scale.
+Format 2 is a bundle in bytes: each matrix of its weights is int8, and NAME.scale has the scale of each output.
 """
 
 import hashlib

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ["SEQLAB_NATIVE"] = "0"  # except where a test asks for the native kernels
+os.environ.setdefault("SEQLAB_NATIVE", "0")  # except where a test asks for the native kernels
 
 import pytest
 import torch

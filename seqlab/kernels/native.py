@@ -22,8 +22,8 @@ from seqlab.errors import SeqlabError
 
 TORCH = Path(torch.__file__).parent
 SOURCES = Path(__file__).with_suffix("")
-FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-fvisibility=hidden")
-LINKED = ("-ltorch_cpu", "-lc10")
+FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-fvisibility=hidden", "-fopenmp")
+LINKED = ("-fopenmp", "-ltorch_cpu", "-lc10")
 WIDE = ("-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")  # how ATen's headers are told that vectors may be of eight
 AT_ONCE = 2  # compilers: each wants a gigabyte for torch's headers
 
@@ -104,7 +104,7 @@ def _key() -> str:
         _processor(),
         *_flags(),
         *LINKED,
-        *(code.read_text("utf-8") for code in sorted(SOURCES.glob("*.[ch]*"))),
+        *(path.read_text("utf-8") for path in sorted(SOURCES.glob("*.*"))),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

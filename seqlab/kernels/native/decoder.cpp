@@ -98,7 +98,7 @@ void attend(const float* q, int64_t first, int64_t last, int64_t heads, int64_t 
   }
   for (int64_t h = 0; h < heads; ++h) {
     float* row = &scores[h * length];
-    const float total = exponentials(row, length, *std::max_element(row, row + length));
+    const float total = exponentials(row, length, largest_of(row, length));
     for (int64_t t = 0; t < length; ++t) row[t] /= total;
   }
   for (int64_t t = 0; t < length; ++t) {
@@ -158,8 +158,10 @@ at::Tensor decoder_step(
   const int64_t* where = table.const_data_ptr<int64_t>();
   const float* angles = waves.numel() ? waves.const_data_ptr<float>() : nullptr;
   Weights weights{all};
-  std::vector<float> x(input.const_data_ptr<float>(), input.const_data_ptr<float>() + rows * size);
-  std::vector<float> room(rows * size), heard(rows * size), mixed(rows * size), three(rows * 3 * size), inner, scores;
+  static thread_local std::vector<float> x, room, heard, mixed, three, inner, scores;  // kept from step to step
+  x.assign(input.const_data_ptr<float>(), input.const_data_ptr<float>() + rows * size);
+  for (auto* one : {&room, &heard, &mixed}) one->resize(rows * size);
+  three.resize(rows * 3 * size);
   for (int64_t d = 0; d < depth; ++d) {
     float* kept = cache.mutable_data_ptr<float>() + d * cache.size(1) * capacity * wide;
     const AddNorm own(weights, epsilon, before);
@@ -212,7 +214,7 @@ at::Tensor log_total(const at::Tensor& logits) {
   std::vector<float> terms(size);
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = all.const_data_ptr<float>() + r * size;
-    const float largest = *std::max_element(row, row + size);
+    const float largest = largest_of(row, size);
     std::copy(row, row + size, terms.begin());
     const float sum = std::isinf(largest) ? 1.0f : exponentials(terms.data(), size, largest);
     totals.mutable_data_ptr<float>()[r] = largest + std::log(sum);
@@ -233,6 +235,8 @@ std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t kee
     float* best = values.mutable_data_ptr<float>() + r * keep;
     int64_t* where = places.mutable_data_ptr<int64_t>() + r * keep;
     for (int64_t i = 0, filled = 0; i < size; ++i) {
+      while (filled == keep && i + 32 <= size && !(largest_of(&row[i], 32) > best[keep - 1])) i += 32;  // most are small
+      if (i == size) break;
       if (filled == keep && !(row[i] > best[keep - 1])) continue;
       int64_t place = filled < keep ? filled++ : keep - 1;
       for (; place > 0 && row[i] > best[place - 1]; --place) best[place] = best[place - 1], where[place] = where[place - 1];

@@ -39,8 +39,8 @@ at::Tensor pack_int8(const at::Tensor& q) {
   return packed;
 }
 
-// The whole numbers of a row, and what one of them is worth.
-float round_row(const float* x, int64_t inputs, int16_t* to) {
+// The whole numbers of a row, pair after pair with `apart` between them, and what one of them is worth.
+float round_row(const float* x, int64_t inputs, int64_t apart, int16_t* to) {
   const float finest = std::min<int64_t>(32767, ((int64_t{1} << 31) - 1) / (127 * inputs));
   Eight most = {}, least = {};
   int64_t i = 0;
@@ -53,27 +53,28 @@ float round_row(const float* x, int64_t inputs, int16_t* to) {
   for (int j = 0; j < 8; ++j) largest = std::max({largest, most[j], -least[j]});
   for (; i < inputs; ++i) largest = std::max(largest, std::fabs(x[i]));
   const float up = largest > 0 ? finest / largest : 0.0f;
-  for (i = 0; i < inputs; ++i) {  // to the nearest, half away from zero
-    const float scaled = x[i] * up;
-    to[i] = static_cast<int16_t>(scaled + (scaled < 0 ? -0.5f : 0.5f));
-  }
+  const auto whole = [up](float one) {  // the nearest, half away from zero
+    return static_cast<int16_t>(one * up + (one < 0 ? -0.5f : 0.5f));
+  };
+  for (i = 0; i < inputs / 2; ++i) to[i * apart] = whole(x[2 * i]), to[i * apart + 1] = whole(x[2 * i + 1]);
+  if (inputs % 2) to[i * apart] = whole(x[inputs - 1]), to[i * apart + 1] = 0;
   return largest / finest;
 }
 
-// Sums of R rows with one panel.
+// Sums of R rows with one panel; of the rows' numbers those of one pair of inputs stand together.
 template <int R>
-void panel_sums(const int16_t* x, int64_t stride, const int8_t* panel, int64_t pairs, int32_t (*sums)[PANEL]) {
+void panel_sums(const int16_t* x, const int8_t* panel, int64_t pairs, int32_t (*sums)[PANEL]) {
 #ifdef __AVX2__
   __m256i low[R], high[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) low[r] = high[r] = _mm256_setzero_si256();
-  for (int64_t p = 0; p < pairs; ++p, panel += 2 * PANEL) {
+  for (int64_t p = 0; p < pairs; ++p, panel += 2 * PANEL, x += 2 * R) {
     const __m256i first = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(panel)));
     const __m256i second = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(panel + PANEL)));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       int32_t both;
-      std::memcpy(&both, x + r * stride + 2 * p, sizeof both);
+      std::memcpy(&both, x + 2 * r, sizeof both);
       const __m256i pair = _mm256_set1_epi32(both);
       low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(pair, first));
       high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(pair, second));
@@ -86,15 +87,14 @@ void panel_sums(const int16_t* x, int64_t stride, const int8_t* panel, int64_t p
   }
 #else
   std::fill(&sums[0][0], &sums[0][0] + R * PANEL, 0);
-  for (int64_t p = 0; p < pairs; ++p, panel += 2 * PANEL)
+  for (int64_t p = 0; p < pairs; ++p, panel += 2 * PANEL, x += 2 * R)
     for (int r = 0; r < R; ++r)
-      for (int64_t n = 0; n < PANEL; ++n)
-        sums[r][n] += x[r * stride + 2 * p] * panel[2 * n] + x[r * stride + 2 * p + 1] * panel[2 * n + 1];
+      for (int64_t n = 0; n < PANEL; ++n) sums[r][n] += x[2 * r] * panel[2 * n] + x[2 * r + 1] * panel[2 * n + 1];
 #endif
 }
 
 constexpr auto SUMS = [] {
-  using Kernel = void (*)(const int16_t*, int64_t, const int8_t*, int64_t, int32_t (*)[PANEL]);
+  using Kernel = void (*)(const int16_t*, const int8_t*, int64_t, int32_t (*)[PANEL]);
   return std::array<Kernel, 6>{panel_sums<1>, panel_sums<2>, panel_sums<3>, panel_sums<4>, panel_sums<5>, panel_sums<6>};
 }();
 
@@ -175,20 +175,23 @@ void Matrix::times_bytes(const float* x, int64_t rows, float* out) const {
   constexpr int64_t most = SUMS.size(), together = 96;  // rows whose numbers stay in the cache
   const int64_t pairs = pairs_of(inputs), stride = 2 * pairs;
   static thread_local std::vector<int16_t> numbers;
-  numbers.assign(std::min(rows, together) * stride, 0);
+  numbers.resize(std::min(rows, together) * stride);
   const float* scales = scale.const_data_ptr<float>();
   const float* b = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   for (int64_t first = 0; first < rows; first += together) {
     const int64_t count = std::min(together, rows - first);
     float worth[together];
-    for (int64_t r = 0; r < count; ++r) worth[r] = round_row(x + (first + r) * inputs, inputs, &numbers[r * stride]);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t block = r / most * most, place = r - block, apart = 2 * std::min(most, count - block);
+      worth[r] = round_row(x + (first + r) * inputs, inputs, apart, &numbers[block * stride + 2 * place]);
+    }
     for (int64_t n = 0; n < outputs; n += PANEL) {
       const int8_t* panel = weight.const_data_ptr<int8_t>() + n * stride;
       const int64_t width = std::min(PANEL, outputs - n);
       for (int64_t r = 0; r < count; r += most) {
         int32_t sums[most][PANEL];
         const int64_t block = std::min(most, count - r);
-        SUMS[block - 1](&numbers[r * stride], stride, panel, pairs, sums);
+        SUMS[block - 1](&numbers[r * stride], panel, pairs, sums);
         for (int64_t i = 0; i < block; ++i) {
           float* to = out + (first + r + i) * outputs + n;
           for (int64_t c = 0; c < width; ++c)

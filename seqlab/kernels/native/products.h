@@ -20,6 +20,18 @@ inline float sum(Eight x) {
   return total;
 }
 
+inline float largest_of(const float* x, int64_t size) {
+  float most = x[0];
+  int64_t i = 0;
+  if (size >= 8) {
+    Eight eight = load(x);
+    for (i = 8; i + 8 <= size; i += 8) eight = load(x + i) > eight ? load(x + i) : eight;
+    for (int j = 0; j < 8; ++j) most = eight[j] > most ? eight[j] : most;
+  }
+  for (; i < size; ++i) most = x[i] > most ? x[i] : most;
+  return most;
+}
+
 inline float total(const float* x, int64_t size) {
   Eight sums = {};
   int64_t i = 0;
