@@ -8,6 +8,7 @@ import typer
 
 from seqlab.cli import data as data_commands
 from seqlab.cli.bench import bench
+from seqlab.cli.claims import claims
 from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.ladder import compare
@@ -22,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_commands.app, name="data")
-for verb in (demo, explain, check, doctor, compare, serve):
+for verb in (demo, explain, check, doctor, compare, claims, serve):
     app.command()(verb)
 
 
