@@ -1,39 +1,28 @@
 """What becomes of a gradient on its way back: through time (C1, C2) and depth (C16, C22), and with norms (C17)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from statistics import fmean
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
-from seqlab.claims.claim import (
-    Chart,
-    Claim,
-    Criterion,
-    Finding,
-    Line,
-    Settings,
-    Table,
-    lines,
-    minus,
-    over,
-    scores,
-    table_of,
-)
-from seqlab.claims.material import MANUAL, NAMES, NAMES_IN, manual, named
+from seqlab.claims.claim import Chart, Finding, Table
+from seqlab.claims.material import NAMES, QUIET, manual, named
+from seqlab.claims.settings import Settings, learning_curves, lines, means, minus, over, scored, scores, validations
 from seqlab.equations.bptt import forward, state_gradients
 from seqlab.equations.recurrent import highway, residual
 from seqlab.errors import RunError
 from seqlab.layers.recurrence import Recurrence
-from seqlab.layers.stack import CausalStack
-from seqlab.model import RUN, Model
+from seqlab.layers.stack import CausalLayer, CausalStack
+from seqlab.model import Model
 from seqlab.recipe import Cell, Connection, Stack
-from seqlab.training.log import MetricsFile
 
 
-def _singular_values(at: Settings) -> Finding:
+def singular_values(at: Settings) -> Finding:
+    """C1: a tanh network whose W has a known largest singular value."""
     size, steps, draws, sigmas = 32, at.pick(100, 100, 5), range(at.pick(100, 20, 2)), (0.7, 0.9, 1.1, 1.3)
     zero, eye = torch.zeros(size).double(), torch.eye(size).double()
     g_o = torch.cat([torch.zeros(steps - 1, size), torch.ones(1, size)]).double()  # the loss is that of the last step
@@ -48,47 +37,26 @@ def _singular_values(at: Settings) -> Finding:
 
     cases = {"orthogonal, at rest": (True, 0.0), "random, at rest": (False, 0.0), "orthogonal, driven": (True, 0.5)}
     found = {name: [[factor(s, *case, draw) for draw in draws] for s in sigmas] for name, case in cases.items()}
-    means = {name: [fmean(each) for each in rows] for name, rows in found.items()}
-    title = "what a step back leaves of the gradient, by the largest singular value of W"
-    drawn = lines(sigmas, found) + [Line(label="the border of the claim", x=[0.7, 1.3], y=[[1.0], [1.0]])]
+    below, above = ([fmean(row) for rows in found.values() for row in rows[part]] for part in (slice(2), slice(2, 4)))
+    drawn = lines(sigmas, {**found, "neither explodes nor vanishes": [[1.0]] * len(sigmas)})
     return Finding(
-        values={
-            "below": [value for row in means.values() for value in row[:2]],
-            "above": [value for row in means.values() for value in row[2:]],
-        },
-        tables=[Table(title=title, header=("", *map(str, sigmas)), rows=[(n, *row) for n, row in means.items()])],
-        chart=Chart(title="A gradient's factor of a step back", titles=("singular value", "factor"), lines=drawn),
+        {"below": below, "above": above},
+        [means("what a step back leaves of the gradient, by the largest singular value of W", sigmas, found)],
+        Chart("A gradient's factor of a step back", ("largest singular value of W", "factor"), drawn),
     )
 
 
-C1 = Claim(
-    "C1",
-    "a singular value above 1 explodes, below 1 vanishes",
-    words="If the largest singular value of the recurrent matrix is above 1, gradients explode; below 1, they vanish.",
-    data="generated: random matrices and inputs",
-    experiment="A tanh network of 32 units (E17) reads 100 steps, and E31 sends the gradient of the last one back to "
-    "the first. W is orthogonal, or random with independent entries, scaled to a largest singular value of 0.7 to 1.3; "
-    "the network rests at zero, where its slope is 1, or is driven by inputs of deviation 0.5.",
-    criteria={
-        "below": Criterion("factor of a step back where the singular value is below 1, in each case", at_most=0.999),
-        "above": Criterion("factor of a step back where the singular value is above 1, in each case", at_least=1.001),
-    },
-    limits="A singular value says how far a step can stretch a vector, not that it stretches the same one each time; "
-    "and where states are driven, the slope of the tanh shrinks what W stretches. Training moves W besides.",
-    run=_singular_values,
-)
-
-
-def _clipping(at: Settings) -> Finding:
+def clipping(at: Settings) -> Finding:
+    """C2: a ReLU network under SGD at growing rates."""
     text = at.file("manual.txt", manual()[: at.pick(400_000, 100_000, 4000)])
     rates = at.pick((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.01, 0.03, 0.1, 0.3, 1.0), (0.01, 0.1))
-    fixed = {"model.decoder.kind": "relu-rnn", "model.decoder.size": at.pick(128, 64, 8), "model.dropout": 0.0}
-    fixed |= {"train.optimizer": "sgd", "train.schedule": "constant", "train.warmup": 0, "train.average": "none"}
+    fixed = {**QUIET, "model.decoder.kind": "relu-rnn", "model.decoder.size": at.pick(128, 64, 8), "train.warmup": 0}
+    fixed |= {"train.optimizer": "sgd", "train.schedule": "constant", "train.divergence": "stop"}
     fixed |= {"train.steps": at.pick(1500, 200, 2), "train.batch_rows": 16, "train.bptt": at.pick(64, 48, 8)}
     floors = list[float]()
 
     def loss(clip: float, rate: float, seed: int) -> float:
-        change = fixed | {"train.learning_rate": rate, "train.clip": clip, "train.divergence": "stop"}
+        change = fixed | {"train.learning_rate": rate, "train.clip": clip}
         try:
             model = at.trained(f"clip {clip:g} rate {rate}", "lm", text, "char-rnn", change, seed=seed)
         except RunError:  # a gradient that is not finite
@@ -97,124 +65,75 @@ def _clipping(at: Settings) -> Finding:
         return model.metrics["validation"]["loss"] or math.inf
 
     ways = {"clipped at 1": 1.0, "not clipped": 1e9}
-    found = {name: [[loss(clip, rate, seed) for rate in rates] for seed in at.seeds] for name, clip in ways.items()}
+    found = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
     floor = min(floors, default=math.inf)
-    learns = {n: [[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows] for n, rows in found.items()}
-    fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learns.values()]
-    best = [[min(row) for row in rows] for rows in found.values()]
-    rows = [(name, *map(fmean, zip(*each, strict=True))) for name, each in found.items()]
-    rows.append(("floor: by frequency", *[floor] * len(rates)))
-    shown = {name: [[min(v, floor + 0.5) for v in at_rate] for at_rate in zip(*e, strict=True)] for name, e in found.items()}
-    shown["by frequency"] = [[floor]] * len(rates)
+    fastest, best = list[list[float]](), list[list[float]]()
+    for rows in found.values():
+        by_seed = list(zip(*rows, strict=True))
+        learns = [[r for r, v in zip(rates, row, strict=True) if v < floor] for row in by_seed]
+        fastest.append([max(row, default=rates[0] / 3) for row in learns])
+        best.append([min(row) for row in by_seed])
+    shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in found.items()}
+    floored = {"floor: by frequency": [[floor]] * len(rates)}
     title = "held-out loss in nats a letter, by the rate of SGD (inf: a gradient was not finite)"
+    drawn = lines([math.log10(rate) for rate in rates], shown | floored)
     return Finding(
-        values={"rate": over(*fastest), "loss": minus(*best)},
-        tables=[Table(title=title, header=("", *map(str, rates)), rows=rows)],
-        chart=Chart(
-            title="Held-out loss by rate; what stands above the floor is lost",
-            titles=("log10 of the rate", "nats a letter"),
-            lines=lines([math.log10(rate) for rate in rates], shown),
-        ),
+        {"rate": over(*fastest), "loss": minus(*best)},
+        [means(title, rates, found | floored)],
+        Chart("Held-out loss by rate; what stands above the floor is lost", ("log10 of the rate", "nats"), drawn),
     )
 
 
-C2 = Claim(
-    "C2",
-    "clipping tames exploding gradients",
-    words="Clipping the norm of the gradient keeps training stable where gradients explode.",
-    data=MANUAL,
-    experiment="A ReLU network, whose states nothing bounds, learns a language model by SGD with momentum at rates that "
-    "grow by factors of three, with the gradient's norm clipped at 1 (E37) and unclipped. A run with a gradient that is "
-    "not finite is lost; one that stays above the floor of letter frequencies has learnt nothing.",
-    criteria={
-        "rate": Criterion("largest rate that learns, clipped over unclipped", at_least=3),
-        "loss": Criterion("best loss over all rates, clipped minus unclipped", at_most=0.02),
-    },
-    limits="SGD was chosen because Adam divides by the size of the gradient anyway; with it clipping matters less.",
-    run=_clipping,
-)
-
-
-def _deep(at: Settings) -> Finding:
-    held_out, train = named(at)
-    size, depth, steps = at.pick(64, 32, 4), at.pick(12, 8, 2), at.pick(1200, 150, 4)
-    fixed: dict[str, object] = {**NAMES, "model.embedding": size, "model.encoder.size": size, "train.steps": steps}
-    fixed |= {"model.encoder.layers": depth, "train.validate_every": max(1, steps // 6)}
+def deep_stacks(at: Settings) -> Finding:
+    """C16: one LSTM layer, and many with each connection."""
+    (held_out, train), depth, steps = named(at), at.pick(12, 8, 2), at.pick(1000, 150, 4)
+    fixed = {**NAMES, "model.encoder.size": at.pick(64, 32, 4), "model.encoder.layers": depth, "train.steps": steps}
+    fixed |= {"model.embedding": at.pick(64, 32, 4), "train.validate_every": max(1, steps // 6)}
     ways: dict[str, dict[str, object]] = {"plain, 1 layer": {"model.encoder.layers": 1}}
     ways |= {f"{kind}, {depth} layers": {"model.encoder.connection": kind} for kind in ("plain", "residual", "highway")}
     models = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out)
     _, plain, skipping, gated = scores(models, "accuracy").values()
     return Finding(
-        values={"residual": minus(skipping, plain), "highway": minus(gated, plain)},
-        tables=[table_of("stacks of LSTM layers", models, "accuracy")],
-        chart=learning_curves("Held-out loss of stacked LSTM layers", models),
+        {"residual": minus(skipping, plain), "highway": minus(gated, plain)},
+        [scored("stacks of LSTM layers", models, "accuracy")],
+        learning_curves("Stacked LSTM layers learn to tell languages", models),
     )
 
 
-C16 = Claim(
-    "C16",
-    "residual and highway connections train deep stacks",
-    words="Residual and highway connections make deep stacks trainable.",
-    data=NAMES_IN,
-    experiment="Stacks of LSTM layers learn to say which language a name is, letter by letter, all for the same number "
-    "of steps: one layer, and many with plain, residual (E27) and highway (E26) connections.",
-    criteria={
-        "residual": Criterion("accuracy of the deep residual stack minus the deep plain one's", at_least=0.1),
-        "highway": Criterion("accuracy of the deep highway stack minus the deep plain one's", at_least=0.1),
-    },
-    limits="One rate for all, in a short training: a plain stack may get there with more of both. Whether depth itself "
-    "pays is another question: compare the deep stacks with the single layer.",
-    run=_deep,
-)
-
-
-def _norms(at: Settings) -> Finding:
-    held_out, train = named(at)
-    steps, rates = at.pick(1200, 120, 4), at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,))
-    fixed: dict[str, object] = {**NAMES, "model.encoder.kind": "transformer", "model.encoder.size": at.pick(64, 32, 8)}
+def layer_norm(at: Settings) -> Finding:
+    """C17: a Transformer with norms in two places, and without."""
+    (held_out, train), steps, rates = (
+        named(at),
+        at.pick(900, 120, 4),
+        at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,)),
+    )
+    fixed = {**NAMES, "model.encoder.kind": "transformer", "model.encoder.size": at.pick(64, 32, 8)}
     fixed |= {"model.encoder.layers": at.pick(6, 4, 1), "model.pooling": "mean", "train.steps": steps}
     fixed |= {"train.batch_tokens": 512, "train.validate_every": max(1, steps // 12)}
-    norms = {"after the sum": ("post", "layer"), "before the sublayer": ("pre", "layer"), "without": ("post", "none")}
+    places = {"after the sum": ("post", "layer"), "before the sublayer": ("pre", "layer"), "without": ("post", "none")}
     models = dict[str, list[Model]]()
-    for name, (place, kind) in norms.items():
+    for name, (place, kind) in places.items():
         way = {"model.encoder.norm": place, "model.encoder.normalise": kind}
         ways = {f"{name} {rate}": {**way, "train.learning_rate": rate} for rate in rates}
-        runs = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out)
-        models[name] = [min(same, key=lambda run: validations(run)[-1][1]) for same in zip(*runs.values(), strict=True)]
+        runs = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out).values()
+        models[name] = [min(same, key=lambda run: validations(run)[-1][1]) for same in zip(*runs, strict=True)]
 
     def needed(name: str) -> list[float]:
         """The share of the steps after which a run is where the one without norms ends."""
-        pairs = zip(models[name], models["without"], strict=True)
-        reached = [(validations(one), validations(other)[-1][1]) for one, other in pairs]
-        return [min((s for s, loss in run if loss <= end), default=math.inf) / steps for run, end in reached]
+        ends = [validations(other)[-1][1] for other in models["without"]]
+        both = zip(models[name], ends, strict=True)
+        return [min((s for s, v in validations(run) if v <= end), default=math.inf) / steps for run, end in both]
 
     return Finding(
-        values={"after": needed("after the sum"), "before": needed("before the sublayer")},
-        tables=[table_of("layer norm, each at its best rate", models, "accuracy")],
-        chart=learning_curves("Held-out loss of a Transformer encoder, each at its best rate", models),
+        {"after": needed("after the sum"), "before": needed("before the sublayer")},
+        [scored("layer norm, each at its best rate", models, "accuracy")],
+        learning_curves("Where the norm stands in a Transformer encoder", models),
     )
 
 
-C17 = Claim(
-    "C17",
-    "layer norm speeds convergence",
-    words="Layer normalisation makes training converge in fewer steps.",
-    data=NAMES_IN,
-    experiment="Transformer encoders learn to say which language a name is: with layer norm (E50) after each sum, as in "
-    "the paper, or before each sublayer, and without any. Each is trained at several rates, and its best one counts. "
-    "Counted are the steps until the loss is where the one without norms ends.",
-    criteria={
-        "after": Criterion("share of the steps needed with the norm after the sum", at_most=0.8),
-        "before": Criterion("share of the steps needed with the norm before the sublayer", at_most=0.8),
-    },
-    limits="Few layers, a small task and Adam: norms are said to matter more the deeper the stack and the larger the "
-    "rate. A share of inf means that the loss was never reached.",
-    run=_norms,
-)
-
-
-def _depth(at: Settings) -> Finding:
-    size, length, depth = 32, at.pick(24, 24, 4), at.pick(24, 24, 3)
+def over_depth(at: Settings) -> Finding:
+    """C22: stacks of each cell and connection, before training."""
+    size, length, depth, num = 32, at.pick(24, 24, 4), at.pick(24, 24, 3), len(at.seeds)
     kinds: tuple[Connection, ...] = ("plain", "residual", "highway", "dense")
     cells: dict[str, Cell] = {"tanh": "rnn", "LSTM": "lstm", "GRU": "gru-torch"}
 
@@ -223,7 +142,7 @@ def _depth(at: Settings) -> Finding:
         torch.manual_seed(seed)
         stack = CausalStack(size, Stack(kind=cell, size=size, layers=depth, connection=kind), dropout=0.0, name="")
         x, kept = torch.randn(8, length, size), list[Tensor]()
-        for layer in stack.layers:
+        for layer in cast(Iterable[CausalLayer], stack.layers):
             x, _ = layer(x, layer.recurrence.start(len(x)))
             kept.append(x)
         grads = torch.autograd.grad((x[..., -size:] * torch.randn(8, length, size)).sum(), kept[::-1])
@@ -242,60 +161,23 @@ def _depth(at: Settings) -> Finding:
 
     runs = [(cell, seed) for cell in cells.values() for seed in at.seeds]
     found = {kind: [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
-    layers = {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in found.items()}
-    times, num = [in_time(cell, seed) for cell, seed in runs], len(at.seeds)
+    factors = {"step in time": [in_time(cell, seed) for cell, seed in runs]}
+    factors |= {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in found.items()}
     x, hx, gate = torch.randn(100, size), torch.randn(100, size), torch.ones(100, size)
-    header = ("", *cells, "what a step or layer leaves of the gradient")
-    rows = [(k, *(fmean(v[n * num : n * num + num]) for n in range(3))) for k, v in {"time": times, **layers}.items()]
-    lstm = {kind: [[math.log10(row[k]) for row in rows[num : 2 * num]] for k in range(depth)] for kind, rows in found.items()}
+    values = {"time": factors["step in time"], "depth": factors["plain"]}
+    values |= {kind: over(factors[kind], factors["plain"]) for kind in kinds[1:]}
+    values["open"] = [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())]
+    rows = [(name, *(fmean(row[n : n + num]) for n in range(0, len(row), num))) for name, row in factors.items()]
+    lstm = {
+        kind: [[math.log10(v) for v in row] for row in zip(*rows[num : 2 * num], strict=True)]
+        for kind, rows in found.items()
+    }
     return Finding(
-        values={
-            "time": times,
-            "depth": layers["plain"],
-            **{kind: over(layers[kind], layers["plain"]) for kind in kinds[1:]},
-            "open": [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())],
-        },
-        tables=[Table(title="what a step in time, and a layer, leaves of the gradient", header=header[:4], rows=rows)],
-        chart=Chart(
-            title="Gradient behind each layer of an LSTM stack, before training",
-            titles=("layers from the loss", "log10 of its norm"),
-            lines=lines(range(depth), lstm),
+        values,
+        [Table("what a step in time, and a layer of each kind, leaves of the gradient", ("", *cells), rows)],
+        Chart(
+            "Gradient in an LSTM stack before training",
+            ("layers from the loss", "log10 of its norm"),
+            lines(range(depth), lstm),
         ),
     )
-
-
-C22 = Claim(
-    "C22",
-    "gradients vanish over depth as over time",
-    words="Gradients vanish over depth as they do over time; residual, highway and dense connections help; a residual "
-    "net is a highway net with its gates open.",
-    data="generated: random inputs",
-    experiment="Stacks of 24 tanh, LSTM and GRU layers as they are before training read 24 random vectors, and the "
-    "gradient of a random loss on all outputs is measured behind each layer; and in single layers, that of the last "
-    "state at the first. Gates of the highway begin nearly closed (bias -2, Srivastava et al. 2015).",
-    criteria={
-        "time": Criterion("factor of a step back in time, for each cell", at_most=0.95),
-        "depth": Criterion("factor of a plain layer, for each cell", at_most=0.95),
-        "residual": Criterion("factor of a layer, residual over plain, for each cell", at_least=1.1),
-        "highway": Criterion("factor of a layer, highway over plain, for each cell", at_least=1.1),
-        "dense": Criterion("factor of a layer, dense over plain, for each cell", at_least=1.1),
-        "open": Criterion("difference of a highway with open gates from a residual connection", at_most=0.0),
-    },
-    limits="All depends on how weights begin: orthogonal W and Xavier's U, which hold a tanh stack near 1. Training may "
-    "mend what begins badly (C16).",
-    run=_depth,
-)
-
-
-def validations(model: Model) -> list[tuple[int, float]]:
-    """The steps at which a run was validated, and its loss there."""
-    rows = MetricsFile(model.path / RUN / "metrics.jsonl").rows()
-    return [(row["step"], row["validation"]["loss"]) for row in rows if "validation" in row]
-
-
-def learning_curves(title: str, models: Mapping[str, Sequence[Model]]) -> Chart:
-    """The validations of each way's runs."""
-    curves = {name: [validations(model) for model in each] for name, each in models.items()}
-    steps = [step for step, _ in next(iter(curves.values()))[0]]
-    found = {name: [[loss for _, loss in row] for row in zip(*each, strict=True)] for name, each in curves.items()}
-    return Chart(title=title, titles=("steps", "nats"), lines=lines(steps, found))

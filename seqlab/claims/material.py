@@ -3,22 +3,31 @@
 import random
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seqlab.claims.claim import Settings
+from seqlab.claims.settings import Settings
 from seqlab.data.synthetic import FIRST, LANGUAGES, LAST
 from seqlab.errors import DataError
 
 LATIN = ("en", "de", "nl", "sv", "da", "fr", "es", "it", "pt", "pl", "cs", "fi")
 LONGEST = 24  # letters of a name
 Pair = tuple[str, str]
-MANUAL = "Python's own reference manual (pydoc_data), letter by letter"
-NAMES_IN = "names of countries, languages, scripts and currencies in 12 languages (Babel's Unicode CLDR)"
+QUIET: dict[str, object] = {"model.dropout": 0.0, "train.average": "none", "train.warmup": 20}
 # A small classifier of names, letter by letter, that says what language they are
-NAMES = {"source.kind": "characters", "source.lower": "false", "source.size": 1000, "data.max_source": 100}
-NAMES |= {"model.pooling": "final", "model.dropout": 0.0, "train.average": "none", "train.warmup": 20}
-NAMES |= {"train.learning_rate": 5e-3, "train.batch_tokens": 1024, "model.embedding": 32}
+NAMES: dict[str, object] = {
+    "source.kind": "characters",
+    "source.lower": "false",
+    "source.size": 1000,
+    "data.max_source": 100,
+}
+NAMES |= {
+    **QUIET,
+    "model.pooling": "final",
+    "train.learning_rate": 5e-3,
+    "train.batch_tokens": 1024,
+    "model.embedding": 32,
+}
 
 
 def manual() -> str:
@@ -73,7 +82,8 @@ def words(num: int, lengths: range, *, seed: int, letters: str = string.ascii_lo
     return ("".join(keyed.choices(letters, k=keyed.choice(lengths))) for _ in range(num))
 
 
-def as_conll(sentences: Iterator[list[Pair]] | list[list[Pair]]) -> str:
+def as_conll(sentences: Iterable[Iterable[Pair]]) -> str:
+    """Words and their tags, one a line, with a blank line between sentences."""
     return "\n".join("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences)
 
 

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from seqlab.claims.claim import Cell, Chart, Claim, Finding, Plain, Scale, Table, Verdict, number
+from seqlab.claims.claim import Cell, Chart, Claim, Finding, Scale, number
 from seqlab.errors import DataError
 from seqlab.explain.canvas import Canvas, stack
 from seqlab.explain.charts import Band, Curve, bars, line_chart
@@ -15,62 +18,65 @@ from seqlab.explain.palette import CATEGORICAL
 from seqlab.training.checkpoint import write_whole
 
 PAGE, NUMBERS = "README.md", "results.json"
+OPENING = """A criterion was written down before its experiment ran, and must be met each time: with every seed, and in
+every case that it names. A claim is confirmed if all its criteria are met, not confirmed if none ever is, and otherwise it
+depends. All data is generated or comes with Python and Babel: `seqlab claims --out DIRECTORY` makes this page again."""
 
 
-class Result(Plain):
+@dataclass(frozen=True)
+class Result:
     """A claim that was measured: how, and what came of it."""
 
-    id: str
     key: str  # of the settings and the code that it comes from
     scale: Scale
     seeds: int
     seconds: float
-    verdict: Verdict
-    sentence: str
     finding: Finding
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """What a report holds already."""
+    """What a report holds already, by the ids of claims."""
     path = folder / NUMBERS
     if not path.exists():
         return {}
     try:
-        return {name: Result.model_validate(row) for name, row in json.loads(path.read_text("utf-8")).items()}
-    except ValueError as error:
+        table = json.loads(path.read_text("utf-8"))
+        return {name: TypeAdapter(Result).validate_python(row["result"]) for name, row in table.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        said = str(error).splitlines()[0]
         raise DataError(
-            f"{path}: not the results of claims: {str(error).splitlines()[0]}", hint="give another --out, or delete it."
+            f"{path}: not the results of claims: {said}", hint="give another --out, or delete it."
         ) from None
 
 
-def write_report(folder: Path, claims: Sequence[Claim], results: Mapping[str, Result]) -> None:
-    """The page, its pictures and its numbers; the claims are in the order of the page."""
+def write_report(folder: Path, claims: Mapping[str, Claim], results: Mapping[str, Result]) -> None:
+    """The page, its pictures and its numbers."""
     folder.mkdir(parents=True, exist_ok=True)
-    measured = [claim for claim in claims if claim.id in results]
-    for claim in measured:
-        write_whole(folder / f"{claim.id}.svg", drawn(results[claim.id].finding.chart).to_svg().encode())
-    table = {claim.id: results[claim.id].model_dump() for claim in measured}
-    write_whole(folder / NUMBERS, json.dumps(table, indent=1).encode())
-    write_whole(folder / PAGE, page(measured, results).encode())
+    measured = {claim: results[name] for name, claim in claims.items() if name in results}
+    for claim, result in measured.items():
+        write_whole(folder / f"{claim.id}.svg", drawn(result.finding.chart).to_svg().encode())
+    table = {claim.id: to_json(claim, result) for claim, result in measured.items()}
+    write_whole(folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False).encode())
+    write_whole(folder / PAGE, page(measured).encode())
 
 
-def page(claims: Sequence[Claim], results: Mapping[str, Result]) -> str:
+def to_json(claim: Claim, result: Result) -> dict[str, Any]:
+    """A result with what follows from it."""
+    verdict, sentence = claim.verdict(result.finding), claim.sentence(result.finding)
+    return {"claim": claim.words, "verdict": verdict, "sentence": sentence, "result": asdict(result)}
+
+
+def page(results: Mapping[Claim, Result]) -> str:
     """The report as Markdown: first all verdicts, then a section for each claim."""
-    found = [results[claim.id] for claim in claims]
-    verdicts = [result.verdict for result in found]
+    verdicts = [claim.verdict(result.finding) for claim, result in results.items()]
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in ("confirmed", "depends", "not confirmed") if v in verdicts)
-    summary = [(f"[{c.id}](#{c.id.lower()})", c.title, r.verdict, r.sentence) for c, r in zip(claims, found, strict=True)]
-    lines = [
-        "# The claims of the lectures, measured",
-        "",
-        f"{len(claims)} claims: {counted}. Every rule was written before its experiment ran, and holds for every seed: a "
-        "claim is confirmed if all its criteria are met with all seeds, not confirmed if none is ever met, and otherwise "
-        "it depends. All data is generated or comes with Python and Babel; "
-        "`seqlab claims --out DIRECTORY` makes this page again.",
-        "",
-        *markdown(("", "claim", "verdict", "in numbers: mean (least to most)"), summary),
+    rows = [
+        (f"[{claim.id}](#{claim.id.lower()})", claim.title, verdict, claim.sentence(result.finding))
+        for (claim, result), verdict in zip(results.items(), verdicts, strict=True)
     ]
-    for claim, result in zip(claims, found, strict=True):
+    lines = ["# The claims of the lectures, measured", "", f"Of {len(results)} claims: {counted}.", "", OPENING, ""]
+    lines += markdown(("", "claim", "verdict", "in numbers: mean (least to most)"), rows)
+    for claim, result in results.items():
         lines += ["", *section(claim, result)]
     return "\n".join(lines) + "\n"
 
@@ -82,18 +88,21 @@ def section(claim: Claim, result: Result) -> list[str]:
         (c.rule, number(fmean(v)), number(min(v)), number(max(v)), c.verdict(v))
         for c, v in ((criterion, finding.values[name]) for name, criterion in claim.criteria.items())
     ]
-    lines = [f"## {claim.id}", "", f"**{claim.words}**", "", f"*What was done.* {claim.experiment}", ""]
+    lines = [f"## {claim.id}", "", f"> {claim.words}", "", f"*What was done.* {claim.experiment}", ""]
     lines += [f"*Data:* {claim.data}. *Scale:* {result.scale}, {seeds}, {result.seconds:.0f} s.", ""]
-    lines += markdown(("criterion, with every seed", "mean", "least", "most", "met"), rows)
+    lines += markdown(("criterion", "mean", "least", "most", "met"), rows)
     lines += ["", f"![{finding.chart.title}]({claim.id}.svg)"]
     for table in finding.tables:
         lines += ["", f"{table.title[0].upper()}{table.title[1:]}:", "", *markdown(table.header, table.rows)]
-    return [*lines, "", f"**Verdict: {result.verdict}.** *What this does not show.* {claim.limits}"]
+    return [*lines, "", f"**Verdict: {claim.verdict(finding)}.** *What this does not show.* {claim.limits}"]
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """A table; numbers stand at the right."""
-    right = [bool(rows) and not any(isinstance(row[k], str) and not _figures(row[k]) for row in rows) for k in range(len(header))]
+    right = [
+        bool(rows) and not any(isinstance(row[k], str) and not _figures(row[k]) for row in rows)
+        for k in range(len(header))
+    ]
     lines = [header, ["---:" if side else "---" for side in right], *([number(cell) for cell in row] for row in rows)]
     return [f"| {' | '.join(cells)} |" for cells in lines]
 

@@ -1,4 +1,4 @@
-"""All claims, and the run that measures them one after the other; what was measured before is not measured again."""
+"""All experiments by their claims, and the run that measures them; what was measured before is not measured again."""
 
 import inspect
 import shutil
@@ -9,66 +9,71 @@ from hashlib import sha256
 from pathlib import Path
 
 from seqlab import __version__
-from seqlab.claims.claim import Claim, Scale, Settings
-from seqlab.claims.gradients import C1, C2, C16, C17, C22
+from seqlab.claims import ancestors, attention, cells, decoding, gradients, transfer
+from seqlab.claims.claim import Finding, Scale, read_claims
 from seqlab.claims.report import Result, read_results, write_report
-from seqlab.errors import UsageError
+from seqlab.claims.settings import Settings
 
-CLAIMS = {claim.id: claim for claim in (C1, C2, C16, C17, C22)}
+EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
+    "C1": gradients.singular_values,
+    "C2": gradients.clipping,
+    "C3": cells.lags,
+    "C4": cells.cost,
+    "C5": cells.directions,
+    "C6": attention.bottleneck,
+    "C7": attention.both_ends,
+    "C8": attention.order,
+    "C9": attention.scaling,
+    "C10": attention.heads,
+    "C11": cells.parallel,
+    "C12": decoding.beams,
+    "C13": transfer.few_labels,
+    "C14": ancestors.bits_of_the_past,
+    "C15": cells.truncation,
+    "C16": gradients.deep_stacks,
+    "C17": gradients.layer_norm,
+    "C18": cells.readable,
+    "C19": transfer.contexts,
+    "C20": cells.distances,
+    "C21": cells.lstm_or_gru,
+    "C22": gradients.over_depth,
+    "C23": decoding.exhaustive,
+    "C24": attention.longer,
+    "C25": ancestors.tracking,
+}
 RUNS = "runs"  # trainings of claims that are not done yet
 
 
-def chosen_claims(ids: Sequence[str]) -> list[Claim]:
-    """The claims of these ids, in whatever case they are written; without ids, all."""
-    for name in ids:
-        if name.upper() not in CLAIMS:
-            known = list(CLAIMS)
-            raise UsageError(f"there is no claim '{name}'", hint=f"there are {known[0]} to {known[-1]}: `--list`.")
-    return [CLAIMS[name.upper()] for name in dict.fromkeys(ids)] or list(CLAIMS.values())
-
-
 def run_claims(
-    ids: Sequence[str] = (),
+    ids: Sequence[str] = tuple(EXPERIMENTS),
     *,
     out: Path,
     scale: Scale = "full",
     seeds: int | None = None,
     told: Callable[[str], None] = lambda text: None,
-) -> list[Result]:
-    """Measure claims and report on them in the directory `out`, which is written anew after each."""
-    results, claims = list[Result](), chosen_claims(ids)
-    for place, claim in enumerate(claims, 1):
-        key, count = _key(claim, scale, seeds), f"{claim.id} ({place} of {len(claims)})"
-        known = read_results(out)
-        if claim.id in known and known[claim.id].key == key:
+) -> dict[str, Result]:
+    """Measure claims, and report on them in the directory `out`, which is brought up to date after each."""
+    results, claims = dict[str, Result](), read_claims()
+    for place, name in enumerate(ids, 1):
+        key, known, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
+        if name in known and known[name].key == key:
             told(f"{count}: measured before")
         else:
-            told(f"{count}: {claim.title}")
-            known[claim.id] = _measured(claim, key, Settings(out / RUNS / f"{claim.id}-{key}", scale, seeds, told))
-            write_report(out, list(CLAIMS.values()), known | {claim.id: known[claim.id]})
-        results.append(known[claim.id])
+            told(f"{count}: {claims[name].title}")
+            known[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, told))
+            write_report(out, claims, read_results(out) | {name: known[name]})
+        results[name] = known[name]
     return results
 
 
-def _measured(claim: Claim, key: str, settings: Settings) -> Result:
+def _measured(name: str, key: str, settings: Settings) -> Result:
     began = time.perf_counter()
-    finding = claim.run(settings)
-    seconds = round(time.perf_counter() - began, 1)
+    finding = EXPERIMENTS[name](settings)
     shutil.rmtree(settings.folder, ignore_errors=True)
-    verdict, sentence, seeds = claim.verdict(finding), claim.sentence(finding), len(settings.seeds)
-    return Result(
-        id=claim.id,
-        key=key,
-        scale=settings.scale,
-        seeds=seeds,
-        seconds=seconds,
-        verdict=verdict,
-        sentence=sentence,
-        finding=finding,
-    )
+    return Result(key, settings.scale, len(settings.seeds), round(time.perf_counter() - began, 1), finding)
 
 
-def _key(claim: Claim, scale: Scale, seeds: int | None) -> str:
+def _key(name: str, scale: Scale, seeds: int | None) -> str:
     """What a result depends on: the version, the code of the experiment, and the settings."""
-    code = inspect.getsource(sys.modules[claim.run.__module__])
-    return sha256(f"{__version__} {code} {claim.id} {scale} {seeds}".encode()).hexdigest()[:12]
+    code = inspect.getsource(sys.modules[EXPERIMENTS[name].__module__])
+    return sha256(f"{__version__} {code} {name} {scale} {seeds}".encode()).hexdigest()[:12]

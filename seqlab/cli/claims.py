@@ -28,29 +28,39 @@ def claims(
 
     What was measured with the same settings is not measured again; the report is README.md in --out.
     """
-    from seqlab.claims.suite import chosen_claims, run_claims
+    from seqlab.claims.claim import read_claims
     from seqlab.cli import show
-    from seqlab.cli.progress import duration
+    from seqlab.errors import UsageError
 
-    chosen = chosen_claims(ids or ())
+    known = read_claims()
+    chosen = list(dict.fromkeys(name.upper() for name in ids or known))
+    for name in chosen:
+        if name not in known:
+            raise UsageError(f"there is no claim '{name}'", hint=f"there are C1 to C{len(known)}; --list names them.")
     if names:
         if json:
-            show.as_json([{"id": c.id, "claim": c.words, "data": c.data, "rule": c.rule} for c in chosen])
+            show.as_json(
+                [{"id": n, "claim": known[n].words, "data": known[n].data, "rule": known[n].rule} for n in chosen]
+            )
         else:
-            show.table(["", "claim"], [[c.id, c.words] for c in chosen])
+            show.table(["", "claim"], [[name, known[name].words] for name in chosen])
         return
+
+    from seqlab.claims.report import PAGE, to_json
+    from seqlab.claims.suite import run_claims
+    from seqlab.cli.progress import duration
+
     use_threads(threads)
     results = run_claims(
-        ids or (),
+        chosen,
         out=out,
         scale="quick" if quick else "full",
         seeds=seeds,
         told=lambda text: print(text, file=sys.stderr, flush=True),
     )
     if json:
-        show.as_json([result.model_dump() for result in results])
+        show.as_json({name: to_json(known[name], result) for name, result in results.items()})
         return
-    titles = {claim.id: claim.title for claim in chosen}
-    rows = [[r.id, titles[r.id], r.verdict, duration(r.seconds)] for r in results]
+    rows = [[n, known[n].title, known[n].verdict(r.finding), duration(r.seconds)] for n, r in results.items()]
     show.table(["", "claim", "verdict", "time"], rows)
-    show.say(f"report: {out / 'README.md'}")
+    show.say(f"report: {out / PAGE}")
