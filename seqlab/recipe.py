@@ -120,7 +120,7 @@ class Transformer(Section):
     heads: int = Field(4, ge=1)
     feed_forward: int | None = Field(None, ge=1)  # inner features; without it, four times the size
     norm: Literal["post", "pre"] = "pre"
-    normalise: Literal["layer", "batch"] = "layer"
+    normalise: Literal["layer", "batch", "none"] = "layer"  # around each sublayer
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     window: int | None = Field(None, ge=1)  # decoders: how many tokens back are seen; without it, all
     causal: bool = False  # encoders: a token sees only what stands before it, as in the decoder it may come from

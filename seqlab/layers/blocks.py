@@ -13,7 +13,7 @@ from seqlab.equations.transformer import rotary
 from seqlab.layers.attention import Heads, MultiHeadAttention
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.linear import Linear
-from seqlab.layers.norms import BatchNorm, LayerNorm
+from seqlab.layers.norms import BatchNorm, LayerNorm, NoNorm
 from seqlab.layers.tap import tap
 from seqlab.recipe import Transformer
 
@@ -51,8 +51,8 @@ class AddNorm(nn.Module):
     def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
         self.name, self.before = name, settings.norm == "pre"
-        layer = settings.normalise == "layer"
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if layer else BatchNorm(settings.size)
+        layer = LayerNorm(settings.size, epsilon=settings.epsilon)
+        self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
         self.dropout = Dropout(dropout, name=name)
 
     def enter(self, x: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
