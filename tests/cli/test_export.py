@@ -10,7 +10,7 @@ def test_a_model_in_bytes_is_smaller_and_answers_as_it_would_with_the_option(run
     assert said.code == 0, said.stderr
     assert f"use it: seqlab predict {tmp_path / 'small'}" in said.stdout
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "small", models["translate"])]
-    assert sizes[0] < 0.4 * sizes[1]  # of so small a model the biases count
+    assert sizes[0] < 0.5 * sizes[1]  # of so small a model the names and scales count
     answers = [
         run("predict", *words, "abc", "bca", "--json").stdout
         for words in ([tmp_path / "small"], [models["translate"], "--int8"])
@@ -23,7 +23,7 @@ def test_a_model_in_bytes_is_smaller_and_answers_as_it_would_with_the_option(run
 def test_a_model_in_bytes_is_scored_looked_into_and_checked(run, models, files, tmp_path):
     assert run("export", models["translate"], "--int8", "-o", tmp_path / "m").code == 0
     scores = [
-        json.loads(run("evaluate", *words, files["translate"], "--json").stdout)["scores"]["loss"]
+        json.loads(run("evaluate", *words, files["translate"], "--json").stdout)["loss"]
         for words in ([tmp_path / "m"], [models["translate"], "--int8"], [models["translate"]])
     ]
     assert scores[0] == scores[1] != scores[2]

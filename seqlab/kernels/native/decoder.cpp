@@ -3,7 +3,7 @@
 // Keys and values of earlier tokens lie where they were written and are never moved: `table` says of each row and each
 // position in whose row of the cache its keys and values stand, so that a beam in another order is another table.
 
-#include "products.h"
+#include "linear.h"
 
 #include <ATen/ops/empty.h>
 #include <algorithm>

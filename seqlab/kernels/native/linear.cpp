@@ -4,7 +4,7 @@
 // products in 32 bits allow: the sums are then exact, so a row's answer depends on nothing but the row, and it is the
 // answer of the dequantised float product up to that rounding (a ten-thousandth of the row's largest number or less).
 
-#include "products.h"
+#include "linear.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
