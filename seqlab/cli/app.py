@@ -287,6 +287,21 @@ def import_model(
 
 @app.command()
 @told
+def export(
+    model: ModelPath,
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory for what is written")],
+    to: Annotated[str, typer.Option("--to", help="ctranslate2, huggingface or onnx")],
+) -> None:
+    """A model in the files of another program, where that computes the same with it."""
+    from seqlab import lab
+    from seqlab.cli import show
+    from seqlab.export import export as write
+
+    show.say(f"{to}: {write(lab.load(model), to, out)}")
+
+
+@app.command()
+@told
 def recipes(
     name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,
     json: Json = False,
