@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
+RUNS := 20000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow check bench docs gallery wheel clean
+.PHONY: setup demo test slow fuzz check kernels bench docs gallery wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -19,11 +20,18 @@ test: $(STAMPS)-test  ## the fast tests
 slow: $(STAMPS)-test  ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
+fuzz: $(STAMPS)-fuzz  ## a million damaged files, then each parser's own fuzzer for RUNS inputs
+	SEQLAB_MUTATIONS=1000000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_hostile.py -n 2 --timeout=14400
+	for name in $$($(BIN)/python -m tests.fuzz); do $(BIN)/python -m tests.fuzz $$name -runs=$(RUNS) || exit 1; done
+
 check: $(STAMPS)-check  ## style, types, import direction
 	$(BIN)/ruff check seqlab tests docs
 	$(BIN)/ruff format --check seqlab tests docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+kernels: $(STAMPS)-demo  ## compile the native kernels, where there is a C++ compiler: faster, never needed
+	$(BIN)/seqlab kernels build
 
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench

@@ -7,27 +7,31 @@ vocabulary.txt      the same, for people
 metrics.json        how good it was when it was made, beside its floors
 CARD.md             all of this in a page
 manifest.json       format number, and the sha256 of each file above
+
+Format 2 is a bundle in bytes: each matrix of its weights is int8, and NAME.scale has the scale of each output.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import nn
+from torch import Tensor, nn
 
 from seqlab.assemble.model import build_model
 from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.errors import BundleError, RecipeError
+from seqlab.errors import BundleError, RecipeError, UsageError
+from seqlab.kernels.int8 import dequantise, quantise
+from seqlab.layers.linear import is_rounded, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
 from seqlab.text import vocabulary_text
 from seqlab.training.checkpoint import write_whole
 
-FORMAT = 1
+FORMAT, BYTES = 1, 2
 MANIFEST = "manifest.json"
 _NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
 _RESTORE = "restore the file from where the bundle came from, or train again."
@@ -41,6 +45,7 @@ class Bundle:
     vocabularies: Vocabularies
     model: nn.Module
     metrics: dict[str, Any]
+    int8: bool = False  # its matrices are on the grid of int8
 
     @property
     def num_parameters(self) -> int:
@@ -51,10 +56,10 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
     """Write all files, the manifest last: a bundle that has one is whole."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
-    weights = {name: p.detach().contiguous() for name, p in bundle.model.named_parameters()}
+    weights, number = _weights(bundle), BYTES if bundle.int8 else FORMAT
     files = {
         "recipe.toml": to_toml(bundle.recipe).encode(),
-        "model.safetensors": save(weights, metadata={"format": str(FORMAT)}),
+        "model.safetensors": save(weights, metadata={"format": str(number)}),
         "tokenizer.json": json.dumps(bundle.vocabularies.to_json(), ensure_ascii=False, indent=1).encode(),
         "vocabulary.txt": _vocabulary_page(bundle.vocabularies).encode(),
         "metrics.json": json.dumps(bundle.metrics, indent=2).encode(),
@@ -63,7 +68,7 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
     for name, content in files.items():
         write_whole(folder / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    write_whole(folder / MANIFEST, json.dumps({"format": FORMAT, "files": digests}, indent=2).encode())
+    write_whole(folder / MANIFEST, json.dumps({"format": number, "files": digests}, indent=2).encode())
 
 
 def load_bundle(folder: str | Path) -> Bundle:
@@ -79,8 +84,24 @@ def load_bundle(folder: str | Path) -> Bundle:
     if not isinstance(metrics, dict):
         raise BundleError(f"{folder / 'metrics.json'}: not a table of scores", hint=_RESTORE)
     model = build_model(recipe, vocabularies)
-    _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
-    return Bundle(recipe, vocabularies, model, metrics)
+    in_bytes = _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
+    bundle = Bundle(recipe, vocabularies, model, metrics)
+    return to_int8(bundle) if in_bytes else bundle
+
+
+def to_int8(bundle: Bundle) -> Bundle:
+    """The same model in bytes: its matrices rounded in place to the grid of int8, one scale for each output."""
+    if not any(map(is_rounded, bundle.model.parameters())):
+        raise UsageError(f"'{bundle.recipe.name}' has no matrix to round to int8", hint="leave out --int8.")
+    round_to_bytes(bundle.model)
+    return replace(bundle, int8=True)
+
+
+def _weights(bundle: Bundle) -> dict[str, Tensor]:
+    weights = {name: p.detach().contiguous() for name, p in bundle.model.named_parameters()}
+    for name in [name for name, weight in weights.items() if bundle.int8 and is_rounded(weight)]:
+        weights[name], weights[f"{name}.scale"] = quantise(weights[name])
+    return weights
 
 
 def read_vocabularies(content: bytes, path: Path) -> Vocabularies:
@@ -105,9 +126,9 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
     manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise BundleError(f"{folder / MANIFEST}: not a manifest of Seqlab's", hint=_RESTORE)
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") not in (FORMAT, BYTES):
         raise BundleError(
-            f"{folder}: written in format {manifest.get('format')!r}; this version reads format {FORMAT}",
+            f"{folder}: written in format {manifest.get('format')!r}; this version reads format {FORMAT} and {BYTES}",
             hint="use the version of Seqlab that made it, or a newer one.",
         )
     files = {}
@@ -129,11 +150,14 @@ def _json(content: bytes, path: Path) -> Any:
 
 
 @torch.no_grad()
-def _load_weights(model: nn.Module, content: bytes, path: Path) -> None:
+def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
+    """Fill the model; whether its weights were in bytes."""
     try:
         weights = load(content)
     except SafetensorError as error:
         raise BundleError(f"{path}: not a safetensors file: {error}", hint=_RESTORE) from None
+    scales = {name: weights.pop(f"{name}.scale") for name in list(weights) if f"{name}.scale" in weights}
+    weights |= {name: dequantise(weights[name], scale) for name, scale in scales.items()}
     parameters = dict(model.named_parameters())
     for name in parameters.keys() ^ weights.keys():
         raise BundleError(f"{path}: weight '{name}' is not where the recipe has one", hint=_RESTORE)
@@ -145,6 +169,7 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> None:
                 hint=_RESTORE,
             )
         parameter.copy_(weights[name])
+    return bool(scales)
 
 
 def card(bundle: Bundle) -> str:
@@ -156,7 +181,7 @@ def card(bundle: Bundle) -> str:
 {recipe.about}
 
 - task: {recipe.task}
-- parameters: {bundle.num_parameters:,}
+- parameters: {bundle.num_parameters:,}{", matrices as int8" if bundle.int8 else ""}
 - trained: {bundle.metrics.get("steps", 0):,} steps, {bundle.metrics.get("seconds", 0):.0f} s
 
 ## Scores on the held-out part

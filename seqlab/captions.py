@@ -24,6 +24,7 @@ from seqlab.predict import predict
 from seqlab.reading import Source, batches, encode_sources
 from seqlab.recipe import Decode, Transformer
 from seqlab.text import SOS
+from seqlab.training.world import ALONE, World
 
 ATTENTION = (".cross.weights", "decoder.attention.weights")  # taps of a decoder that looks at its source
 SEED = 1  # of the order in which pictures are shuffled, and of the bootstrap
@@ -56,6 +57,7 @@ def evaluate_captions(
     loss: Callable[[list[Example]], dict[str, float]],
     decode: Decode | None = None,
     lower: bool = False,
+    world: World = ALONE,
 ) -> CaptionScores:
     """Scores beside two floors: the caption that is most frequent in `train`, and the same model with pictures
     shuffled, which shows whether it looks at all: what it says of one picture is then scored as said of another.
@@ -63,7 +65,7 @@ def evaluate_captions(
     `loss` gives the mean loss of examples. The gap is how many nats per token it loses by the shuffling, and p how
     likely its BLEU is no better than that.
     """
-    captioned = _captioned(bundle, examples, decode)
+    captioned = _captioned(bundle, examples, decode, world)
     outputs, known = [each.output for each in captioned], [each.references for each in captioned]
 
     def scored(said: list[str]) -> dict[str, Any]:
@@ -175,10 +177,10 @@ def _peaks_in(weights: Float[Tensor, "h w"], box: Box) -> bool:
     return left <= (column + 0.5) / width <= right and top <= (row + 0.5) / height <= bottom
 
 
-def _captioned(bundle: Bundle, examples: Sequence[Example], decode: Decode | None) -> list[Captioned]:
+def _captioned(bundle: Bundle, examples: Sequence[Example], decode: Decode | None, world: World) -> list[Captioned]:
     pairs = zip(examples, references(bundle, examples), strict=True)
     firsts = {cast(Picture, e.source).name: (e, known) for e, known in pairs}
-    answers = predict(bundle, [e.source for e, _ in firsts.values()], decode=decode)
+    answers = predict(bundle, [e.source for e, _ in firsts.values()], decode=decode, world=world)
     return [
         Captioned(cast(Picture, e.source), answer.output, known, e.boxes)
         for (e, known), answer in zip(firsts.values(), answers, strict=True)

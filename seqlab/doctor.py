@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,7 +24,8 @@ from seqlab.training.objective import mean_loss
 
 LOOKED_AT = 200  # examples
 MAIN = {"classify": "accuracy", "tag": "accuracy", "translate": "bleu", "lm": "loss", "mask": "loss", "bilm": "loss"}
-LESS_IS_BETTER = ("loss",)
+MAIN |= {"forecast": "mse"}
+LESS_IS_BETTER = ("loss", "mse")
 
 
 @dataclass(frozen=True)
@@ -164,19 +165,24 @@ def _digest(row: np.ndarray) -> bytes:
 def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterator[Finding]:
     stores = model.path / RUN / STORES
     report = evaluate_examples(model.bundle, examples, stores if stores.is_dir() else None)
-    name = MAIN.get(model.recipe.task)
-    floors = {floor: scores[name] for floor, scores in report.floors.items() if name in scores}
-    if name is None or not floors:
+    yield from beside_floor(model.recipe.task, report.scores, report.floors)
+
+
+def beside_floor(task: str, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
+    """Is the score by which a task is judged better than the best of its floors? Nothing, where there is none."""
+    name = MAIN.get(task, "")
+    others = {floor: found[name] for floor, found in floors.items() if name in found}
+    if name not in scores or not others:
         return
-    ours, less = float(report.scores[name]), name in LESS_IS_BETTER
-    floor = min(floors, key=lambda f: floors[f]) if less else max(floors, key=lambda f: floors[f])
-    well = (ours < floors[floor] if less else ours > floors[floor]) and math.isfinite(ours)
+    ours, less = float(scores[name]), name in LESS_IS_BETTER
+    floor = min(others, key=lambda f: others[f]) if less else max(others, key=lambda f: others[f])
+    well = (ours < others[floor] if less else ours > others[floor]) and math.isfinite(ours)
     yield Finding(
         "is it better than its floor?",
         ours,
         well,
-        f"its {name} is {ours:.4g}, that of '{floor}' {floors[floor]:.4g}",
-        "the simple thing is as good: train longer, on more data, or use the simple thing.",
+        f"its {name} is {ours:.4g}, that of '{floor}' {others[floor]:.4g}",
+        "the simple thing is as good: train longer (--set train.minutes=10), on more data, or use it.",
     )
 
 

@@ -23,6 +23,7 @@ from seqlab.data.batching import plan_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.windows import Windows
+from seqlab.device import tensor_of
 from seqlab.equations.attention import hop_overlap
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
@@ -36,11 +37,12 @@ from seqlab.models.interface import Model
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.padded import Batch
 from seqlab.predict import predict
-from seqlab.reading import classify, measure, shown, tag
+from seqlab.reading import Source, classify, measure, shown, tag
 from seqlab.recipe import Decode
 from seqlab.rolling import held_out_windows, roll
 from seqlab.text import EOS, SOS, SPECIALS, UNK, WordTokenizer
 from seqlab.training.objective import mean_loss
+from seqlab.training.world import ALONE, World
 
 T = TypeVar("T")
 NGRAM = 5
@@ -82,33 +84,37 @@ def evaluate_examples(
     *,
     decode: Decode | None = None,
     lower: bool = False,
+    world: World = ALONE,
 ) -> Report:
     """Scores on examples with known answers; `stores` is the folder with the training part's ids, if it is at hand.
 
-    `decode` is how a translation or caption is searched for, and `lower` scores it without regard to case.
+    `decode` is how a translation or caption is searched for, and `lower` scores it without regard to case. Of many
+    processes, each answers its share, and all of them report the same.
     """
     if bundle.recipe.task == "caption":
-        return _caption(bundle, list(examples), stores, decode=decode, lower=lower)
+        return _caption(bundle, list(examples), stores, decode=decode, lower=lower, world=world)
     if bundle.recipe.task == "translate":
-        return _translate(bundle, list(examples), decode=decode, lower=lower)
+        return _translate(bundle, list(examples), decode=decode, lower=lower, world=world)
     evaluations = {"classify": _classify, "tag": _tag, "lm": _lines, "bilm": _lines, "mask": _masked}
-    return evaluations[bundle.recipe.task](bundle, list(examples), stores)
+    return evaluations[bundle.recipe.task](bundle, list(examples), stores, world)
 
 
-def evaluate_stream(bundle: Bundle, tokens: np.ndarray, stores: Path | None) -> Report:
+def evaluate_stream(bundle: Bundle, tokens: np.ndarray, stores: Path | None, *, world: World = ALONE) -> Report:
     """Loss of a language model on one text, beside that of n-grams learnt from the same training text."""
     batches = stream_in_order(bundle.recipe, tokens)
-    scores = mean_loss(cast(Model, bundle.model), batches, carries=carries_state(bundle.recipe))
+    scores = mean_loss(cast(Model, bundle.model), batches, carries=carries_state(bundle.recipe), world=world)
     scores["bits_per_token"] = scores["loss"] / math.log(2)
     train = None if stores is None else _open(stores / "train_stream")
     floors, note = _ngram_floors(None if train is None else np.asarray(train.flat[:NGRAM_TOKENS]), [tokens], bundle)
     return Report("lm", len(tokens) - 1, scores, floors, floor_note=note)
 
 
-def evaluate_windows(bundle: Bundle, windows: Windows, stores: Path | None, *, most: int | None = None) -> Report:
+def evaluate_windows(
+    bundle: Bundle, windows: Windows, stores: Path | None, *, most: int | None = None, world: World = ALONE
+) -> Report:
     """Scores of a forecast from every moment, or from `most` of them that lie evenly, beside floors that need none."""
     train = None if stores is None else held_out_windows(bundle, stores, "train")
-    tallies = roll(bundle, windows, train, most=most)
+    tallies = roll(bundle, windows, train, most=most, world=world)
     model = tallies.pop("")
     floors = {name: tally.scores() for name, tally in tallies.items()}
     moments = windows.num_origins if most is None else min(most, windows.num_origins)
@@ -116,9 +122,9 @@ def evaluate_windows(bundle: Bundle, windows: Windows, stores: Path | None, *, m
     return Report("forecast", moments, model.scores(), floors, floor_note=note, by_step=model.by_step())
 
 
-def _lines(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+def _lines(bundle: Bundle, examples: list[Example], stores: Path | None, world: World) -> Report:
     """A language model of lines, in one direction or in both; its floor reads in one."""
-    scores = _loss(bundle, examples)
+    scores = _loss(bundle, examples, world)
     scores["bits_per_token"] = scores["loss"] / math.log(2)
     both = bundle.recipe.task == "bilm"
     train = None if stores is None else _open(stores / ("train_source" if both else "train_target"))
@@ -137,9 +143,9 @@ def _between_ends(store: TokenStore) -> Int[np.ndarray, " N"]:
     return np.concatenate([part for row in rows for part in ([SOS], store[row], [EOS])])
 
 
-def _masked(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+def _masked(bundle: Bundle, examples: list[Example], stores: Path | None, world: World) -> Report:
     """How well hidden tokens are guessed, beside guessing by frequency; the same ones are hidden each time."""
-    scores = _loss(bundle, examples)
+    scores = _loss(bundle, examples, world)
     scores["bits_per_token"] = scores["loss"] / math.log(2)
     train = None if stores is None else _open(stores / "train_source")
     if train is None:
@@ -147,7 +153,7 @@ def _masked(bundle: Bundle, examples: list[Example], stores: Path | None) -> Rep
     tokens = np.asarray(train.flat[:NGRAM_TOKENS])
     model = cast(MaskedLanguageModel, bundle.model)
     golds = (model.hide(b.source, b.rows)[1] for b in example_batches(bundle, examples) if b.source is not None)
-    hidden = np.concatenate([gold.values[gold.scored].numpy() for gold in golds])
+    hidden = np.concatenate([gold.values[gold.scored].numpy(force=True) for gold in golds])
     if not len(hidden):
         return Report("mask", len(examples), scores, {}, floor_note="in so short a text no token was hidden to guess")
     unigram = WittenBell(1, len(bundle.vocabularies.sources)).fit(tokens)
@@ -173,11 +179,16 @@ def _ngram_floors(
     return floors, ""
 
 
-def _classify(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+def _classify(bundle: Bundle, examples: list[Example], stores: Path | None, world: World) -> Report:
     gold = [str(example.target) for example in examples]
     _warn_unseen(bundle, examples)
-    predicted = [p.output for p in classify(bundle, [e.source for e in examples])]
-    scores = {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)} | _loss(bundle, examples)
+
+    def answer(share: Sequence[Source], begin: int) -> list[str]:
+        return [p.output for p in classify(bundle, share, first_row=begin)]
+
+    predicted = world.shared([e.source for e in examples], answer)
+    scores = {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)}
+    scores |= _loss(bundle, examples, world)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     majority = [bundle.vocabularies.classes.majority] * len(gold)
@@ -213,20 +224,25 @@ def _linear_floor(bundle: Bundle, examples: list[Example], stores: Path | None) 
     if texts is None or labels is None:
         return [], "the linear floor needs the training part, which is not beside this model"
     names = bundle.vocabularies.classes.names
-    floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
     most = bundle.recipe.data.max_source
     rows = [
         np.asarray(row[:most], dtype=np.int64)
         for row in bundle.vocabularies.encode_sources([e.source for e in examples])
     ]
-    return [names[i] for i in floor.predict(rows)], ""
+    with torch.device("cpu"):
+        floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
+        return [names[i] for i in floor.predict(rows)], ""
 
 
-def _measure(bundle: Bundle, examples: list[Example]) -> Report:
+def _measure(bundle: Bundle, examples: list[Example], world: World) -> Report:
     """How far measured numbers are off; of angles, the shorter way round. The floor says the same everywhere."""
     numbers = bundle.vocabularies.numbers
     assert numbers is not None
-    said = np.concatenate(measure(bundle, [cast(Any, e.source) for e in examples]))
+
+    def answer(share: Sequence[Any], begin: int) -> list[list[list[float]]]:
+        return [rows.tolist() for rows in measure(bundle, share, first_row=begin)]
+
+    said = np.concatenate([np.asarray(rows, np.float32) for rows in world.shared([e.source for e in examples], answer)])
     gold = np.concatenate([numbers.encode(example) for example in examples])
 
     def scores(guess: np.ndarray) -> dict[str, float]:
@@ -235,16 +251,20 @@ def _measure(bundle: Bundle, examples: list[Example]) -> Report:
         return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
 
     floor = scores(np.broadcast_to(np.asarray(numbers.mean, dtype=np.float32), gold.shape))
-    return Report("tag", len(examples), scores(said) | _loss(bundle, examples), {"mean of training": floor})
+    return Report("tag", len(examples), scores(said) | _loss(bundle, examples, world), {"mean of training": floor})
 
 
-def _tag(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report:
+def _tag(bundle: Bundle, examples: list[Example], stores: Path | None, world: World) -> Report:
     """What is not known is not scored: there the answer counts as given, and for spans as outside of all."""
     if bundle.vocabularies.numbers is not None:
-        return _measure(bundle, examples)
+        return _measure(bundle, examples, world)
     _warn_unseen(bundle, examples)
     no_label = bundle.recipe.data.no_label
-    answers = tag(bundle, [cast(Any, e.source) for e in examples])
+
+    def answer(share: Sequence[Any], begin: int) -> list[list[str]]:
+        return tag(bundle, share, first_row=begin)
+
+    answers = world.shared([e.source for e in examples], answer)
     predicted = [
         [g if g == no_label else p for p, g in zip(labels, e.target, strict=True)]
         for labels, e in zip(answers, examples, strict=True)
@@ -266,7 +286,7 @@ def _tag(bundle: Bundle, examples: list[Example], stores: Path | None) -> Report
     floors, note = _most_frequent_tag(bundle, ids, gold, stores)
     outputs = [" ".join(labels) for labels in predicted]
     mistakes = _mistakes(examples, outputs, [" ".join(e.target) for e in examples])
-    return Report("tag", len(examples), scores | _loss(bundle, examples), floors, mistakes, note)
+    return Report("tag", len(examples), scores | _loss(bundle, examples, world), floors, mistakes, note)
 
 
 def _at(places: list[int], values: list[T]) -> list[T]:
@@ -308,12 +328,12 @@ def _most_frequent_tag(
     return {"most frequent tag": {"accuracy": accuracy([labels.names[best[i]] for i in ids], gold)}}, ""
 
 
-def _translate(bundle: Bundle, examples: list[Example], *, decode: Decode | None, lower: bool) -> Report:
+def _translate(bundle: Bundle, examples: list[Example], *, decode: Decode | None, lower: bool, world: World) -> Report:
     normalise = bundle.vocabularies.targets.normaliser
     sources, gold = [e.source for e in examples], [normalise(str(e.target)) for e in examples]
-    predicted = [p.output for p in predict(bundle, sources, decode=decode)]
+    predicted = [p.output for p in predict(bundle, sources, decode=decode, world=world)]
     scores: dict[str, Any] = {"exact": exact_match(predicted, gold), **corpus_scores(predicted, gold, lower=lower)}
-    scores |= _loss(bundle, examples)
+    scores |= _loss(bundle, examples, world)
     floors = {}
     if bundle.vocabularies.features is None:  # a measured source cannot be copied into a text
         copied = corpus_scores(list(map(str, sources)), gold, lower=lower)
@@ -326,10 +346,12 @@ def _translate(bundle: Bundle, examples: list[Example], *, decode: Decode | None
 
 
 def _caption(
-    bundle: Bundle, examples: list[Example], stores: Path | None, *, decode: Decode | None, lower: bool
+    bundle: Bundle, examples: list[Example], stores: Path | None, *, decode: Decode | None, lower: bool, world: World
 ) -> Report:
     train = None if stores is None else _open(stores / "train_target")
-    found = evaluate_captions(bundle, examples, train, loss=partial(_loss, bundle), decode=decode, lower=lower)
+    found = evaluate_captions(
+        bundle, examples, train, loss=partial(_loss, bundle, world=world), decode=decode, lower=lower, world=world
+    )
     wrong = (
         {"input": each.picture.name, "output": each.output, "expected": each.references[0]}
         for each in found.captioned
@@ -354,9 +376,9 @@ def _by_length(
     return table
 
 
-def _loss(bundle: Bundle, examples: list[Example]) -> dict[str, float]:
+def _loss(bundle: Bundle, examples: list[Example], world: World) -> dict[str, float]:
     """Cross-entropy and perplexity of the gold answers."""
-    return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False)
+    return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
 
 
 def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
@@ -370,7 +392,7 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
         reads, writes = bundle.recipe.task != "lm", bundle.recipe.task not in ("mask", "bilm")
         source = padded([rows[i][0] for i in places]) if reads else None
         target = padded([rows[i][1] for i in places]) if writes else None
-        yield Batch(rows=torch.from_numpy(places), source=source, target=target)
+        yield Batch(rows=tensor_of(places), source=source, target=target)
 
 
 def _warn_unseen(bundle: Bundle, examples: list[Example]) -> None:

@@ -136,7 +136,7 @@ def _figures(bundle: Bundle, windows: Windows) -> tuple[Float[np.ndarray, "K C"]
     model = cast(Forecasts, bundle.model)
     parameters = calibrated(model, windows.batch(np.arange(len(windows))))
     figures = (model.output.mean(parameters), *model.output.band(parameters))
-    return tuple(part.double().numpy().T for part in figures)
+    return tuple(part.double().numpy(force=True).T for part in figures)
 
 
 @torch.inference_mode()

@@ -1,5 +1,6 @@
 """A trained model, as `load` and `train` give it: what can be done with it."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,11 +12,12 @@ from jaxtyping import Float32
 
 from seqlab.assemble.corpus import held_out, is_stream, read_examples
 from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.bundle import Bundle, load_bundle
+from seqlab.bundle import Bundle, load_bundle, to_int8
 from seqlab.captions import WordMap, word_maps
 from seqlab.data.lines import read_text
 from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
+from seqlab.device import tensor_of
 from seqlab.errors import UsageError
 from seqlab.evaluate import Report, evaluate_examples, evaluate_stream, evaluate_windows, example_batches
 from seqlab.explain.view import View
@@ -26,6 +28,7 @@ from seqlab.predict import predict, score, stream_text
 from seqlab.reading import Prediction, Source, embed
 from seqlab.recipe import Decode, Recipe
 from seqlab.rolling import held_out_windows, windows_of_file
+from seqlab.training.world import ALONE, World
 
 RUN, STORES = "run", "data"
 
@@ -33,8 +36,8 @@ RUN, STORES = "run", "data"
 class Model:
     """A trained model: what `load` and `train` give."""
 
-    def __init__(self, bundle: Bundle, path: Path) -> None:
-        self.bundle, self.path = bundle, path
+    def __init__(self, bundle: Bundle, path: Path, world: World = ALONE) -> None:
+        self.bundle, self.path, self.world = bundle, path, world
 
     @property
     def recipe(self) -> Recipe:
@@ -66,14 +69,28 @@ class Model:
         one = isinstance(inputs, str | np.ndarray | Picture)
         many = [inputs] if one else list(cast(Sequence[Source], inputs))
         answers: list[Prediction] = predict(
-            self.bundle, cast(list[Source], many), decode=settings, seed=seed, first_row=first_row, prefix=prefix
+            self.bundle,
+            cast(list[Source], many),
+            decode=settings,
+            seed=seed,
+            first_row=first_row,
+            prefix=prefix,
+            world=self.world,
         )
         return answers[0] if one else answers
 
     def embed(self, inputs: Source | Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
         """A vector for each input: what a classifier's head is given, else the mean of the model's states."""
         many = [inputs] if isinstance(inputs, str | np.ndarray | Picture) else list(inputs)
-        return embed(self.bundle, cast(list[Source], many), normalise=normalise)
+        if self.world.size == 1 or not many:
+            return embed(self.bundle, cast(list[Source], many), normalise=normalise)
+
+        def answer(share: Sequence[Source], begin: int) -> list[str]:
+            vectors = embed(self.bundle, share, normalise=normalise, first_row=begin)
+            return [b64encode(vector.tobytes()).decode() for vector in vectors]
+
+        said = self.world.shared(cast(list[Source], many), answer)
+        return np.stack([np.frombuffer(b64decode(vector), dtype=np.float32) for vector in said])
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """A language model's continuation of a prompt, piece by piece."""
@@ -97,8 +114,8 @@ class Model:
         `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
         """
         stores = self.path / RUN / STORES
-        at_hand = stores if stores.is_dir() else None
-        if not data and at_hand is None:
+        at_hand = stores if stores.is_dir() and self.world.leads else None  # floors are not needed twice
+        if not data and not stores.is_dir():
             raise UsageError(
                 f"{self.path}: there is no held-out data beside this model", hint="give a file to evaluate on."
             )
@@ -106,12 +123,12 @@ class Model:
             if len(data) > 1:
                 raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
             windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
-            return evaluate_windows(self.bundle, windows, at_hand)
+            return evaluate_windows(self.bundle, windows, at_hand, world=self.world)
         if is_stream(self.recipe):
-            return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand)
+            return evaluate_stream(self.bundle, self._stream(list(map(str, data)), stores), at_hand, world=self.world)
         examples = list(read_examples(self.recipe, list(map(str, data)))) if data else list(held_out(stores))
         settings = decode_settings(self.recipe.decode, decode)
-        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower)
+        return evaluate_examples(self.bundle, examples, at_hand, decode=settings, lower=lower, world=self.world)
 
     def explain(self, given: Source | None = None, view: str | None = None, **options: Any) -> View:
         """A look inside while it works on an input: `.show()`, `.save(path)`, `.to_html()` and others; see VIEWS."""
@@ -126,7 +143,7 @@ class Model:
             windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
             return windows.batch(np.arange(min(most, len(windows))))
         if is_stream(self.recipe):
-            tokens = torch.from_numpy(np.asarray(self._stream(list(map(str, data)), stores)[:257], dtype=np.int64))
+            tokens = tensor_of(np.asarray(self._stream(list(map(str, data)), stores)[:257], dtype=np.int64))
             rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]
             return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
         found = read_examples(self.recipe, list(map(str, data))) if data else held_out(stores)
@@ -141,6 +158,7 @@ class Model:
             "task": self.recipe.task,
             "about": self.recipe.about,
             "parameters": self.bundle.num_parameters,
+            "weights": "int8" if self.bundle.int8 else "float32",
             "bytes": sum(file.stat().st_size for file in files),
             "vocabulary": _sizes(self.bundle.vocabularies),
             "metrics": self.metrics,
@@ -155,9 +173,14 @@ class Model:
         return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces])
 
 
-def load(path: str | Path) -> Model:
-    """A trained model from its directory, after checking that nothing in it is missing or changed."""
-    return Model(load_bundle(path), Path(path))
+def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model:
+    """A trained model from its directory, after checking that nothing in it is missing or changed.
+
+    With `int8` its matrices are rounded to bytes, which is faster and nearly as good. Where several processes are
+    `joined` in a world, each loads it, and each asks it the same: it works on its share.
+    """
+    bundle = load_bundle(path)
+    return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, Path(path), world)
 
 
 def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:

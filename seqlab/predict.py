@@ -25,6 +25,7 @@ from seqlab.padded import Padded
 from seqlab.reading import Prediction, Source, batches, encode_sources, shown
 from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
+from seqlab.training.world import ALONE, World
 
 NEVER = (PAD, UNK, SOS, SEP, MASK)
 
@@ -38,8 +39,9 @@ def predict(
     first_row: int = 0,
     prefix: str = "",
     rows: Sequence[int] | None = None,
+    world: World = ALONE,
 ) -> list[Prediction]:
-    """One prediction for each input, in the same order.
+    """One prediction for each input, in the same order; of many processes, each answers its share of them.
 
     `first_row` is the number of the first input in a larger job: it keys the sampling, so that an answer does not
     depend on how the job was cut into calls. Where several jobs are answered together, `rows` says of each input
@@ -47,7 +49,13 @@ def predict(
     """
     task = _TASKS[bundle.recipe.task]
     numbers = range(first_row, first_row + len(inputs)) if rows is None else rows
-    return task(_Job(bundle, list(inputs), decode or bundle.recipe.decode, seed, first_row, prefix, numbers))
+
+    def answer(share: Sequence[Source], begin: int) -> list[tuple[str, str, dict[str, Any]]]:
+        settings, own = decode or bundle.recipe.decode, numbers[begin : begin + len(share)]
+        answers = task(_Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
+        return [(each.input, each.output, each.details) for each in answers]
+
+    return [Prediction(*each) for each in world.shared(inputs, answer)]
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def measure(
     sources = encode_sources(bundle, sentences, first_row=first_row)
     found = [np.tile(np.asarray(vocabularies.numbers.mean, dtype=np.float32), (len(words), 1)) for words in sentences]
     for rows in batches([len(source) for source in sources]):
-        said = model.decode(padded([sources[row] for row in rows])).numpy()
+        said = model.decode(padded([sources[row] for row in rows])).numpy(force=True)
         for row, values in zip(rows, said, strict=True):
             words = sentences[row]
             starts = vocabularies.word_starts(words) if isinstance(words, tuple) else range(len(words))
@@ -136,36 +136,39 @@ def _filled(
 
 
 @torch.inference_mode()
-def embed(bundle: Bundle, inputs: Sequence[Source], *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
+def embed(
+    bundle: Bundle, inputs: Sequence[Source], *, normalise: bool = False, first_row: int = 0
+) -> Float32[np.ndarray, "N D"]:
     """One vector for each input: what a classifier's head is given, else the mean of the states."""
     if bundle.recipe.task == "forecast":
         raise UsageError("a forecaster has no vector for a text", hint="`predict MODEL SERIES.csv` forecasts.")
     if not inputs:
         return np.zeros((0, 0), dtype=np.float32)
-    sources = _written(bundle, inputs) if bundle.recipe.task == "lm" else _read(bundle, inputs)
+    encode = _written if bundle.recipe.task == "lm" else _read
+    sources = encode(bundle, inputs, first_row)
     vectors: dict[int, Tensor] = {}
     for rows in batches([len(source) for source in sources]):
         pooled = _pooled(bundle, padded([sources[row] for row in rows]))
         if normalise:
             pooled = torch.nn.functional.normalize(pooled, dim=-1)
         vectors |= dict(zip(rows, pooled, strict=True))
-    return torch.stack([vectors[row] for row in range(len(sources))]).float().numpy()
+    return torch.stack([vectors[row] for row in range(len(sources))]).float().numpy(force=True)
 
 
-def _written(bundle: Bundle, inputs: Sequence[Source]) -> list[Row]:
+def _written(bundle: Bundle, inputs: Sequence[Source], first_row: int) -> list[Row]:
     """What a language model has written, as its tokens; only positions that were learnt limit how many."""
     rows = cast(list[Row], bundle.vocabularies.targets.encode_all([str(source) for source in inputs]))
     decoder = bundle.recipe.model.decoder
     if isinstance(decoder, Transformer) and decoder.positions == "learned":
-        return fit_sources(bundle.recipe, rows, first_row=0, limit="max_target")
+        return fit_sources(bundle.recipe, rows, first_row=first_row, limit="max_target")
     return rows
 
 
-def _read(bundle: Bundle, inputs: Sequence[Source]) -> list[Row]:
+def _read(bundle: Bundle, inputs: Sequence[Source], first_row: int) -> list[Row]:
     """What an encoder reads; a line that a tagger is given is cut at its spaces, as when it is tagged."""
     words = bundle.recipe.task == "tag" and bundle.vocabularies.features is None
     given = [tuple(source.split()) if words and isinstance(source, str) else source for source in inputs]
-    return encode_sources(bundle, given, first_row=0)
+    return encode_sources(bundle, given, first_row=first_row)
 
 
 def _pooled(bundle: Bundle, source: Padded) -> Float[Tensor, "B D"]:

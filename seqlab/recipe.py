@@ -120,7 +120,7 @@ class Transformer(Section):
     heads: int = Field(4, ge=1)
     feed_forward: int | None = Field(None, ge=1)  # inner features; without it, four times the size
     norm: Literal["post", "pre"] = "pre"
-    normalise: Literal["layer", "batch"] = "layer"
+    normalise: Literal["layer", "batch", "none"] = "layer"  # around each sublayer
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     window: int | None = Field(None, ge=1)  # decoders: how many tokens back are seen; without it, all
     causal: bool = False  # encoders: a token sees only what stands before it, as in the decoder it may come from
@@ -261,6 +261,8 @@ class Train(Section):
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
+    shard: bool = False  # many processes: each keeps a part of the weights and of all that goes with them
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: products in half the bits, weights in all of them
     optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
     learning_rate: float = Field(2e-3, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)  # sgd only
@@ -288,6 +290,10 @@ class Train(Section):
     def _one_length(self) -> "Train":
         if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) != 1:
             raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several and not none")
+        if self.shard and self.optimizer == "muon":
+            raise ValueError("'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'")
+        if self.shard and self.minutes is not None:
+            raise ValueError("with 'shard', give 'steps' or 'epochs'")
         return self
 
 

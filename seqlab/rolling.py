@@ -1,6 +1,7 @@
 """Rolling evaluation: a forecast from every moment of a part, scored beside floors over the same windows."""
 
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from seqlab.forecasting import BUDGET
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
+from seqlab.training.world import ALONE, World
 
 LINEAR_ON = 5000  # moments of the training part from which the linear floor learns
 
@@ -41,6 +43,9 @@ class Tally:
     def scores(self) -> dict[str, float]:
         """Means over all values."""
         return {name: float(self.sums[name].sum() / count.sum()) for name, count in self.counts.items() if count.sum()}
+
+    def to_json(self) -> list[dict[str, list[float]]]:
+        return [{name: row.tolist() for name, row in part.items()} for part in (self.sums, self.counts)]
 
     def by_step(self) -> dict[str, list[float | None]]:
         return {
@@ -69,7 +74,9 @@ def windows_of_file(bundle: Bundle, path: str) -> Windows:
     return windows
 
 
-def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None) -> dict[str, Tally]:
+def roll(
+    bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None, world: World = ALONE
+) -> dict[str, Tally]:
     """The model's scores ("") and those of the floors, in deviations of the training part, as the literature has them.
 
     With `train`, the training part, there is a linear floor; `most` moments, evenly spread, are enough where time is
@@ -80,10 +87,14 @@ def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int |
     filled, naive = carried_forward(np.asarray(windows.table[:, :count])), np.asarray(variables.naive)
     linear = None if train is None else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
-    for rows in windows.in_order(budget=BUDGET, most=most):
+    for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, origins, which = windows.batch(rows), windows.origins(rows), rows % count
         assert batch.target is not None
-        y, seen, scale = batch.target.values.numpy(), batch.target.scored.numpy(), naive[which][:, None]
+        y, seen, scale = (
+            batch.target.values.numpy(force=True),
+            batch.target.scored.numpy(force=True),
+            naive[which][:, None],
+        )
         _score(model, batch, tallies[""], scale)
         floors = {
             name: season_ago(filled, origins, which, horizon=horizon, season=season)
@@ -93,7 +104,20 @@ def roll(bundle: Bundle, windows: Windows, train: Windows | None, *, most: int |
             floors["linear"] = linear(_past(filled, windows, rows))
         for name, said in floors.items():
             tallies[name].add_errors(said - y, seen, scale)
-    return tallies
+    return _together(tallies, world)
+
+
+def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
+    """What all processes have added up."""
+    if world.size == 1:
+        return tallies
+    whole: dict[str, Tally] = defaultdict(Tally)
+    for said in world.told({name: tally.to_json() for name, tally in tallies.items()}):
+        for name, (sums, counts) in said.items():
+            for score in sums:
+                whole[name].sums[score] = whole[name].sums[score] + np.asarray(sums[score])
+                whole[name].counts[score] = whole[name].counts[score] + np.asarray(counts[score])
+    return whole
 
 
 @torch.inference_mode()
@@ -101,11 +125,11 @@ def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray
     assert batch.target is not None
     gold, raw = batch.target.values, model.distribution(batch)
     parameters = model.output.widened(raw, model.widths)
-    y, seen = gold.numpy(), batch.target.scored.numpy()
-    tally.add_errors(model.output.mean(parameters).numpy() - y, seen, naive)
-    tally.add("crps", model.output.crps(parameters, gold).numpy(), seen)
+    y, seen = gold.numpy(force=True), batch.target.scored.numpy(force=True)
+    tally.add_errors(model.output.mean(parameters).numpy(force=True) - y, seen, naive)
+    tally.add("crps", model.output.crps(parameters, gold).numpy(force=True), seen)
     for name, said in (("coverage", parameters), ("coverage_uncalibrated", raw)):
-        low, high = (part.numpy() for part in model.output.band(said))
+        low, high = (part.numpy(force=True) for part in model.output.band(said))
         tally.add(name, ((low <= y) & (y <= high)).astype(np.float64), seen)
         if said is parameters:
             tally.add("width", high - low, seen)
@@ -118,7 +142,7 @@ def _linear(train: Windows) -> LinearForecast:
         for rows in train.in_order(budget=BUDGET, most=LINEAR_ON):
             target = train.batch(rows).target
             assert target is not None
-            yield _past(filled, train, rows), target.values.numpy(), target.scored.numpy()
+            yield _past(filled, train, rows), target.values.numpy(force=True), target.scored.numpy(force=True)
 
     return LinearForecast.fit(parts())
 

@@ -35,6 +35,7 @@ from seqlab.data.windows import Windows
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
 from seqlab.evaluate import evaluate_examples, evaluate_stream, evaluate_windows
 from seqlab.forecasting import calibrate
+from seqlab.layers.norms import BatchNorm
 from seqlab.model import RUN, STORES, Model
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.interface import Model as Trainable
@@ -44,11 +45,11 @@ from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.climbing import Climbing
-from seqlab.training.distributed import World
 from seqlab.training.em_series import SystemsTraining
 from seqlab.training.gradient import KEPT, GradientTraining, peak_memory
 from seqlab.training.log import Reporter
 from seqlab.training.objective import mean_loss
+from seqlab.training.world import World
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
 EVALUATED_AT_THE_END = 1000
@@ -310,6 +311,10 @@ def _training(
     settings = recipe.train
     if world.size > 1 and (recipe.model.hmm or recipe.model.lds):
         raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+    if world.size > 1 and any(isinstance(module, BatchNorm) for module in model.modules()):
+        raise UsageError(
+            "a batch norm looks at the whole batch", hint="train with normalise=layer, or without torchrun."
+        )
     if recipe.model.hmm is not None:
         fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
         return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)

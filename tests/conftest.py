@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SEQLAB_NATIVE", "0")  # except where a test asks for the native kernels
 
 import pytest
 import torch
@@ -26,3 +27,11 @@ def shared_data():
         return path
 
     return find
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests have measured is said at the end, whoever ran them."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "measured":
+                terminalreporter.line(value)

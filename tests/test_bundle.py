@@ -15,7 +15,7 @@ import seqlab
 from seqlab import lab
 from seqlab.bundle import load_bundle, save_bundle
 from seqlab.data.synthetic import reversals
-from seqlab.errors import BundleError
+from seqlab.errors import BundleError, RunError
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2", "shared=false")
 NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
@@ -63,6 +63,36 @@ def test_saving_and_loading_is_identity(trained, tmp_path):
         assert torch.equal(one, other)
     for name in (*NEEDED, "vocabulary.txt", "CARD.md", "manifest.json"):
         assert (tmp_path / "again" / name).read_bytes() == (trained / name).read_bytes(), name
+
+
+def test_in_bytes_it_is_a_quarter_and_stays_what_it_is(trained, tmp_path):
+    """Rounding what was rounded changes nothing: a bundle in bytes is saved and loaded like any other."""
+    rounded = seqlab.load(trained, int8=True)
+    exported = lab.export(trained, tmp_path / "bytes", int8=True)
+    again = lab.export(tmp_path / "bytes", tmp_path / "again")
+    assert exported.info()["weights"] == again.info()["weights"] == "int8"
+    for name in (*NEEDED, "vocabulary.txt", "CARD.md", "manifest.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "bytes" / name).read_bytes(), name
+    loaded = seqlab.load(tmp_path / "bytes")
+    for one, other in zip(rounded.bundle.model.parameters(), loaded.bundle.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    files = trained / "model.safetensors", tmp_path / "bytes/model.safetensors"
+    plain, small = (load(file.read_bytes()) for file in files)
+    for name, weight in plain.items():
+        if weight.dim() > 1:
+            apart = (weight - small[name] * small[f"{name}.scale"][:, None]).abs()
+            assert (apart <= 0.51 * small[f"{name}.scale"][:, None]).all()
+            assert small[name].nbytes * 4 == weight.nbytes
+        else:
+            assert torch.equal(weight, small[name])
+    assert "matrices as int8" in (tmp_path / "bytes/CARD.md").read_text()
+    assert not (tmp_path / "bytes/run").exists()
+    assert loaded.predict("abc") == rounded.predict("abc")
+
+
+def test_an_export_goes_nowhere_that_is_taken(trained, tmp_path):
+    with pytest.raises(RunError, match="this is there already"):
+        lab.export(trained, tmp_path, int8=True)
 
 
 def test_it_is_what_the_manifest_says_and_leaves_no_parts_behind(bundle):
@@ -134,8 +164,8 @@ def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, 
         ("[]", "not a manifest of Seqlab's"),
         ('{"format": 1}', "not a manifest of Seqlab's"),
         ('{"format": 1, "files": []}', "not a manifest of Seqlab's"),
-        ('{"format": 2, "files": {}}', "written in format 2; this version reads format 1"),
-        ('{"files": {}}', "written in format None; this version reads format 1"),
+        ('{"format": 3, "files": {}}', "written in format 3; this version reads format 1 and 2"),
+        ('{"files": {}}', "written in format None; this version reads format 1 and 2"),
         ('{"format": 1, "files": {}}', "not the file that was written"),
     ],
 )

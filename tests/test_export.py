@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from seqlab.assemble.model import build_model
 from seqlab.assemble.vocabularies import learn_vocabularies, padded
@@ -214,6 +215,19 @@ def test_what_has_no_counterpart_is_refused_with_the_reason(tmp_path, to, name, 
     assert said in str(told.value)
     assert "nothing was written" in told.value.hint
     assert not (tmp_path / "theirs").exists()
+
+
+def test_a_model_in_bytes_goes_where_floats_do_but_into_no_graph(tmp_path):
+    model = made(tmp_path / "ours", "bert-tiny", *BERT, *stack("encoder"), "source.form=none")
+    rounded = load(tmp_path / "ours", int8=True)
+    export(rounded, "huggingface", tmp_path / "theirs")
+    weights = load_file(tmp_path / "theirs" / "model.safetensors")
+    name = "bert.embeddings.word_embeddings.weight"
+    torch.testing.assert_close(weights[name], model.bundle.model.encoder.inputs.embedding.weight, atol=0.02, rtol=0)
+    assert not torch.equal(weights[name], model.bundle.model.encoder.inputs.embedding.weight)
+    pytest.importorskip("onnx")
+    with pytest.raises(UsageError, match="its products are taken in bytes"):
+        export(rounded, "onnx", tmp_path / "graph")
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])

@@ -10,6 +10,9 @@ from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import parity, reversals
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.recipe import load_recipe, override
+from seqlab.runs import fit, reopen
+from seqlab.training.log import Silence
+from seqlab.training.world import World
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
 CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")
@@ -224,3 +227,31 @@ def test_nothing_is_touched_unless_asked(pairs, tmp_path):
         lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
     with pytest.raises(UsageError, match=re.escape("--overwrite throws it away")):
         lab.train("translate", pairs, out=tmp_path / "m", resume=True, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "told"),
+    [
+        (
+            "seq2seq",
+            ["model.encoder.kind=transformer", "model.encoder.normalise=batch"],
+            "a batch norm looks at the whole",
+        ),
+        ("hmm-tagger", [], "recipe 'hmm-tagger' is fitted by one process"),
+    ],
+)
+def test_what_many_processes_would_learn_differently_is_refused(pairs, tmp_path, recipe, settings, told):
+    data = tmp_path / "words.conll"
+    data.write_text("cats NOUN\nrun VERB\n\n" * 30)
+    task, files = ("translate", pairs) if recipe == "seq2seq" else ("tag", data)
+    sizes = [*SMALL, *settings] if recipe == "seq2seq" else []
+    lab.train(task, files, recipe=recipe, settings=[*sizes, "train.steps=1"], out=tmp_path / "m")
+    with pytest.raises(UsageError, match=told):
+        fit(
+            tmp_path / "m",
+            *reopen(tmp_path / "m", None, None, ()),
+            resume=True,
+            report=Silence(),
+            stop=bool,
+            world=World(0, 2),
+        )

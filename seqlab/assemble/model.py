@@ -42,12 +42,15 @@ from seqlab.training.em_lds import start_lds
 
 
 def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
-    """The model that a recipe describes; its weights depend on the recipe's seed alone."""
-    with torch.random.fork_rng(devices=[]):
+    """The model that a recipe describes; its weights depend on the recipe's seed alone, wherever they end up."""
+    where = torch.get_default_device()
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(recipe.train.seed)
-        if recipe.model.hmm is not None:
-            return hidden_model(recipe, vocabularies)
-        return MODELS[recipe.task](recipe, vocabularies)
+        hidden = recipe.model.hmm is not None
+        if (hidden or recipe.model.lds is not None) and where.type != "cpu":
+            raise UsageError(f"recipe '{recipe.name}' is computed on the CPU alone", hint="leave out --device.")
+        model = hidden_model(recipe, vocabularies) if hidden else MODELS[recipe.task](recipe, vocabularies)
+    return model.to(where)
 
 
 def _language_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:

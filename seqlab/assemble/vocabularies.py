@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-import torch
 from jaxtyping import Float32, Int, UInt8
 
 from seqlab import text
 from seqlab.assemble.numbers import Numbers, learn_numbers
 from seqlab.assemble.variables import Variables
 from seqlab.data.sources import Example, Picture, Vectors
+from seqlab.device import tensor_of
 from seqlab.errors import BundleError, DataError
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe, Text
@@ -232,7 +232,7 @@ class Vocabularies:
 
 def padded(rows: Sequence[Row]) -> Padded:
     """Encoded rows side by side."""
-    return Padded.from_rows([torch.from_numpy(row) if isinstance(row, np.ndarray) else row for row in rows])
+    return Padded.from_rows([tensor_of(row) if isinstance(row, np.ndarray) else row for row in rows])
 
 
 def labels_of(example: Example) -> tuple[str, ...]:

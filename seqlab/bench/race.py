@@ -118,9 +118,13 @@ def race(case: Race, *, rounds: int) -> Result:
         )
         for place, side in enumerate(sides)
     ]
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = torch.get_num_threads()
-    return Result(case.title, case.part, times, list(case.missing), rounds, threads, load, processors)
+    return Result(case.title, case.part, times, list(case.missing), rounds, threads, load, processors())
+
+
+def processors() -> int:
+    """How many there are for us."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def installed(package: str) -> str | None:

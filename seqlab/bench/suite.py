@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
+from seqlab.bench.decode import decoding_results
 from seqlab.bench.hmm import baum_welch_race
 from seqlab.bench.kalman import kalman_race
-from seqlab.bench.race import Race, Result, race
+from seqlab.bench.race import Result, race
 from seqlab.errors import UsageError, nearest
 
-RACES: dict[str, Callable[[], list[Race]]] = {
-    "hmm": lambda: [baum_welch_race()],
-    "kalman": lambda: [kalman_race(), kalman_race(num=1)],
+RACES: dict[str, Callable[[int], Iterator[Result]]] = {
+    "hmm": lambda rounds: (race(case, rounds=rounds) for case in [baum_welch_race()]),
+    "kalman": lambda rounds: (race(case, rounds=rounds) for case in [kalman_race(), kalman_race(num=1)]),
+    "decode": lambda rounds: decoding_results(rounds=rounds),
 }
 
 
@@ -18,5 +20,4 @@ def run_bench(name: str | None, *, rounds: int) -> Iterator[Result]:
     if name is not None and name not in RACES:
         raise UsageError(f"there is no benchmark '{name}'", hint=nearest(name, RACES))
     for races in RACES.values() if name is None else [RACES[name]]:
-        for case in races():
-            yield race(case, rounds=rounds)
+        yield from races(rounds)

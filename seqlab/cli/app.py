@@ -1,6 +1,8 @@
 """The verbs."""
 
 import sys
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,12 +10,28 @@ import typer
 
 from seqlab.cli import data as data_commands
 from seqlab.cli.bench import bench
-from seqlab.cli.common import TASKS, Json, ModelPath, Threads, check_task, program, readable, use_threads
+from seqlab.cli.claims import claims
+from seqlab.cli.common import (
+    TASKS,
+    Device,
+    Json,
+    ModelPath,
+    Threads,
+    Workers,
+    check_task,
+    program,
+    readable,
+    use_device,
+    use_threads,
+)
 from seqlab.cli.demonstrate import demo
+from seqlab.cli.kernels import kernels
 from seqlab.cli.ladder import compare
 from seqlab.cli.look import check, doctor, explain
 from seqlab.cli.serving import serve, watching
 from seqlab.cli.told import INTERRUPTED, told
+
+Int8 = Annotated[bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,8 +40,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_commands.app, name="data")
-for verb in (demo, explain, check, doctor, compare, serve):
-    app.command()(verb)
 
 
 def _version(asked: bool) -> bool:
@@ -44,7 +60,6 @@ def seqlab(
     """A laboratory for sequence models: train one on your own file, use it, look inside."""
 
 
-@app.command()
 @told
 def train(
     task: Annotated[str, typer.Argument(help=TASKS)] = "",
@@ -58,6 +73,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
     threads: Threads = None,
+    device: Device = "cpu",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
     json: Json = False,
 ) -> None:
@@ -84,8 +100,10 @@ def train(
     from seqlab import lab
     from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, duration, reporter
+    from seqlab.doctor import beside_floor
 
     use_threads(threads)
+    use_device(device)
     interrupt = Interrupt()
     with interrupt.watching(), watching(watch) as begun:
         trained = lab.train(
@@ -113,6 +131,9 @@ def train(
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
         if "fit" in model.metrics:
             show.verdict(model.metrics["fit"])
+        for finding in beside_floor(model.recipe.task, held_out, held_out.get("floors", {})):
+            if not finding.well:
+                show.say(f"note: {finding.said}: {finding.remedy}")
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
         more = {"bilm": " --embed", "forecast": " SERIES.csv"}.get(model.recipe.task, "")
         show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{more}")
@@ -124,16 +145,15 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command()
 @told
 def predict(
     model: ModelPath,
     text: Annotated[
-        list[str] | None, typer.Argument(help="what to answer, or a series to go on; without it, lines of --input")
+        list[str] | None, typer.Argument(help="what to answer; a forecaster's series. None: the lines of --input")
     ] = None,
     source: Annotated[str, typer.Option("--input", "-i", help="file of lines; - is standard input")] = "-",
     greedy: Annotated[bool, typer.Option("--greedy", help="always the likeliest token")] = False,
-    temperature: Annotated[float | None, typer.Option(help="sample; below 1 is bolder, above 1 wilder")] = None,
+    temperature: Annotated[float | None, typer.Option(help="sample; below 1 is safer, above 1 wilder")] = None,
     top_k: Annotated[int | None, typer.Option(help="sample among the k likeliest tokens")] = None,
     top_p: Annotated[float | None, typer.Option(help="sample among the likeliest tokens of mass p")] = None,
     beam: Annotated[int | None, typer.Option(help="beam search with this many hypotheses")] = None,
@@ -143,6 +163,7 @@ def predict(
     max_length: Annotated[int | None, typer.Option(help="longest answer, in tokens")] = None,
     prefix: Annotated[str, typer.Option(help="what each translation must begin with")] = "",
     seed: Annotated[int, typer.Option(help="another seed, another sample")] = 0,
+    int8: Int8 = False,
     stream: Annotated[bool, typer.Option("--stream", help="lm: show each token as it is chosen")] = False,
     embed: Annotated[bool, typer.Option("--embed", help="a vector for each line, as JSON, or into --out")] = False,
     normalise: Annotated[bool, typer.Option("--normalise", help="with --embed: vectors of length one")] = False,
@@ -151,6 +172,8 @@ def predict(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="picture of a forecast: .svg, .png or .html")] = None,
     threads: Threads = None,
+    device: Device = "cpu",
+    workers: Workers = 1,
     json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
 ) -> None:
     """Use a model: a line in, a line out, same count and order.
@@ -165,45 +188,53 @@ def predict(
     from seqlab.errors import UsageError
 
     use_threads(threads)
-    loaded = lab.load(model)
-    if loaded.recipe.task == "forecast" and not embed and not stream:
-        _forecast(loaded, text or [source], out, json=json)
+    use_device(device)
+    with lab.joined(workers) as world:
+        loaded = lab.load(model, int8=int8, world=world)
+        series = loaded.recipe.task == "forecast" and not embed and not stream
+        if (series or stream) and not world.leads:
+            return  # there is nothing to share
+        if series:
+            _forecast(loaded, text or [source], out, json=json)
+            if plot is not None:
+                loaded.explain((text or [source])[0], "band").save(plot)
+            return
         if plot is not None:
-            loaded.explain((text or [source])[0], "band").save(plot)
-        return
-    if plot is not None:
-        raise UsageError("--plot draws a forecast", hint="`seqlab explain` draws other models.")
-    if out is not None and not embed:
-        raise UsageError(
-            "--out is where --embed puts its vectors, and a forecast its rows",
-            hint="answers are printed: > FILE keeps them.",
-        )
-    decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
-    decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
-    if greedy:
-        decode["method"] = "greedy"
-    if stream:
-        for piece in loaded.stream(" ".join(text or ()), seed=seed, **decode):
-            print(piece, end="", flush=True)
-        print()
-        return
-    if embed:
-        _embed(loaded, list(text) if text else (line for block in _blocks(source) for line in block), out, normalise)
-        return
-    decode["prefix"] = prefix
-    if text:
-        for answer in loaded.predict(list(text), seed=seed, **decode):
-            print(_as_line(answer) if json else answer.output)
-        return
-    row = 0
-    for block in _blocks(source):
-        for answer in loaded.predict(block, seed=seed, first_row=row, **decode):
-            print(_as_line(answer) if json else answer.output.replace("\n", "\\n"))
-        sys.stdout.flush()
-        row += len(block)
+            raise UsageError("--plot draws a forecast", hint="`seqlab explain` draws other models.")
+        if out is not None and not embed:
+            raise UsageError(
+                "--out is where --embed puts its vectors, and a forecast its rows",
+                hint="answers are printed: > FILE keeps them.",
+            )
+        decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
+        decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
+        if greedy:
+            decode["method"] = "greedy"
+        if stream:
+            for piece in loaded.stream(" ".join(text or ()), seed=seed, **decode):
+                print(piece, end="", flush=True)
+            print()
+            return
+        if embed:
+            _embed(loaded, list(text) if text else [*chain(*world.each(_blocks(source)))], out, normalise)
+            return
+        decode["prefix"] = prefix
+        if text:
+            if loaded.recipe.source.kind != "vectors" and len(text) == 1 and Path(text[0]).is_file() and world.leads:
+                print(f"note: this answers the text '{text[0]}'; for the lines of that file: --input", file=sys.stderr)
+            for answer in loaded.predict(list(text), seed=seed, **decode):
+                if world.leads:
+                    print(_as_line(answer) if json else answer.output)
+            return
+        row = 0
+        for block in world.each(_blocks(source, world.size)):
+            for answer in loaded.predict(block, seed=seed, first_row=row, **decode):
+                if world.leads:
+                    print(_as_line(answer) if json else answer.output.replace("\n", "\\n"))
+            sys.stdout.flush()
+            row += len(block)
 
 
-@app.command()
 @told
 def evaluate(
     model: ModelPath,
@@ -214,17 +245,29 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(help="translate by beam search with this many hypotheses")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
     lower: Annotated[bool, typer.Option("--lower", help="score translations without regard to case")] = False,
+    int8: Int8 = False,
     page: Annotated[Path | None, typer.Option("--report", help="captions: an HTML page of twenty pictures")] = None,
     threads: Threads = None,
+    device: Device = "cpu",
+    workers: Workers = 1,
     json: Json = False,
 ) -> None:
-    """Score a model on data with known answers, beside the floor that needs no model."""
+    """Score a model on data with known answers, beside its floor.
+
+    The floor is what needs no model: the majority class, a copy of the input, last season's value.
+
+    seqlab evaluate runs/reviews test.tsv
+    """
     from seqlab import lab
     from seqlab.cli import show
 
     use_threads(threads)
-    loaded = lab.load(model)
-    report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+    use_device(device)
+    with lab.joined(workers) as world:
+        loaded = lab.load(model, int8=int8, world=world)
+        report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+    if not world.leads:
+        return
     if page is not None:
         _write_page(loaded, report, page)
     if json:
@@ -242,7 +285,6 @@ def evaluate(
         show.table(["input", "answer", "expected"], mistakes, title="some mistakes")
 
 
-@app.command()
 @told
 def info(
     model: Annotated[Path | None, typer.Argument(help="directory of a trained model; none: this installation")] = None,
@@ -266,14 +308,16 @@ def info(
         show.scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
 
 
-@app.command("import")
 @told
 def import_model(
     folder: Annotated[Path, typer.Argument(help="directory with config.json, model.safetensors and a tokenizer")],
     out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
     json: Json = False,
 ) -> None:
-    """Read a Hugging Face BERT or GPT-2 directory into a model of Seqlab's, to look into it and to train on from it."""
+    """Read a Hugging Face BERT or GPT-2 directory, offline.
+
+    It becomes a model of Seqlab's, to look into and to begin with: seqlab train classify few.tsv --from MODEL
+    """
     from seqlab import lab
     from seqlab.cli import show
 
@@ -285,19 +329,28 @@ def import_model(
         show.say(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
 
 
-@app.command()
 @told
 def export(
     model: ModelPath,
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for what is written")],
-    to: Annotated[str, typer.Option("--to", help="ctranslate2, huggingface or onnx")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
+    to: Annotated[str | None, typer.Option(help="for another program: ctranslate2, huggingface or onnx")] = None,
+    int8: Int8 = False,
+    json: Json = False,
 ) -> None:
-    """A model in the files of another program, where that computes the same with it."""
+    """A model to hand on: without its training run; with --int8, a quarter of the size; with --to, for others."""
     from seqlab import lab
     from seqlab.cli import show
-    from seqlab.export import export as write
 
-    show.say(f"{to}: {write(lab.load(model), to, out)}")
+    if to is not None:
+        from seqlab.export import export as write
+
+        show.say(f"{to}: {write(lab.load(model, int8=int8), to, out)}")
+        return
+    exported = lab.export(model, out, int8=int8)
+    if json:
+        show.as_json(exported.info())
+    else:
+        show.say(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
 
 
 @app.command()
@@ -306,7 +359,12 @@ def recipes(
     name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,
     json: Json = False,
 ) -> None:
-    """The recipes that come with Seqlab; with a name, that one as TOML to copy and change."""
+    """List the recipes; with a name, show that one as TOML to change.
+
+    seqlab recipes char-lstm > mine.toml
+
+    seqlab train lm book.txt --recipe mine.toml
+    """
     from seqlab.cli import show
     from seqlab.recipe import DEFAULTS, load_recipe, recipe_names, to_toml
 
@@ -326,10 +384,14 @@ def recipes(
     show.table(["task", "recipe", "what it is"], rows)
 
 
-app.command()(bench)
+# in the order in which one meets them, which is that of --help
+VERBS: list[Callable[..., None]] = [train, predict, evaluate, explain, compare, doctor, check, serve, info]
+VERBS += [export, recipes, import_model, demo, claims, bench, kernels]
+for verb in VERBS:
+    app.command(verb.__name__.removesuffix("_model"))(verb)
 
 
-def _blocks(source: str) -> Any:
+def _blocks(source: str, workers: int = 1) -> Any:
     """Lines of a file in blocks that are decoded together; a person at a terminal is answered line by line."""
     from itertools import islice
 
@@ -337,7 +399,7 @@ def _blocks(source: str) -> Any:
 
     size = 1
     if source != "-" or not sys.stdin.isatty():
-        size = 2000
+        size = 2000 * workers
     elif sys.stderr.isatty():
         print("type a line; Ctrl-D ends", file=sys.stderr)
     lines = (text for _, text in numbered_lines(source))
@@ -360,7 +422,7 @@ def _forecast(loaded: Any, files: list[str], out: Path | None, *, json: bool) ->
         out.write_text(written, "utf-8")
 
 
-def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
+def _embed(loaded: Any, texts: list[str], out: Path | None, normalise: bool) -> None:
     """One vector a line: JSON on stdout or in a .jsonl, or all of them in one .npy."""
     import json
 
@@ -368,12 +430,13 @@ def _embed(loaded: Any, lines: Any, out: Path | None, normalise: bool) -> None:
 
     from seqlab.errors import UsageError
 
-    texts = list(lines)
     if out is not None and out.suffix not in (".npy", ".jsonl"):
         raise UsageError(
             f"{out}: vectors go into a .npy or a .jsonl file", hint="name the file so, or leave out --out."
         )
     vectors = loaded.embed(texts, normalise=normalise)
+    if not loaded.world.leads:
+        return
     if out is not None and out.suffix == ".npy":
         np.save(out, vectors)
         return
@@ -415,16 +478,20 @@ def _unit(loaded: Any) -> str:
 
 def _installation() -> dict[str, Any]:
     import platform
+    from importlib.util import find_spec
 
     import torch
 
     import seqlab
+    from seqlab.kernels import native
 
+    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL"}
     return {
         "seqlab": seqlab.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
-        "recurrent layers": "torch's kernels",
+        "native kernels": native.describe(),
+        "extras": ", ".join(name for name, package in extras.items() if find_spec(package)) or "none",
     }

@@ -12,15 +12,16 @@ from seqlab.cli.told import told
 
 @told
 def bench(
-    name: Annotated[str | None, typer.Argument(help="hmm or kalman; none: all")] = None,
+    name: Annotated[str | None, typer.Argument(help="hmm, kalman or decode; none: all")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads, the same for all sides")] = 1,
     markdown: Annotated[bool, typer.Option("--markdown", help="rows for a table in Markdown")] = False,
     json: Json = False,
 ) -> None:
-    """Race against other libraries: the same data and results, alternately in one process.
+    """Race against other libraries on the same data.
 
-    Their packages are needed: `make bench` installs them into an environment of their own.
+    Both sides run alternately, and their results must agree. The others' packages are needed: `make bench` installs
+    them into an environment of their own.
     """
     for library in ("OMP", "OPENBLAS", "MKL"):  # they ask when they are first imported
         os.environ[f"{library}_NUM_THREADS"] = str(threads)

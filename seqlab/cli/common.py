@@ -10,6 +10,8 @@ import typer
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
+Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
+Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
 TASKS = "lm, mask, bilm, classify, tag, translate, forecast or caption"
 
 
@@ -34,6 +36,13 @@ def use_threads(threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
+
+
+def use_device(device: str) -> None:
+    if device != "cpu":
+        from seqlab.device import use_device
+
+        use_device(device)
 
 
 def readable(value: object) -> str:

@@ -44,24 +44,33 @@ def data_get(
 @told
 def data_make(
     kind: Annotated[str, typer.Argument(help="dates, copies, reversals, parity; shapes, digits, shifted-digits")],
-    num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples")] = 10_000,
+    num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples; of digits, all there are")] = 10_000,
     seed: Annotated[int, typer.Option(help="another seed, other examples")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="pictures: the .npz file")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="the file; of pictures, an .npz")] = None,
 ) -> None:
-    """Make examples of a synthetic task, as TSV on stdout; pictures, as an .npz."""
+    """Make a file to learn from: text as TSV, pictures as an .npz.
+
+    seqlab data make dates -n 20000 > dates.tsv        seqlab train translate dates.tsv
+
+    seqlab data make parity > bits.tsv                 seqlab train classify bits.tsv
+
+    seqlab data make shapes --out shapes.npz           seqlab train caption shapes.npz
+    """
     from seqlab.data.scenes import SETS, make_pictures
     from seqlab.data.synthetic import make
     from seqlab.errors import UsageError
 
-    if out is not None:
-        make_pictures(kind, num, out, seed=seed)
-        print(out)
-        return
-    if kind in SETS:
+    if kind in SETS and out is None:
         raise UsageError(f"'{kind}' are pictures, which are not printed", hint="--out FILE.npz says where they go.")
-
-    for source, target in make(kind, num, seed=seed):
-        print(f"{source}\t{target}")
+    if kind in SETS and out is not None:
+        make_pictures(kind, num, out, seed=seed)
+    elif out is not None:
+        out.write_text("".join(f"{left}\t{right}\n" for left, right in make(kind, num, seed=seed)), "utf-8")
+    else:
+        for left, right in make(kind, num, seed=seed):
+            print(f"{left}\t{right}")
+    if out is not None:
+        print(out)
 
 
 @app.command("look")

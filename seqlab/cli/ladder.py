@@ -42,11 +42,14 @@ def compare(
 
     from seqlab.cli import show
     from seqlab.compare import compare as ladder
-    from seqlab.data.lines import STDIN
+    from seqlab.data.lines import STDIN, lines
     from seqlab.errors import UsageError
 
     if STDIN in data:
         raise UsageError("standard input can be read only once", hint="put it into a file.")
+    for file in (*data, *(valid or ()), *(test or ())):
+        if not Path(file).exists():
+            next(lines(file))  # says what is wrong with it, before every recipe does
     folder = out or Path("runs") / f"compare-{Path(data[0]).name.split('.')[0]}"
     found = ladder(
         task,  # type: ignore[arg-type]
@@ -70,6 +73,8 @@ def compare(
     show.table(header, rows, title=f"{task}, {seeds} seed{'s' if seeds > 1 else ''}")
     show.say("weights of the model; time of training; answers per s; GB of memory in training, at most; MB on disk")
     show.say(f"{found.advice}\nreport: {folder / 'report.html'}")
+    if not found.done:
+        raise typer.Exit(1)
 
 
 def _minutes(budget: str) -> float:

@@ -84,7 +84,9 @@ def check(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Run the laws on a model: padding, batching, caching, searching and looking must change nothing.
+    """Hold a model against the laws that every model must keep.
+
+    Padding, batching, caching, searching and looking must change nothing.
 
     With --resume: on copies of its run, stopping and resuming must equal never having stopped, bit for bit.
     """
@@ -116,7 +118,7 @@ def doctor(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Is a model well: does it use its input, end, repeat itself, look about, and beat its floor?"""
+    """Is a model well: does it use its input, end, and beat its floor?"""
     from seqlab import lab
     from seqlab.cli import show
     from seqlab.doctor import examine

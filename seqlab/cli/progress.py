@@ -18,7 +18,7 @@ THEN = {
     "rollback": "back to the last checkpoint, at half the learning rate",
     "stop": "the run ends here",
 }
-SHORT = {"perplexity": "ppl", "token_accuracy": "tokens"}
+SHORT = {"perplexity": "ppl", "token_accuracy": "right"}
 STDERR = 2
 
 

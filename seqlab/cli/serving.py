@@ -20,13 +20,13 @@ PORT = 8000
 
 @told
 def serve(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="directories of models, or of runs")],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="directories of models, or of runs")],
     host: Annotated[str, typer.Option(help="where to listen; beyond this machine with a token")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = PORT,
     token: Annotated[str | None, typer.Option(help="what clients must show; without it, made where needed")] = None,
     threads: Threads = None,
 ) -> None:
-    """Serve models over HTTP: a page to try them and to look inside, and an interface for programs.
+    """Serve models over HTTP: a page to look inside, and an API.
 
     seqlab serve runs/dates runs/dates-attention
 

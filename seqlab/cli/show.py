@@ -21,7 +21,8 @@ def as_json(value: object) -> None:
 def scores(report: dict[str, Any], *, title: str) -> None:
     """Scores, each with its floors beside it."""
     floors: dict[str, dict[str, float]] = report.get("floors", {})
-    names = [name for name, value in report.items() if isinstance(value, float) and name != "examples"]
+    said_twice = {"token_accuracy"} if "accuracy" in report else set()  # where a label is the only token
+    names = [name for name, value in report.items() if isinstance(value, float) and name not in said_twice]
     rows = [
         [name.replace("_", " "), figure(name, report[name])]
         + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
@@ -48,11 +49,13 @@ def verdict(fit: dict[str, Any]) -> None:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    drawn = Table(title=escape(title) or None, title_justify="left", title_style="bold", header_style="bold")
+    drawn = Table(header_style="bold", show_header=any(header))
     for place, name in enumerate(header):
         drawn.add_column(escape(name), overflow="fold", justify="right" if place and _figures(rows, place) else "left")
     for row in rows:
         drawn.add_row(*(escape(cell) for cell in row))
+    if title:  # not the table's own, which is broken where the table is narrow
+        Console(highlight=False, soft_wrap=True).print(escape(title), style="bold")
     Console(highlight=False).print(drawn)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import final
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from seqlab.data.store import Shared, TokenStore
+from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
@@ -67,7 +67,7 @@ class Rows:
         """The rows at these places, side by side."""
         rows = np.asarray(indices, dtype=np.int64)
         return Batch(
-            rows=torch.from_numpy(rows.copy()),
+            rows=tensor_of(rows.copy()),
             source=None if self.source is None else _padded(self.source, rows),
             target=None if self.target is None else _padded(self.target, rows),
         )
@@ -75,7 +75,7 @@ class Rows:
 
 def _padded(store: TokenStore | Shared, rows: Int[np.ndarray, " B"]) -> Padded:
     values, lengths = store.gather(rows)
-    return Padded(torch.from_numpy(values), torch.from_numpy(lengths))
+    return Padded(tensor_of(values), tensor_of(lengths))
 
 
 def _widths(lengths: Int[np.ndarray, "N parts"]) -> Int[np.ndarray, " N"]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Integer
 
+from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
@@ -71,9 +72,7 @@ def in_chunks(flat: Integer[np.ndarray, " N"], *, steps: int, rows: int) -> Iter
 
 def _batch(tokens: Integer[np.ndarray, "B T"]) -> Batch:
     lengths = torch.full((len(tokens),), tokens.shape[1], dtype=torch.long)
-    return Batch(
-        rows=torch.arange(len(tokens)), target=Padded(torch.from_numpy(np.asarray(tokens, dtype=np.int64)), lengths)
-    )
+    return Batch(rows=torch.arange(len(tokens)), target=Padded(tensor_of(np.asarray(tokens, dtype=np.int64)), lengths))
 
 
 def _need_two_tokens(flat: Integer[np.ndarray, " N"]) -> None:

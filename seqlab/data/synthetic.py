@@ -6,6 +6,7 @@ import string
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from seqlab.data.scenes import SETS
 from seqlab.data.split import source_key
 from seqlab.errors import DataError, UsageError, nearest
 
@@ -52,12 +53,14 @@ def split_dates(
 
 
 def make(kind: str, num: int, *, seed: int) -> Iterator[tuple[str, str]]:
-    """Pairs of a synthetic task by its name."""
+    """The two columns of a synthetic task's file, as training reads it: source and target, or label and text."""
     if kind == "dates":
         return ((text, iso) for text, iso, _ in dates(num, seed=seed))
-    tasks = {"copies": copies, "reversals": reversals, "parity": parity}
+    if kind == "parity":
+        return ((label, " ".join(bits)) for bits, label in parity(num, seed=seed))
+    tasks = {"copies": copies, "reversals": reversals}
     if kind not in tasks:
-        raise UsageError(f"there is no synthetic task '{kind}'", hint=nearest(kind, (*tasks, "dates")))
+        raise UsageError(f"there is no synthetic task '{kind}'", hint=nearest(kind, (*tasks, "dates", "parity", *SETS)))
     return tasks[kind](num, seed=seed)
 
 

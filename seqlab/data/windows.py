@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from seqlab.device import tensor_of
 from seqlab.padded import Batch, Padded
 
 
@@ -48,7 +49,7 @@ class Windows:
         if self.table.shape[1] > self.num_variables:
             known = _padded(np.asarray(self.table[:, self.num_variables :][steps], dtype=np.float32))
         past, future = values[:, : self.look_back], values[:, self.look_back :]
-        return Batch(torch.from_numpy(rows.copy()), _padded(past), _padded(future), known)
+        return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), known)
 
     def origins(self, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
         """The row of the table at which each window's horizon begins."""
@@ -74,6 +75,6 @@ class Windows:
 def _padded(values: Float[np.ndarray, "B T *F"]) -> Padded:
     """Zeros where a value is missing, and the mask that says so."""
     missing = np.isnan(values)
-    filled = torch.from_numpy(np.where(missing, np.float32(0), values))
-    observed = torch.from_numpy(~missing) if values.ndim == 2 else None
+    filled = tensor_of(np.where(missing, np.float32(0), values))
+    observed = tensor_of(~missing) if values.ndim == 2 else None
     return Padded(filled, torch.full((len(values),), values.shape[1]), observed)

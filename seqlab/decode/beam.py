@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seqlab.decode.generate import Limits
 from seqlab.equations.decoding import beam_step, length_normalised
 from seqlab.errors import UsageError
-from seqlab.models.interface import Decoder, Memory, reorder
+from seqlab.kernels.ranking import largest, log_total
+from seqlab.models.interface import Decoder, Memory, for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 
@@ -90,49 +91,63 @@ class _Search:
     """The live beams of all sources that are not done, in step with the decoder's state."""
 
     def __init__(self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits) -> None:
-        self.decoder, self.prefix, self.beam, self.limits = decoder, prefix, beam, limits
+        self.decoder, self.prefix, self.beam, self.limits = for_search(decoder), prefix, beam, limits
         self.found: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
         self.sources = list(range(len(prefix)))
         if not self.sources:
             return
-        self.context, state = decoder.start(memory)
+        self.context, state = self.decoder.start(memory)
         shared = int(prefix.lengths.min()) - 1
         if shared:
-            _, state = decoder.read(prefix.values[:, :shared], self.context, state)
+            _, state = self.decoder.read(prefix.values[:, :shared], self.context, state)
         self.position = shared  # of the token that is read next
         self.state: State = state
         self.token = prefix.values[:, shared : shared + 1]
         self.scores = torch.zeros(len(prefix), 1, dtype=torch.float64)
+        self.given = prefix.lengths  # of each source's prefix
         self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # new tokens of each live hypothesis
         self.log_p = torch.zeros(len(prefix), 1, 0, dtype=torch.float64)
 
     def step(self) -> "_Candidates":
         """One token further: extend, rank, put aside what ended, drop the sources that are done."""
-        rows, width = self.token.shape
+        beams = self.token.shape
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
-        log_p = logits.log_softmax(-1).unflatten(0, (rows, width))
-        since = self.position + 1 - self.prefix.lengths[self.sources]  # new tokens so far; below 0, one is forced
-        self._restrict(log_p, since)
-        scores, parents, tokens = beam_step(self.scores, log_p, 2 * self.beam.width)
+        total = log_total(logits)
+        since = self.position + 1 - self.given  # new tokens so far; below 0, one is forced
+        logits = self._restricted(logits.unflatten(0, beams), total.unflatten(0, beams), since).flatten(0, 1)
+        forced = self.position + 1 < self.prefix.values.shape[1]
+        best, best_tokens = largest(logits, 2 * self.beam.width, () if forced else self.limits.never)
+        log_p = (best - total[:, None]).unflatten(0, beams)
+        scores, parents, places = beam_step(self.scores, log_p, 2 * self.beam.width)
+        where = parents * log_p.shape[-1] + places
+        tokens, chosen = best_tokens.view(beams[0], -1).gather(1, where), log_p.flatten(1).gather(1, where).double()
         ends = torch.zeros_like(tokens, dtype=torch.bool) if self.limits.end is None else tokens == self.limits.end
-        candidates = _Candidates(list(self.sources), scores, parents, tokens, ends & (since >= 0)[:, None])
-        self._put_aside(candidates, log_p)
-        self._advance(candidates, log_p, since)
+        candidates = _Candidates(list(self.sources), scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
+        some = bool(candidates.ends.any())
+        if some:
+            self._put_aside(candidates)
+        self._advance(candidates, since, ended=some)
         return candidates
 
-    def _restrict(self, log_p: Float[Tensor, "B K V"], since: Int[Tensor, " B"]) -> None:
-        """What may not come, in place: forbidden tokens, an early end, a repeated n-gram; or all but a forced one."""
-        log_p[:, :, list(self.limits.never)] = -math.inf
+    def _restricted(
+        self, logits: Float[Tensor, "B K V"], total: Float[Tensor, "B K"], since: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B K V"]:
+        """Without what may not come yet: an early end, a repeated n-gram; or all but a forced token."""
+        forced = self.position + 1 < self.prefix.values.shape[1]
+        if not (self.beam.min_length or self.beam.no_repeat or forced):
+            return logits
+        logits = logits.clone()
         if self.limits.end is not None:
-            log_p[since < self.beam.min_length, :, self.limits.end] = -math.inf
+            logits[since < self.beam.min_length, :, self.limits.end] = -math.inf
         if self.beam.no_repeat is not None:
             for b, k, token in self._repeats(self.beam.no_repeat):
-                log_p[b, k, token] = -math.inf
-        forced = since < 0
-        if forced.any():
-            given = self.prefix.values[self.sources, min(self.position + 1, self.prefix.values.shape[1] - 1)]
-            log_p[forced] = -math.inf
-            log_p[forced, :, given[forced]] = 0.0
+                logits[b, k, token] = -math.inf
+        if forced:  # by whoever gave the prefix, and he may give what is never chosen
+            logits[:, :, list(self.limits.never)] = -math.inf
+            given = self.prefix.values[self.sources, self.position + 1]
+            logits[since < 0] = -math.inf
+            logits[since < 0, :, given[since < 0]] = total[since < 0]
+        return logits
 
     def _repeats(self, n: int) -> Iterator[tuple[int, int, int]]:
         """The tokens that would complete an n-gram that a hypothesis has already."""
@@ -143,13 +158,13 @@ class _Search:
                     if row[start : start + n - 1] == last:
                         yield b, k, row[start + n - 1]
 
-    def _put_aside(self, candidates: "_Candidates", log_p: Float[Tensor, "B K V"]) -> None:
+    def _put_aside(self, candidates: "_Candidates") -> None:
         """Hypotheses that end among the first K are results."""
         finite = candidates.scores > -math.inf
         ended = (candidates.ends & finite)[:, : self.beam.width]
         for b, place in ended.nonzero().tolist():
-            parent, token = int(candidates.parents[b, place]), int(candidates.tokens[b, place])
-            logs = (*self._new(self.log_p, b, parent), float(log_p[b, parent, token]))
+            parent = int(candidates.parents[b, place])
+            logs = (*self._new(self.log_p, b, parent), float(candidates.log_p[b, place]))
             self._add(b, self._new(self.history, b, parent), logs, float(candidates.scores[b, place]), ended=True)
 
     def _new(self, kept: Tensor, b: int, k: int) -> tuple:
@@ -161,33 +176,38 @@ class _Search:
         normal = float(length_normalised(torch.tensor(score, dtype=torch.float64), len(logs), self.beam.length_penalty))
         self.found[self.sources[b]].append(Hypothesis(tokens, logs, normal, ended))
 
-    def _advance(self, candidates: "_Candidates", log_p: Float[Tensor, "B K V"], since: Int[Tensor, " B"]) -> None:
+    def _advance(self, candidates: "_Candidates", since: Int[Tensor, " B"], *, ended: bool) -> None:
         """The K best that did not end go on; sources that are done go."""
-        order = (candidates.ends.long() * len(candidates.tokens[0])).add(torch.arange(candidates.tokens.shape[1]))
-        live = order.argsort(dim=1)[:, : self.beam.width]
-        parents, tokens = candidates.parents.gather(1, live), candidates.tokens.gather(1, live)
-        scores = candidates.scores.gather(1, live).masked_fill(candidates.ends.gather(1, live), -math.inf)
-        candidates.live = live
         rows, width = self.token.shape
-        chosen = log_p.flatten(1).gather(1, parents * log_p.shape[-1] + tokens).double()
+        live = torch.arange(candidates.tokens.shape[1]).expand_as(candidates.tokens)
+        if ended:
+            live = (candidates.ends.long() * candidates.tokens.shape[1]).add(live).argsort(dim=1)
+        candidates.live = live = live[:, : self.beam.width]
+        parents, tokens, scores, chosen = (
+            part.gather(1, live)
+            for part in (candidates.parents, candidates.tokens, candidates.scores, candidates.log_p)
+        )
+        if ended:
+            scores = scores.masked_fill(candidates.ends.gather(1, live), -math.inf)
         self.history = torch.cat([_follow(self.history, parents), tokens[..., None]], dim=2)
         self.log_p = torch.cat([_follow(self.log_p, parents), chosen[..., None]], dim=2)
         going = self._going(scores, since)
-        self._cut_off(~going, scores, since)
-        kept = going.nonzero()[:, 0]
-        places = (torch.arange(rows)[:, None] * width + parents)[kept].flatten()
-        self.state = reorder(self.state, places)
-        if len(kept) < rows:
-            self.context = reorder(self.context, kept)
-        self.token, self.scores = tokens[kept], scores[kept]
-        self.history, self.log_p = self.history[kept], self.log_p[kept]
-        self.sources = [self.sources[b] for b in kept.tolist()]
+        places = parents + torch.arange(0, rows * width, width)[:, None]
+        if not going.all():
+            self._cut_off(~going, scores, since)
+            kept = going.nonzero()[:, 0]
+            self.context, self.given = reorder(self.context, kept), self.given[kept]
+            places, tokens, scores = places[kept], tokens[kept], scores[kept]
+            self.history, self.log_p = self.history[kept], self.log_p[kept]
+            self.sources = [self.sources[b] for b in kept.tolist()]
+        self.state = reorder(self.state, places.flatten())
+        self.token, self.scores = tokens, scores
         self.position += 1
 
-    def _going(self, scores: Float[Tensor, "B K"], since: Int[Tensor, " B"]) -> Tensor:
+    def _going(self, scores: Float[Tensor, "B K"], since: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
         """A source goes on while it has room, a live hypothesis, and less than K results."""
         few = torch.tensor([len(self.found[source]) < self.beam.width for source in self.sources])
-        return (since + 1 < self.limits.most) & (scores > -math.inf).any(1) & few
+        return (since + 1 < self.limits.most) & (scores[:, 0] > -math.inf) & few
 
     def _cut_off(self, done: Tensor, scores: Float[Tensor, "B K"], since: Int[Tensor, " B"]) -> None:
         """What is still unfinished at the limit: a result only where there are not enough that ended."""
@@ -206,6 +226,7 @@ class _Candidates:
     scores: Float[Tensor, "B k"]
     parents: Int[Tensor, "B k"]
     tokens: Int[Tensor, "B k"]
+    log_p: Float[Tensor, "B k"]  # of these tokens
     ends: Tensor
     live: Int[Tensor, "B K"] | None = None
 

@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqlab.decode.rules import Rule
-from seqlab.models.interface import Decoder, Memory, reorder
+from seqlab.kernels.ranking import log_total
+from seqlab.models.interface import Decoder, Memory, for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 
@@ -44,12 +45,15 @@ class _Live:
     """The rows that have not ended: where they stand in the batch, and all that must be kept in step with them."""
 
     places: Int[Tensor, " b"]
+    numbers: Int[Tensor, " b"]  # in the whole job
+    given: Int[Tensor, " b"]  # tokens of their prefixes
     token: Int[Tensor, " b"]
     context: State
     state: State
 
     def keep(self, rows: Int[Tensor, " k"]) -> None:
-        self.places, self.token = self.places[rows], self.token[rows]
+        self.places, self.numbers, self.given = self.places[rows], self.numbers[rows], self.given[rows]
+        self.token = self.token[rows]
         self.context, self.state = reorder(self.context, rows), reorder(self.state, rows)
 
 
@@ -93,28 +97,32 @@ def _steps(
         return
     never = torch.tensor(limits.never, dtype=torch.long)
     shared = int(prefix.lengths.min()) - 1
+    decoder = for_search(decoder)
     context, state = decoder.start(memory)
     if shared:
         _, state = decoder.read(prefix.values[:, :shared], context, state)
-    live = _Live(torch.arange(len(rows)), prefix.values[:, shared], context, state)
-    for position in range(shared, int(prefix.lengths.max()) + limits.most - 1):
+    live = _Live(torch.arange(len(rows)), rows, prefix.lengths, prefix.values[:, shared], context, state)
+    longest = int(prefix.lengths.max())
+    for position in range(shared, longest + limits.most - 1):
         logits, live.state = decoder.step(live.token, live.context, live.state)
-        since = position + 1 - prefix.lengths[live.places]  # new tokens that the row has so far
-        chosen = _choose(rule, logits.index_fill(-1, never, -math.inf), rows[live.places], since)
-        forced = since < 0
-        if forced.any():
-            given = prefix.values[:, min(position + 1, prefix.values.shape[1] - 1)][live.places]
-            chosen = torch.where(forced, given, chosen)
-        log_p = (logits.gather(-1, chosen[:, None])[:, 0] - logits.logsumexp(-1)).double()
-        free = ~forced
-        yield live.places[free], chosen[free], log_p[free]
-        live.token = chosen
-        ended = free & (since + 1 >= limits.most)
+        total = log_total(logits)
+        since = position + 1 - live.given  # new tokens that the row has so far
+        allowed = logits.index_fill(-1, never, -math.inf) if limits.never else logits
+        chosen = _choose(rule, allowed, live.numbers, since)
+        log_p = (logits.gather(-1, chosen[:, None])[:, 0] - total).double()
+        ended = since + 1 >= limits.most
         if limits.end is not None:
-            ended |= free & (chosen == limits.end)
-        if ended.all():
-            return
+            ended |= chosen == limits.end
+        if position + 1 < longest:  # of some rows the next token is given
+            free = since >= 0
+            yield live.places[free], chosen[free], log_p[free]
+            chosen, ended = torch.where(free, chosen, prefix.values[:, position + 1][live.places]), ended & free
+        else:
+            yield live.places, chosen, log_p
+        live.token = chosen
         if ended.any():
+            if ended.all():
+                return
             live.keep(torch.nonzero(~ended)[:, 0])
 
 

@@ -6,8 +6,9 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqlab.equations.decoding import choose, greedy_choice, keep_top_k, keep_top_p, temper
+from seqlab.equations.decoding import choose, keep_top_k, keep_top_p, temper
 from seqlab.errors import UsageError
+from seqlab.kernels.ranking import largest
 from seqlab.keyed import uniform
 
 
@@ -23,7 +24,7 @@ class Greedy:
     """E58: the likeliest token."""
 
     def __call__(self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int) -> Int[Tensor, " B"]:
-        return greedy_choice(logits)
+        return largest(logits, 1)[1][:, 0]
 
 
 @dataclass(frozen=True)

@@ -77,12 +77,11 @@ def beam_step(
 ) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"], Int[Tensor, "B k"]]:
     """E60: extend each of the K hypotheses by each token, and keep the best: their scores, parents and tokens.
 
-    Only the best of each hypothesis can be among the best of all, so each is cut to `keep` first.
+    Only the best of each hypothesis can be among the best of all: whoever has these already gives them alone.
     """
-    best, tokens = log_p.topk(min(keep, log_p.shape[-1]), dim=-1)
-    total = (scores[..., None] + best.to(scores.dtype)).flatten(1)
+    total = (scores[..., None] + log_p.to(scores.dtype)).flatten(1)
     kept, places = total.topk(min(keep, total.shape[1]), dim=-1)
-    return kept, places // best.shape[-1], tokens.flatten(1).gather(1, places)
+    return kept, places // log_p.shape[-1], places % log_p.shape[-1]
 
 
 def length_normalised(

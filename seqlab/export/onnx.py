@@ -37,6 +37,8 @@ def write(bundle: Bundle, folder: Path) -> None:
         raise refuse(TO, f"a '{recipe.task}' model does more than one pass, or is no network")
     if kind in ("gru", "universal") or not isinstance(inputs, TokenInputs | VectorInputs):
         raise refuse(TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix")
+    if bundle.int8:
+        raise refuse(TO, "its products are taken in bytes")
     scale = bundle.vocabularies.features
     source = torch.zeros(1, 3, dtype=torch.long) if scale is None else torch.zeros(1, 3, len(scale.mean))
     graph = _Forward(bundle.model)

@@ -19,7 +19,8 @@ def cross_entropy(
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-        log_p = log_softmax(logits, dim=-1)
+        half = logits.dtype == torch.bfloat16  # eight bits are not enough for a sum over a vocabulary
+        log_p = log_softmax(logits, dim=-1, dtype=torch.float32 if half else None)
         ctx.save_for_backward(log_p, gold)
         ctx.smoothing = smoothing
         loss = -log_p.gather(-1, gold[:, None])[:, 0]

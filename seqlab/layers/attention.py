@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from seqlab.equations.attention import additive_score, attention_weights, dot_score, scaled_score
 from seqlab.equations.attention import context as weighted_sum
+from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
 
 ScoreKind = Literal["dot", "general", "additive", "scaled"]
@@ -68,8 +69,8 @@ class MultiHeadAttention(nn.Module):
                 f"{num_heads} heads cannot share {size} features evenly; choose a size that {num_heads} divides"
             )
         self.num_heads, self.name = num_heads, name
-        self.query_key_value = nn.Linear(size, 3 * size)
-        self.mix = nn.Linear(size, size)
+        self.query_key_value = Linear(size, 3 * size)
+        self.mix = Linear(size, size)
         for linear in (self.query_key_value, self.mix):
             for block in linear.weight.split(size):
                 nn.init.xavier_uniform_(block)
@@ -83,15 +84,16 @@ class MultiHeadAttention(nn.Module):
 
     def project_memory(self, memory: Float[Tensor, "B S D"]) -> Heads:
         """Keys and values of a source: computed once, used at every step."""
-        size = self.mix.in_features
-        weight, bias = self.query_key_value.weight[size:], self.query_key_value.bias[size:]
-        k, v = nn.functional.linear(tap(f"{self.name}.memory", memory), weight, bias).chunk(2, dim=-1)
+        k, v = self.keys_and_values(memory).chunk(2, dim=-1)
         return self._split(k), self._split(v)
 
-    def project_queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
+    def keys_and_values(self, memory: Float[Tensor, "B S D"]) -> Float[Tensor, "B S 2*D"]:
+        """The same with keys and values side by side, as they come out of the product."""
         size = self.mix.in_features
-        weight, bias = self.query_key_value.weight[:size], self.query_key_value.bias[:size]
-        return self._split(nn.functional.linear(tap(f"{self.name}.x", x), weight, bias))
+        return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
+
+    def project_queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
+        return self._split(self.query_key_value.part(0, self.mix.in_features)(tap(f"{self.name}.x", x)))
 
     def forward(
         self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None

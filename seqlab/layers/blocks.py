@@ -12,7 +12,8 @@ from seqlab.equations.attention import causal
 from seqlab.equations.transformer import rotary
 from seqlab.layers.attention import Heads, MultiHeadAttention
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.norms import BatchNorm, LayerNorm
+from seqlab.layers.linear import Linear
+from seqlab.layers.norms import BatchNorm, LayerNorm, NoNorm
 from seqlab.layers.tap import tap
 from seqlab.recipe import Transformer
 
@@ -32,8 +33,8 @@ class FeedForward(nn.Module):
     def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
         self.name, self.activation = name, ACTIVATIONS[settings.activation]
-        self.widen = nn.Linear(settings.size, settings.inner)
-        self.narrow = nn.Linear(settings.inner, settings.size)
+        self.widen = Linear(settings.size, settings.inner)
+        self.narrow = Linear(settings.inner, settings.size)
         for linear in (self.widen, self.narrow):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -50,8 +51,8 @@ class AddNorm(nn.Module):
     def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
         super().__init__()
         self.name, self.before = name, settings.norm == "pre"
-        layer = settings.normalise == "layer"
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if layer else BatchNorm(settings.size)
+        layer = LayerNorm(settings.size, epsilon=settings.epsilon)
+        self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
         self.dropout = Dropout(dropout, name=name)
 
     def enter(self, x: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
@@ -114,18 +115,35 @@ class DecoderBlock(nn.Module):
         first: int,
     ) -> tuple[Float[Tensor, "R T D"], Heads]:
         """The tokens further, from position `first` on, and the keys and values of all that can still be seen."""
+
+        def joined(k: Tensor, v: Tensor) -> Heads:
+            return torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
+
+        x, (k, v) = self.further(x, joined, source, visible, first=first)
+        kept = k.shape[2] if self.window is None else self.window - 1
+        return x, (k[:, :, -kept:], v[:, :, -kept:]) if kept else (k[:, :, :0], v[:, :, :0])
+
+    def further(
+        self,
+        x: Float[Tensor, "R T D"],
+        remember: Callable[[Tensor, Tensor], Heads],
+        source: Heads | None,
+        visible: Bool[Tensor, "B S"] | None,
+        *,
+        first: int,
+    ) -> tuple[Float[Tensor, "R T D"], Heads]:
+        """The same for whoever keeps keys and values: `remember` takes the new ones and gives all that are seen."""
         q, k, v = self.attention.project_all(self.first.enter(x, None))
         if self.rotary:
             q, k = rotary(q, first=first), rotary(k, first=first)
-        k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
+        k, v = remember(k, v)
         mask = causal(q.shape[2], k.shape[2], window=self.window)[None] if q.shape[2] > 1 else None
         x = self.first.leave(x, self.attention(q, (k, v), mask), None)
         if self.cross is not None and self.third is not None and source is not None and visible is not None:
             seen = self._look(self.cross, self.third.enter(x, None), source, visible)
             x = self.third.leave(x, seen, None)
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
-        kept = k.shape[2] if self.window is None else self.window - 1
-        return tap(f"{self.name}.output", x), (k[:, :, -kept:], v[:, :, -kept:]) if kept else (k[:, :, :0], v[:, :, :0])
+        return tap(f"{self.name}.output", x), (k, v)
 
     def _look(
         self, cross: MultiHeadAttention, x: Float[Tensor, "R T D"], source: Heads, visible: Bool[Tensor, "B S"]

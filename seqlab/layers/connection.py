@@ -22,6 +22,8 @@ class Connection(nn.Module):
         adds = kind in ("residual", "highway")
         self.project = nn.Linear(input_size, size, bias=False) if adds and input_size != size else None
         self.transform = nn.Linear(size, size) if kind == "highway" else None
+        if self.transform is not None:
+            nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
 
     def forward(self, x: Float[Tensor, "B T D"], hx: Float[Tensor, "B T H"]) -> Float[Tensor, "B T R"]:
         if self.kind == "plain":

@@ -64,13 +64,14 @@ class Dropout(nn.Module):
         if drawn is None or self.rate == 0 or x.numel() == 0:
             return x
         size = x[0].numel()
-        pool = _pool(self.rate, x.dtype, 1 + -(-size // BLOCK))
+        pool = _pool(self.rate, x.dtype, x.device, 1 + -(-size // BLOCK))
         offsets = mix(drawn.rows, drawn.seed, drawn.step, self.key) % BLOCK
         return x * pool.as_strided((BLOCK, size), (1, 1))[offsets].view_as(x)
 
 
 @lru_cache(maxsize=8)
-def _pool(rate: float, dtype: torch.dtype, num_blocks: int) -> Float[Tensor, " P"]:
+def _pool(rate: float, dtype: torch.dtype, device: torch.device, num_blocks: int) -> Float[Tensor, " P"]:
     """0 or 1 / (1 - rate), in random order; seeded by block, so that a longer pool begins like a shorter one."""
-    blocks = [torch.rand(BLOCK, generator=torch.Generator().manual_seed(block)) for block in range(num_blocks)]
-    return (torch.cat(blocks) >= rate).to(dtype) / (1 - rate)
+    seeds = (torch.Generator().manual_seed(block) for block in range(num_blocks))
+    blocks = [torch.rand(BLOCK, generator=seed, device=seed.device) for seed in seeds]  # the same on every device
+    return (torch.cat(blocks) >= rate).to(device, dtype) / (1 - rate)

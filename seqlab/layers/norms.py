@@ -48,3 +48,10 @@ class BatchNorm(nn.Module):
             self.mean.lerp_(seen.mean(0), self.momentum)
             self.variance.lerp_(seen.var(0, unbiased=False), self.momentum)
         return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(seen, self.gain, self.bias))
+
+
+class NoNorm(nn.Module):
+    """What comes in goes out, for comparison (C17)."""
+
+    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+        return x

@@ -7,18 +7,23 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.equations.recurrent import gru_candidate, gru_torch_candidate, lstm_gates, reset_and_update, rnn_step
+from seqlab.kernels import native, recurrent
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
 from seqlab.types import State
 
+WORTHWHILE = 8
+"""Fewer steps do not pay for laying out the weights for the native kernels."""
+_NATIVE = (torch.float32, torch.float64)
 _GATES: dict[Cell, int] = {"rnn": 1, "relu-rnn": 1, "lstm": 4, "gru": 3, "gru-torch": 3}
 
 
 class Recurrence(nn.Module):
     """h_t from h_{t-1} and x_t, for each t. W meets the state, U the input, as the lectures write it.
 
-    While somebody listens the equations run step by step; otherwise torch's fused kernel where the mathematics is
-    the same, and a scan with the input's product taken out of the loop for the lectures' GRU, which torch lacks.
+    While somebody listens the equations run step by step; otherwise the native kernels where they are built, else
+    torch's fused kernel where the mathematics is the same, and a scan with the input's product taken out of the loop
+    for the lectures' GRU, which torch lacks.
     """
 
     def __init__(self, kind: Cell, input_size: int, size: int, *, name: str) -> None:
@@ -48,13 +53,31 @@ class Recurrence(nn.Module):
         return 2 if self.kind == "lstm" else 1
 
     def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T H"], State]:
+        if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
+            with torch.autocast(x.device.type, enabled=False):
+                return self(x.to(self.W.dtype), tuple(part.to(self.W.dtype) for part in state))
         if x.shape[1] == 0:
             return x.new_zeros(len(x), 0, self.size), state
         if listened_to():
             return self._observed(x, state)
+        if x.shape[1] >= WORTHWHILE and x.device.type == "cpu" and x.dtype in _NATIVE and native.ready():
+            return self._native(x, state)
         if self.kind == "gru":
             return self._gru_scan(x, state)
         return self._fused(x, state)
+
+    def _native(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        h, W, U, b = state[0], self.W, self.U, self.b
+        if self.kind == "lstm":
+            outputs, c = recurrent.lstm(x, h, state[1], W, U, b)
+            return outputs, (outputs[:, -1], c)
+        if self.kind == "gru":
+            outputs = recurrent.gru(x, h, W, U, b)
+        elif self.b_n is not None:
+            outputs = recurrent.gru_torch(x, h, W, U, b, self.b_n)
+        else:
+            outputs = recurrent.rnn(x, h, W, U, b, relu=self.kind == "relu-rnn")
+        return outputs, (outputs[:, -1],)
 
     def _fused(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         second = self.no_bias

@@ -3,6 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.layers.linear import Linear
 from seqlab.layers.tap import tap
 
 
@@ -12,8 +13,8 @@ class Head(nn.Module):
     def __init__(self, size: int, num_outputs: int, *, tied: nn.Parameter | None = None) -> None:
         super().__init__()
         inner = size if tied is None else tied.shape[1]
-        self.project = nn.Linear(size, inner, bias=False) if inner != size else None
-        self.output = nn.Linear(inner, num_outputs)
+        self.project = Linear(size, inner, bias=False) if inner != size else None
+        self.output = Linear(inner, num_outputs)
         nn.init.zeros_(self.output.bias)
         if tied is not None:
             self.output.weight = tied

@@ -85,6 +85,18 @@ class Decoder(Protocol):
 
 
 @runtime_checkable
+class Quick(Protocol):
+    def quick(self) -> Decoder:
+        """The same decoder for one search, faster; a state that was stepped from is used up."""
+        ...
+
+
+def for_search(decoder: Decoder) -> Decoder:
+    """A decoder as a search should drive it."""
+    return decoder.quick() if isinstance(decoder, Quick) else decoder
+
+
+@runtime_checkable
 class Teachable(Decoder, Protocol):
     """A decoder that training can read a target with: what the head is given, at all positions at once."""
 

@@ -14,8 +14,10 @@ from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import Inputs, ids_of
 from seqlab.layers.norms import LayerNorm
 from seqlab.layers.positions import Positions
+from seqlab.layers.tap import listened_to
 from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Read, logits_of
+from seqlab.models.interface import Decoder, Memory, Read, logits_of
+from seqlab.models.stepping import Stepping
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.text.special import SEP
@@ -125,6 +127,9 @@ class TransformerDecoder(nn.Module):
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
         logits, state = self.read(token[:, None], context, state)
         return logits[:, 0], state
+
+    def quick(self) -> Decoder:
+        return self if listened_to() else Stepping(self)
 
 
 def remembered(source: Padded, x: Float[Tensor, "B S D"], penalty: Tensor | None = None) -> Memory:

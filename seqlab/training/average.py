@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.recipe import Train
+from seqlab.training.sharded import part, spread
 
 Weights = dict[str, Tensor]
 
@@ -123,7 +124,7 @@ def parameters_of(model: nn.Module) -> Weights:
 def wearing(model: nn.Module, weights: Weights) -> Iterator[None]:
     """Within this block the model has other weights."""
     own = parameters_of(model)
-    if all(weights[name] is own[name] or weights[name].data_ptr() == own[name].data_ptr() for name in own):
+    if all(part(weights[name]).data_ptr() == part(own[name]).data_ptr() for name in own):
         yield
         return
     saved = {name: weight.clone() for name, weight in own.items()}
@@ -137,4 +138,4 @@ def wearing(model: nn.Module, weights: Weights) -> Iterator[None]:
 @torch.no_grad()
 def load_weights(model: nn.Module, weights: Weights) -> None:
     for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
+        parameter.copy_(spread(weights[name], parameter))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -44,7 +45,7 @@ def read_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]
     """The inverse of `write_checkpoint`."""
     parts: dict[str, dict[str, Tensor]] = {}
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="pt", device=str(torch.get_default_device())) as file:
             progress = Progress(**json.loads((file.metadata() or {})["progress"]))
             for key in file.keys():  # noqa: SIM118  (the handle is no mapping)
                 part, name = key.split("/", 1)

@@ -11,22 +11,22 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
 from seqlab.errors import RunError
 from seqlab.layers.dropout import noise
-from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, average, load_weights, parameters_of, wearing
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
-from seqlab.training.distributed import Lesson, World, own_rows
+from seqlab.training.distributed import Lesson, own_rows
 from seqlab.training.log import Estimate, MetricsFile, Reporter, Step
 from seqlab.training.memory import tidy_memory
-from seqlab.training.objective import batch_loss
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
+from seqlab.training.sharded import gather, gathered, part, spread, whole
+from seqlab.training.world import World
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps
@@ -77,7 +77,7 @@ class GradientTraining:
     ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world or World()
         self.validate, self.folder, self.report = validate, folder, report
-        self.lesson = Lesson(model, self.world, label_smoothing=settings.label_smoothing)
+        self.lesson = Lesson(model, self.world, settings)
         self.num_steps = num_steps(batches, settings)
         self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
         self.optimizers = optimizers(model, settings)
@@ -92,7 +92,9 @@ class GradientTraining:
         self.progress, parts = read_checkpoint(self.folder / "last.safetensors")
         load_weights(self.model, parts["model"])
         restore_optimizers(self.optimizers, parts.get("optimizer", {}))
-        self.average.restore(parts.get("average", {}))
+        own = parameters_of(self.model)
+        names = {key: key if key in own else key.split(".", 1)[1] for key in parts.get("average", {})}
+        self.average.restore({key: spread(parts["average"][key], own[name]) for key, name in names.items()})
         carried = parts.get("carried", {})
         self.carried = own_rows(tuple(carried[str(i)] for i in range(len(carried))), self.world)
         self._num_rows = len(carried["0"]) if carried else 0
@@ -119,6 +121,7 @@ class GradientTraining:
         self._save()
         self.world.wait()
         load_weights(self.model, self._best())
+        gather(self.lesson.own)
         return Outcome(self.progress, stopped)
 
     def _at_the_end(self) -> bool:
@@ -134,12 +137,12 @@ class GradientTraining:
         for batch in (*batches[:1], *batches):  # the first one warms up
             began = time.perf_counter()
             with noise(self.settings.seed, 0, batch.rows):
-                batch_loss(cast(Model, self.model), batch).to_minimise.backward()
+                self.lesson.own(batch, ()).to_minimise.backward()
             times.append(time.perf_counter() - began)
         self.model.zero_grad()
         load_weights(self.model, parameters_of(self.model) | kept)  # a batch norm has counted what it saw
         num_parameters = sum(p.numel() for p in self.model.parameters())
-        extra = sum(p.numel() * p.element_size() for p in self.model.parameters()) * 4  # Adam's two, average, snapshot
+        extra = 4 * sum(part(p).nbytes for p in self.model.parameters())  # Adam's two, average, snapshot
         left = self.num_steps - self.progress.step
         per_step = sum(times[1:]) / max(1, len(times) - 1)
         return Estimate(per_step * left * 1.1, peak_memory() + extra, self.num_steps, num_parameters)
@@ -197,7 +200,7 @@ class GradientTraining:
         for row in range(len(batch)):
             alone = batch.rows_at([row])
             with noise(self.settings.seed, self.progress.step, alone.rows):
-                loss = batch_loss(cast(Model, self.model), alone)
+                loss = self.lesson.own(alone, ())
                 loss.to_minimise.backward()
             finite = math.isfinite(loss.total.item()) and math.isfinite(clip_(self.model.parameters(), math.inf))
             found += [] if finite else alone.rows.tolist()
@@ -206,7 +209,8 @@ class GradientTraining:
 
     def _finite(self) -> bool:
         """Whether the weights are still numbers."""
-        return all(bool(weight.isfinite().all()) for weight in parameters_of(self.model).values())
+        lost = [weight for weight in parameters_of(self.model).values() if not part(weight).isfinite().all()]
+        return self.world.total(float(len(lost))) == [0.0]
 
     def _log(self, total: float, num_scored: float, norm: float, rate: float, seconds: float) -> None:
         place = self.progress
@@ -237,8 +241,8 @@ class GradientTraining:
         """Validate the weights that would be kept, remember them if they are the best, and save where we stand."""
         place, weights = self.progress, self.average.weights(self.model)
         metrics: dict[str, float] = {}
-        if self.world.leads:
-            with wearing(self.model, weights):
+        with wearing(self.model, weights), gathered(self.lesson.own):
+            if self.world.leads:
                 metrics = self.validate()
         metrics = self.world.heard(metrics)
         self.average.after_validation(self.model)
@@ -247,7 +251,7 @@ class GradientTraining:
         if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
             self._write(self.folder / "best.safetensors", {"model": weights})
-        if self.settings.keep and self.world.leads:
+        if self.settings.keep:
             self._keep(weights)
         self.metrics.append(place.step, validation=metrics, best=best, seconds=round(place.seconds, 2))
         self.report.validated(place.step, metrics, best=best)
@@ -257,8 +261,8 @@ class GradientTraining:
     def _keep(self, weights: Weights) -> None:
         folder = self.folder / KEPT
         folder.mkdir(exist_ok=True)
-        write_checkpoint(folder / f"{self.progress.step:08}.safetensors", self.progress, {"model": weights})
-        for old in sorted(folder.glob("*.safetensors"))[: -self.settings.keep]:
+        self._write(folder / f"{self.progress.step:08}.safetensors", {"model": weights})
+        for old in sorted(folder.glob("*.safetensors"))[: -self.settings.keep] if self.world.leads else ():
             old.unlink()
 
     def _best(self) -> Weights:
@@ -278,6 +282,7 @@ class GradientTraining:
         self._write(self.folder / "last.safetensors", parts)
 
     def _write(self, path: Path, parts: dict[str, Weights]) -> None:
+        parts = {name: {key: whole(tensor) for key, tensor in group.items()} for name, group in parts.items()}
         if self.world.leads:
             write_checkpoint(path, self.progress, parts)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import cast
 
 import torch
@@ -14,6 +15,7 @@ from seqlab.kernels.cross_entropy import cross_entropy
 from seqlab.layers.dropout import training
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
+from seqlab.training.world import ALONE, World
 from seqlab.types import State
 
 
@@ -59,19 +61,22 @@ def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothi
 
 
 @torch.inference_mode()
-def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool) -> dict[str, float]:
+def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool, world: World = ALONE) -> dict[str, float]:
     """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended.
 
-    Of real numbers there is the loss alone.
+    Of real numbers there is the loss alone. Many processes share the batches, unless each goes on where another ended:
+    then they are the leader's. The sum is rounded once, so it is the same for any number of processes.
     """
-    total, right, num_scored, carried = 0.0, cast(int | None, 0), 0, cast(State, ())
-    for batch in batches:
+    carried, found = cast(State, ()), []
+    size = 1 if carries else world.size
+    for batch in islice(batches, world.rank, None, size) if world.rank < size else ():
         loss = batch_loss(model, batch, carried if carries else ())
-        total, carried = total + float(loss.total), loss.carried
-        right = None if right is None or loss.num_right is None else right + loss.num_right
-        num_scored += loss.num_scored
-    mean = total / num_scored if num_scored else math.nan
-    if right is None:
+        carried = loss.carried
+        found.append((float(loss.total), loss.num_scored, loss.num_right))
+    totals, scored, right = zip((0.0, 0, 0), *chain(*world.told(found)), strict=True)
+    num_scored = sum(scored)
+    mean = math.fsum(totals) / num_scored if num_scored else math.nan
+    if None in right:
         return {"loss": mean}
-    share = right / num_scored if num_scored else math.nan
+    share = sum(right) / num_scored if num_scored else math.nan
     return {"loss": mean, "perplexity": perplexity(mean), "token_accuracy": share}

@@ -11,6 +11,7 @@ from seqlab.layers.embedding import Embedding
 from seqlab.models.heads import Head
 from seqlab.recipe import Train
 from seqlab.training.muon import Muon
+from seqlab.training.sharded import spread, whole
 
 Group = dict[str, Any]
 
@@ -81,7 +82,7 @@ def clip_(parameters: Iterable[nn.Parameter], threshold: float) -> float:
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return 0.0
-    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+    norm = float(whole(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))))
     if norm > threshold:
         torch._foreach_mul_(gradients, threshold / norm)
     return norm
@@ -102,7 +103,10 @@ def restore_optimizers(optimizers: list[torch.optim.Optimizer], tensors: dict[st
     """The inverse of `optimizer_tensors`."""
     states: list[dict[int, dict[str, Tensor]]] = [{} for _ in optimizers]
     for key, value in tensors.items():
-        place, index, name = key.split(".", 2)
-        states[int(place)].setdefault(int(index), {})[name] = value
+        which, index, name = key.split(".", 2)
+        states[int(which)].setdefault(int(index), {})[name] = value
     for optimizer, state in zip(optimizers, states, strict=True):
+        weights: list[Tensor] = [weight for group in optimizer.param_groups for weight in group["params"]]
+        for place, values in state.items():
+            state[place] = {n: spread(v, weights[place]) if v.dim() else v for n, v in values.items()}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -73,7 +73,25 @@ def test_every_model_can_say_what_it_is(run, models, task):
 def test_the_installation_can_say_what_it_is(run):
     facts = json.loads(run("info", "--json").stdout)
     assert facts["python"] == sys.version.split()[0]
+    assert facts["native kernels"] == "turned off by SEQLAB_NATIVE=0"
+    assert "serve" in facts["extras"]
     assert "torch" in run("info").stdout
+
+
+def test_the_kernels_can_say_whether_they_are_in_use(run):
+    assert run("kernels").stdout == "native kernels: turned off by SEQLAB_NATIVE=0\n"
+    facts = json.loads(run("kernels", "--json").stdout)
+    assert facts["ready"] is False
+    assert facts["library"].endswith(".so")
+    assert run("kernels", "biuld").error == ("kernels cannot 'biuld'", "`seqlab kernels build` compiles them.")
+
+
+def test_without_a_compiler_nothing_is_built(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    said = run("kernels", "build")
+    assert said.code == 1
+    assert said.error[0] == "there is no C++ compiler on this machine"
 
 
 def test_recipes_are_listed_with_the_default_of_each_task(run):
@@ -161,3 +179,47 @@ def test_a_command_that_does_not_parse_ends_with_2(run, words):
 def test_the_nearest_name_is_offered(run):
     assert run("data", "make", "reversal").error[1] == "did you mean 'reversals'?"
     assert run("train", "transalte", "x").error[1] == "did you mean 'translate'?"
+
+
+def test_help_begins_with_what_one_does_first_and_cuts_no_sentence(run):
+    verbs = [run(*words, "--help").stdout.partition("Commands:\n")[2] for words in ([], ["data"])]
+    assert [line.split()[0] for line in verbs[0].splitlines()][:4] == ["train", "predict", "evaluate", "explain"]
+    assert "..." not in "".join(verbs)
+
+
+def test_synthetic_data_goes_into_a_file_that_its_task_reads(run, tmp_path):
+    assert run("data", "make", "parity", "-n", 50, "-o", tmp_path / "bits.tsv").stdout == f"{tmp_path / 'bits.tsv'}\n"
+    facts = json.loads(run("data", "look", "classify", tmp_path / "bits.tsv", "--json").stdout)
+    assert set(facts["most_frequent"]) == {"odd", "even"}
+    assert "shapes" in run("data", "make", "nothing").error[1]
+
+
+def test_a_ladder_without_its_file_is_refused_at_once(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = run("compare", "tag", "words.conll")
+    assert said.code == 1
+    assert said.error[0] == "words.conll: there is no such file"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ladder_of_which_nothing_came_fails(run, files, tmp_path):
+    said = run("compare", "tag", files["tag"], "-r", "hmm", "-s", "model.hmm.order=7", "-o", tmp_path / "ladder")
+    assert said.code == 1
+    assert "no model was trained to its end." in said.stdout
+
+
+def test_a_file_given_as_a_text_is_answered_as_a_text_and_that_is_said(run, models, files):
+    said = run("predict", models["classify"], files["classify"])
+    assert said.stdout in ("odd\n", "even\n")
+    assert said.stderr == f"note: this answers the text '{files['classify']}'; for the lines of that file: --input\n"
+    assert run("predict", models["classify"], "0 1 1").stderr == ""
+
+
+def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, small, tmp_path):
+    said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
+    assert "note: its loss is " in said.stdout
+    assert "the simple thing is as good: train longer" in said.stdout
+
+
+def test_facts_have_no_empty_header(run, models):
+    assert run("info", models["classify"]).stdout.splitlines()[1].startswith("│ path")

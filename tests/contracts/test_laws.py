@@ -25,7 +25,14 @@ CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", 
 POOLINGS, SWITCH, CONTEXTS = ("final", "mean", "max", "attention"), ("false", "true"), ("first", "every")
 
 WIRINGS, SCORES = ("bahdanau", "luong", "concat"), ("dot", "general", "additive", "scaled")
-TRANSFORMER_OPTIONS = ("norm=post", "normalise=batch", "positions=learned", "positions=rotary", "positions=none")
+TRANSFORMER_OPTIONS = (
+    "norm=post",
+    "normalise=batch",
+    "normalise=none",
+    "positions=learned",
+    "positions=rotary",
+    "positions=none",
+)
 HEADS = "model.{0}.kind={1} model.{0}.size=8 model.{0}.heads=2"
 
 

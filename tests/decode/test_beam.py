@@ -215,3 +215,10 @@ def test_the_empty_batch():
 def test_senseless_beams_are_refused(settings, message):
     with pytest.raises(UsageError, match=message):
         Beam(**settings)
+
+
+def test_a_prefix_may_hold_what_is_never_chosen():
+    prefix, limits = Padded.from_rows([[0], [0, 2, 1]]), Limits(end=END, most=4, never=(0, 2))
+    for hypotheses in beam_search(Markov(5, seed=1), Memory(2), prefix, Beam(width=2), limits).best:
+        assert len(hypotheses) == 2
+        assert all(math.isfinite(h.score) and not {0, 2} & set(h.tokens) for h in hypotheses)

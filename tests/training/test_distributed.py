@@ -3,17 +3,24 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
+from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
 
+import seqlab
 from seqlab.data.synthetic import reversals
 from seqlab.padded import Batch, Padded
-from seqlab.training.distributed import World, own_rows
+from seqlab.training.checkpoint import read_checkpoint
+from seqlab.training.distributed import own_rows
+from seqlab.training.world import World
 
+HOME = str(Path(seqlab.__file__).parent.parent)
 # A small run in double precision, of examples or of carried streams; it prints the loss of each step.
 SCRIPT = """
 import json, sys
@@ -24,9 +31,11 @@ from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
-from seqlab.training.distributed import joined
 from seqlab.training.gradient import GradientTraining
 from seqlab.training.log import Silence
+from seqlab.training.optimise import optimizer_tensors
+from seqlab.training.sharded import part
+from seqlab.training.world import joined
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
 
@@ -50,10 +59,11 @@ class Watch(Silence):
         self.curve.append(step.loss)
 
 with joined() as world:
-    stop = int(sys.argv[5]) if len(sys.argv) > 5 else 10**9
-    train = {"steps": steps, "validate_every": 7, "warmup": 5, "average": "ema", "optimizer": "muon"}
+    stop = int(sys.argv[5])
+    train = {"steps": steps, "validate_every": 7, "warmup": 5, **json.loads(sys.argv[6])}
     layer = {"kind": "lstm", "size": 8} if kind == "streams" else {"kind": "transformer", "size": 8, "heads": 2}
-    table = {"name": "t", "task": "lm", "train": train, "model": {"embedding": 8, "dropout": 0.2, "decoder": layer}}
+    table = {"embedding": 8, "dropout": 0.2, "tie": True, "decoder": layer}
+    table = {"name": "t", "task": "lm", "train": train, "model": table}
     recipe = build_recipe(table, where="test")
     vocabularies = Vocabularies(target=learn("characters", ["abc"], normaliser=Normaliser()))
     model = build_model(recipe, vocabularies).to(dtype)
@@ -66,16 +76,34 @@ with joined() as world:
         run.resume()
     run.fit(stop=lambda: world.rank == 0 and run.progress.step >= stop)  # asked in one process alone
     if world.leads:
-        print(json.dumps(watch.curve))
+        remembered = optimizer_tensors(run.optimizers).values()
+        print(json.dumps([sum(part(each).numel() for each in remembered), watch.curve]))
 """
 
 
-def curve(folder, *, processes, steps, kind="rows", dtype="float64", stop=()):
+MUON = {"average": "ema", "optimizer": "muon"}
+
+
+def curve(*args, **options):
+    return ran(*args, **options)[1]
+
+
+def ran(folder, *, processes, steps, kind="rows", dtype="float64", stop=10**9, train=MUON):
+    """How many numbers the first process's optimiser remembers, and the loss of each step."""
     script = folder.parent / "script.py"
     script.write_text(SCRIPT)
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    words = [*(launch if processes > 1 else [sys.executable]), script, folder, steps, kind, dtype, *stop]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [
+        *(launch if processes > 1 else [sys.executable]),
+        script,
+        folder,
+        steps,
+        kind,
+        dtype,
+        stop,
+        json.dumps(train),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
     done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -93,10 +121,30 @@ def test_two_processes_learn_what_one_learns(tmp_path):
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     """Streams of an odd number of rows, whose states are carried from batch to batch."""
     whole = curve(tmp_path / "whole", processes=1, steps=40, kind="streams")
-    first = curve(tmp_path / "parts", processes=2, steps=40, kind="streams", stop=(23,))
+    first = curve(tmp_path / "parts", processes=2, steps=40, kind="streams", stop=23)
     rest = curve(tmp_path / "parts", processes=1, steps=40, kind="streams")
     assert len(first) == 23
     assert max(abs(a - b) for a, b in zip(whole, [*first, *rest], strict=True)) < 1e-9
+
+
+@pytest.mark.parametrize("average", ["ema", "last"])
+def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path, average):
+    """FSDP2, stopped and resumed; then the same run goes on in one process."""
+    train = {"average": average, "average_last": 2, "shard": True, "keep": 1}
+    numbers, whole = ran(tmp_path / "whole", processes=1, steps=40, train=train)
+    stops = ((2, 10), (2, 23), (1, 99))
+    held, parts = zip(
+        *(ran(tmp_path / "parts", processes=n, steps=40, train=train, stop=s) for n, s in stops), strict=True
+    )
+    assert [len(part) for part in parts] == [10, 13, 17]
+    assert max(abs(a - b) for a, b in zip(whole, chain(*parts), strict=True)) < 1e-9
+    assert held[0] == held[1] < 0.6 * numbers
+    assert held[2] == numbers
+    for file in ("last", "best", "kept/00000040"):
+        found, expected = (read_checkpoint(tmp_path / name / f"{file}.safetensors")[1] for name in ("parts", "whole"))
+        assert found.keys() == expected.keys()
+        for group in expected:
+            torch.testing.assert_close(found[group], expected[group], atol=1e-9, rtol=1e-9)
 
 
 def test_the_rows_of_all_processes_are_all_rows():
@@ -113,7 +161,7 @@ def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
     settings = ["train.steps=600", "train.validate_every=20", "model.encoder.size=16", "model.decoder.size=16"]
     words = ["-m", "seqlab", "train", "translate", data, "--recipe", "dates", *(w for s in settings for w in ("-s", s))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
 
     def launch(out):
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=3"]
@@ -133,3 +181,26 @@ def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(
     assert killed.returncode == 0, said
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_how_much_faster_two_processes_are_than_one(tmp_path, record_property):
+    """A thread for each; each process has half of every batch, so that the curve is the same."""
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(4000, seed=1, longest=20)))
+    settings = ["source.kind=characters", "shared=false", "train.steps=100", "train.validate_every=100"]
+    train = ["-m", "seqlab", "train", "translate", data, "-r", "transformer-small"]
+    train += [w for s in settings for w in ("-s", s)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
+    torchrun, speeds, losses = ["-m", "torch.distributed.run", "--nproc-per-node=2"], [], []
+    for name, start in (("one", []), ("two", torchrun)):
+        words = [*map(str, [sys.executable, *start, *train, "-q", "--out", tmp_path / name])]
+        subprocess.run(words, env=environment, check=True, capture_output=True, timeout=3000)
+        log = [json.loads(line) for line in (tmp_path / name / "run" / "metrics.jsonl").read_text().splitlines()]
+        steps = [row for row in log if "tokens_per_second" in row]
+        speeds.append(statistics.median(row["tokens_per_second"] for row in steps))
+        losses.append(steps[-1]["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    ratio = speeds[1] / speeds[0]
+    figures = f"{speeds[0]:,.0f} tokens/s by one, {speeds[1]:,.0f} by two: {ratio:.2f} times"
+    record_property("measured", f"DDP: {figures}, efficiency {ratio / 2:.0%}")

@@ -370,7 +370,7 @@ def poisoned(*steps, rows):
         drawn = current_noise()
         if drawn is None or drawn.step not in steps or not name.endswith("embedding"):
             return value
-        return torch.where(torch.isin(drawn.rows, torch.tensor(rows))[:, None, None], torch.nan, value)
+        return torch.where(torch.isin(drawn.rows, torch.tensor([*rows]))[:, None, None], torch.nan, value)
 
     with listening(spoil):
         yield
@@ -390,6 +390,23 @@ def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_
     assert watch.told == [("step 5: the gradient is not finite (rows [11] of the training part)", "skip")]
     assert {"step": 5, "diverged": 5, "rows": [11], "rate": 1.0} in log_of(tmp_path)
     assert all(weight.isfinite().all() for weight in parameters_of(run.model).values())
+
+
+@pytest.mark.slow
+def test_a_spoilt_batch_in_the_middle_of_a_long_run_is_named_and_the_model_works(tmp_path):
+    watch = Watch()
+    settings = ["train.steps=1000", "train.validate_every=100", "train.patience=none", "model.dropout=0"]
+    with poisoned(499, rows=range(60)):  # step 500: all of its rows
+        trained = run(tmp_path, translate, *settings, name="spoilt", report=watch)
+    assert trained.step == 1000
+    (told,) = [row for row in metrics(tmp_path / "spoilt") if "diverged" in row]
+    assert (told["step"], told["diverged"]) == (500, 500)
+    assert told["rows"]
+    assert watch.told == [(f"step 500: the gradient is not finite (rows {told['rows']} of the training part)", "skip")]
+    assert all(weight.isfinite().all() for weight in weights(tmp_path / "spoilt").values())
+    losses = [row["loss"] for row in metrics(tmp_path / "spoilt") if "loss" in row]
+    assert losses[-1] < losses[len(losses) // 2] < losses[0]
+    assert lab.load(tmp_path / "spoilt").predict("abc").output
 
 
 def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(tmp_path):

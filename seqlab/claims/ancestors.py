@@ -1,0 +1,108 @@
+"""The ancestors: how much a hidden Markov model can carry (C14), and what a Kalman filter is good for (C25)."""
+
+import math
+import random
+import string
+
+import torch
+from torch import Tensor
+
+from seqlab.claims.claim import Chart, Finding
+from seqlab.claims.material import QUIET
+from seqlab.claims.settings import Settings, lines, means, minus, over, scores
+from seqlab.models.lds import constant_velocity
+from seqlab.padded import Padded
+from seqlab.training.em_lds import NOISES, Climb, fit_lds
+
+LETTERS = string.ascii_letters[:32]
+
+
+def chain(num: int, *, seed: int) -> str:
+    """Lines in which each letter is followed by its own one, and now and then by any: 4.6 bits of each are known."""
+    keyed = random.Random(seed)
+    after = dict(zip(LETTERS, random.Random(0).sample(LETTERS, len(LETTERS)), strict=True))
+    text = [keyed.choice(LETTERS)]
+    for _ in range(40 * num):
+        text.append(after[text[-1]] if keyed.random() < 0.95 else keyed.choice(LETTERS))
+    return "".join("".join(text[40 * n : 40 * n + 40]) + "\n" for n in range(num))
+
+
+def bits_of_the_past(at: Settings) -> Finding:
+    """C14: what models with N states or units know of the next letter."""
+    sizes = at.pick((2, 4, 8, 16, 32), (2, 4, 8, 16), (2, 4))
+    train = at.file("train.txt", chain(at.pick(4000, 1000, 20), seed=1))
+    test = at.file("test.txt", chain(at.pick(500, 100, 5), seed=2))
+    hmm = {"target.kind": "characters", "train.restarts": at.pick(5, 2, 1), "train.steps": at.pick(300, 60, 3)}
+    rnn = {**QUIET, "data.unit": "line", "train.batch_tokens": 1024, "train.steps": at.pick(3000, 400, 3)}
+    rnn |= {"train.learning_rate": at.pick(1e-2, 2e-2, 2e-2)}
+    hidden = at.each({f"HMM {n}": {"model.hmm.states": n} for n in sizes}, "lm", train, "hmm-lm", hmm, test)
+    units = {f"RNN {n}": {"model.decoder.size": n, "model.embedding": n} for n in sizes}
+    networks = at.each(units, "lm", train, "char-rnn", rnn, test)
+    floor = hidden[f"HMM {sizes[0]}"][0].metrics["validation"]["floors"]["1-gram"]["loss"]
+    found = {
+        name: [[(floor - loss) / math.log(2) for loss in row] for row in scores(models, "loss").values()]
+        for name, models in (("HMM", hidden), ("RNN", networks))
+    }
+    bounds = [math.log2(size) for size in sizes]
+    shown = found | {"log2 N": [[bound] for bound in bounds]}
+    return Finding(
+        {
+            "bound": [bits - bound for row, bound in zip(found["HMM"], bounds, strict=True) for bits in row],
+            "better": [gain for pair in zip(found["RNN"], found["HMM"], strict=True) for gain in minus(*pair)],
+        },
+        [
+            means(
+                "bits of each letter that the past tells: the floor's loss, by frequency, minus the model's",
+                sizes,
+                shown,
+            )
+        ],
+        Chart("What N states or units know of the next letter", ("log2 N", "bits"), lines(bounds, shown)),
+    )
+
+
+def paths(kind: str, num: int, steps: int, random: torch.Generator) -> Tensor:
+    """Targets in the plane, about one unit fast."""
+    noise = torch.randn(num, steps, 2, generator=random).double()
+    if kind == "swerves":
+        return (0.2 * noise).cumsum(1).cumsum(1)
+    if kind == "circles":
+        angle = 0.1 * torch.arange(steps).double() + 10 * torch.rand(num, 1, generator=random)
+        return 10 * torch.stack([angle.cos(), angle.sin()], dim=-1)
+    return (10 * noise * (torch.rand(num, steps, 1, generator=random) < 0.05)).cumsum(1)  # stands, and jumps
+
+
+def tracking(at: Settings) -> Finding:
+    """C25: targets of three kinds through more and more noise."""
+    steps, num, noises = at.pick(200, 100, 12), at.pick(50, 20, 2), (0.5, 1.0, 2.0, 4.0, 8.0)
+
+    def errors(kind: str, noise: float, seed: int) -> tuple[float, float]:
+        """Root mean square errors of the last sighting and of the filter, which learns both noises by EM."""
+        random = torch.Generator().manual_seed(seed)
+        path = paths(kind, num, steps, random)
+        seen = path + noise * torch.randn(path.shape, generator=random)
+        there = torch.rand(num, steps, generator=random) > 0.2
+        there[:, 0] = True
+        sightings = Padded(seen, torch.full((num,), steps), there)
+        guess = constant_velocity(dimensions=2, acceleration=0.1, noise=4.0)
+        model = fit_lds(guess, sightings, climb=Climb(learn=NOISES, iterations=at.pick(100, 15, 2))).model
+        last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
+        found = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
+        one, other = (float((each - path).square().mean().sqrt()) for each in found)
+        return one, other
+
+    kinds, table = ("swerves", "circles", "jumps"), dict[str, list[list[float]]]()
+    for kind in kinds:
+        both = [list(zip(*(errors(kind, noise, seed) for seed in at.seeds), strict=True)) for noise in noises]
+        table |= {f"{kind}, {way}": [list(row[k]) for row in both] for k, way in enumerate(("last sighting", "filter"))}
+    ratios = {k: list(map(over, table[f"{k}, filter"], table[f"{k}, last sighting"])) for k in kinds}
+    flat = {kind: [value for row in rows for value in row] for kind, rows in ratios.items()}
+    return Finding(
+        {"smooth": flat["swerves"] + flat["circles"], "jumps": flat["jumps"]},
+        [means("root mean square error, by the deviation of the sightings' noise", noises, table)],
+        Chart(
+            "Error of the filter as a share of the last sighting's",
+            ("log2 of the sightings' noise", "share"),
+            lines(map(math.log2, noises), ratios | {"no better": [[1.0]] * len(noises)}),
+        ),
+    )

@@ -1,0 +1,236 @@
+"""Attention: the bottleneck it removes (C6, C7), order (C8, C24), scale (C9), and heads (C10)."""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch.linalg import vector_norm
+
+from seqlab.claims.claim import Finding
+from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, named, names, words
+from seqlab.claims.settings import (
+    Settings,
+    bar_chart,
+    means,
+    minus,
+    over,
+    over_places,
+    scored,
+    scores,
+    spread,
+)
+from seqlab.equations.attention import dot_score, scaled_score
+from seqlab.explain.attention import attention_maps
+from seqlab.explain.subject import subject
+from seqlab.model import Model
+
+
+def sentences(num: int, *, seed: int) -> Iterator[Pair]:
+    """Sentences of a made-up language and their translations: every word has its own, and nouns come first."""
+    keyed, made = random.Random(seed), random.Random(0)
+    spelt = ("bdgkl", "i"), ("bdgkl", "u"), ("mnprst", "i"), ("mnprst", "u")
+    adjectives, nouns, theirs, their_nouns = (
+        ["".join(made.choices(letters, k=3)) + end for _ in range(8)] for letters, end in spelt
+    )
+    for _ in range(num):
+        phrases = [(keyed.randrange(8), keyed.randrange(8)) for _ in range(keyed.randint(1, 15))]
+        source = " ".join(f"{adjectives[adjective]} {nouns[noun]}" for adjective, noun in phrases)
+        yield source, " ".join(f"{their_nouns[noun]} {theirs[adjective]}" for adjective, noun in phrases)
+
+
+def bottleneck(at: Settings) -> Finding:
+    """C6: translation by length, without and with attention."""
+    train = at.file("train.tsv", sentences(at.pick(30_000, 8000, 60), seed=1))
+    test, size = at.file("test.tsv", sentences(at.pick(1000, 300, 60), seed=2)), at.pick(128, 64, 8)
+    fixed = {**QUIET, "source.kind": "words", "target.kind": "words", "shared": "false", "decode.method": "greedy"}
+    fixed |= {"model.embedding": 32, "model.encoder.size": size, "model.decoder.size": size, "decode.max_length": 40}
+    fixed |= {"train.steps": at.pick(2500, 400, 3), "train.batch_tokens": at.pick(1024, 512, 60)}
+    fixed |= {"train.optimizer": "muon", "train.learning_rate": at.pick(4e-3, 8e-3, 8e-3)}
+    models = at.each({"without attention": {}}, "translate", train, "seq2seq", fixed, test)
+    models |= at.each({"with attention": {}}, "translate", train, "dot-attention", fixed, test)
+    tables = {name: [run.metrics["validation"]["by_length"] for run in each] for name, each in models.items()}
+    lengths = list(tables["with attention"][0])
+    found = {name: [[each[n]["bleu"] for each in seeds] for n in lengths] for name, seeds in tables.items()}
+    return Finding(
+        {name.split()[0]: over(rows[-1], rows[0]) for name, rows in found.items()},
+        [
+            means("BLEU on what was held out, by words of the source", lengths, found),
+            scored("all lengths", models, "bleu"),
+        ],
+        over_places("Quality of translation by length", ("words of the source", "BLEU"), lengths, found),
+    )
+
+
+def both_ends(at: Settings) -> Finding:
+    """C7: words that an encoder has read, written as they are and backwards."""
+    length, size, letters = at.pick(12, 8, 4), at.pick(128, 64, 8), "abcdefgh"
+    exactly = range(length, length + 1)
+    rows = list(words(at.pick(40_000, 10_000, 50), exactly, seed=1, letters=letters))
+    test = list(words(at.pick(1000, 300, 10), exactly, seed=2, letters=letters))
+    fixed = {**QUIET, "model.embedding": 16, "model.encoder.bidirectional": "false", "model.context": "first"}
+    fixed |= {"model.encoder.size": size, "model.decoder.size": size, "train.batch_tokens": 512}
+    fixed |= {"train.steps": at.pick(1500, 250, 3), "train.optimizer": "muon", "train.learning_rate": 6e-3}
+
+    def known(model: Model, order: int) -> list[float]:
+        """How often the letter at each place of the source is right."""
+        said = [answer.output.ljust(length, "?")[:length][::order] for answer in model.predict(test)]
+        return [fmean(a[place] == b[place] for a, b in zip(said, test, strict=True)) for place in range(length)]
+
+    found, cells, part = dict[str, list[list[float]]](), {"tanh RNN": "rnn", "LSTM": "lstm"}, length // 4
+    for verb, order in (("copied", 1), ("reversed", -1)):
+        train = at.file(f"{verb}.tsv", [(word, word[::order]) for word in rows])
+        ways = {f"{cell}, {verb}": {"model.encoder.kind": kind} for cell, kind in cells.items()}
+        models = at.each(ways, "translate", train, "dates", fixed)
+        found |= {name: [known(model, order) for model in each] for name, each in models.items()}
+    for cell in cells:  # the mean of both orders, seed by seed
+        pairs = zip(found[f"{cell}, copied"], found[f"{cell}, reversed"], strict=True)
+        found[f"{cell}, mean"] = [[fmean(two) for two in zip(*pair, strict=True)] for pair in pairs]
+    gains = [fmean(row[-part:]) - fmean(row[:part]) for cell in cells for row in found[f"{cell}, mean"]]
+    shown = {name: list(zip(*each, strict=True)) for name, each in found.items()}
+    shown["floor: chance"] = [(1 / len(letters),)] * length
+    lstm = {name: each for name, each in shown.items() if name.startswith("LSTM")}
+    return Finding(
+        {"end": gains},
+        [means("how often the letter is right, by its place in the word", range(1, length + 1), shown)],
+        over_places("What an LSTM keeps of a word", ("place in the word", "share right"), range(1, length + 1), lstm),
+    )
+
+
+def marked(num: int, lengths: range, *, seed: int) -> list[Pair]:
+    """Which of a and b comes first, and rows with one of each among other letters."""
+    keyed, rows = random.Random(seed), list[Pair]()
+    for row in words(num, lengths, seed=seed, letters="vwxyz"):
+        one, other = sorted(keyed.sample(range(len(row)), 2))
+        first, second = keyed.choice(("ab", "ba"))
+        rows.append((first, row[:one] + first + row[one + 1 : other] + second + row[other + 1 :]))
+    return rows
+
+
+def repeats(num: int, lengths: range, *, seed: int) -> str:
+    """Letters, each with whether it is the one before it again."""
+    rows = words(num, lengths, seed=seed, letters="abc")
+    return as_conll([(b, "again" if a == b else "other") for a, b in zip(f"-{row}", row, strict=False)] for row in rows)
+
+
+def placed(at: Settings, kinds: Sequence[str]) -> tuple[dict[str, list[Model]], dict[str, list[Model]]]:
+    """Transformers with these kinds of positions, on two tasks that are all about order, in rows of 4 to 20 letters."""
+    sizes, lengths = {1: at.pick(20_000, 5000, 60), 2: at.pick(1000, 400, 20)}, range(4, 21)
+    first = [at.file(f"first{seed}.tsv", marked(num, lengths, seed=seed)) for seed, num in sizes.items()]
+    again = [at.file(f"again{seed}.conll", repeats(num, lengths, seed=seed)) for seed, num in sizes.items()]
+    fixed = {**NAMES, "model.pooling": "mean", "model.encoder.kind": "transformer", "model.encoder.layers": 2}
+    fixed |= {"model.encoder.size": at.pick(64, 32, 8), "train.steps": at.pick(1200, 200, 3)}
+    fixed |= {"train.learning_rate": at.pick(2e-3, 4e-3, 4e-3)}
+    tagging = {**fixed, "source.kind": "words", "source.min_count": 1}
+    ways = [{f"{task}, {kind}": {"model.encoder.positions": kind} for kind in kinds} for task in ("first", "again")]
+    return (
+        at.each(ways[0], "classify", first[0], "lstm-classifier", fixed, first[1]),
+        at.each(ways[1], "tag", again[0], "bilstm-tagger", tagging, again[1]),
+    )
+
+
+def order(at: Settings) -> Finding:
+    """C8: no positions, and two kinds of them."""
+    first, again = placed(at, ("none", "sinusoidal", "learned"))
+    rows = [row for _, row in marked(50, range(10, 11), seed=3)]
+    shuffled = ["".join(random.Random(place).sample(row, len(row))) for place, row in enumerate(rows)]
+
+    def moved(model: Model) -> float:
+        """The most that a probability changes when the letters are shuffled."""
+        one, other = (
+            [answer.details["probabilities"]["a"] for answer in model.predict(each)] for each in (rows, shuffled)
+        )
+        return max(map(abs, minus(one, other)))
+
+    found = {**scores(first, "accuracy"), **scores(again, "accuracy")}
+    gaps = [minus(found[f"{task}, sinusoidal"], found[f"{task}, learned"]) for task in ("first", "again")]
+    return Finding(
+        {
+            "shuffled": [moved(model) for model in first["first, none"]],
+            "none": found["first, none"],
+            "apart": [abs(gap) for each in gaps for gap in each],
+        },
+        [scored("which letter comes first", first, "accuracy"), scored("the same letter again", again, "accuracy")],
+        bar_chart("Which letter comes first, and is it the same again?", "accuracy", found),
+    )
+
+
+def longer(at: Settings) -> Finding:
+    """C24: rows longer than those of the training."""
+    tasks, found = placed(at, ("sinusoidal", "learned", "rotary")), dict[str, list[list[float]]]()
+    lengths, num = (range(4, 13), range(13, 21), range(21, 31), range(31, 41)), at.pick(1000, 200, 5)
+    for k, each in enumerate(lengths):
+        first = at.file(f"first-{k}.tsv", marked(num, each, seed=k + 5))
+        again = at.file(f"again-{k}.conll", repeats(num, each, seed=k + 5))
+        for models, test in zip(tasks, (first, again), strict=True):
+            for name, runs in models.items():
+                found.setdefault(name, []).append([run.evaluate(test).scores["accuracy"] for run in runs])
+    seen = {name: [fmean(two) for two in zip(*rows[:2], strict=True)] for name, rows in found.items()}
+    places, shown = [f"{each[0]}-{each[-1]}" for each in lengths], found | {"floor: chance": [[0.5]] * len(lengths)}
+    return Finding(
+        {task: minus(seen[f"{task}, sinusoidal"], found[f"{task}, sinusoidal"][-1]) for task in ("first", "again")},
+        [means("accuracy by the number of letters; 4 to 20 were seen in training", places, shown)],
+        over_places("Longer than 20 letters, which were never seen", ("letters", "accuracy"), places, found),
+    )
+
+
+def scaling(at: Settings) -> Finding:
+    """C9: the softmax of random scores as d grows."""
+    sizes, num = at.pick((4, 16, 64, 256, 1024, 4096), (4, 16, 64, 256, 1024), (4, 1024)), at.pick(500, 100, 5)
+
+    def measured(scaled: bool, size: int, seed: int) -> tuple[float, float]:
+        """How sure the softmax is (the mean of its largest weight), and the gradient that comes through it."""
+        random = torch.Generator().manual_seed(seed)
+        query, key = (torch.randn(n, size, generator=random) for n in (num, 32))
+        score = (scaled_score if scaled else dot_score)(query, key).requires_grad_()
+        weights = score.softmax(-1)
+        (grad,) = torch.autograd.grad((weights * torch.randn(weights.shape, generator=random)).sum(), score)
+        return float(weights.detach().amax(-1).mean()), float(vector_norm(grad) / math.sqrt(num))
+
+    ways = {"q·k": False, "q·k / √d": True}
+    both = {n: [[measured(way, size, seed) for seed in at.seeds] for size in sizes] for n, way in ways.items()}
+    sure, grads = ({n: [[each[k] for each in row] for row in rows] for n, rows in both.items()} for k in (0, 1))
+    change = {name: over(rows[-1], rows[0]) for name, rows in grads.items()}
+    return Finding(
+        {"sure": sure["q·k"][-1], "shrinks": change["q·k"], "scaled": change["q·k / √d"]},
+        [
+            means("the largest weight, by d", sizes, sure),
+            means("norm of the gradient behind the softmax, by d", sizes, grads),
+        ],
+        over_places("The gradient that comes through the softmax", ("d", "norm"), sizes, grads),
+    )
+
+
+def apart(weights: Float[np.ndarray, "H *n"]) -> float:
+    """How little two of some distributions share, on average: 0 the same, 1 nothing (total variation)."""
+    return fmean(float(np.abs(a - b).sum(-1).mean()) / 2 for a, b in combinations(weights, 2))
+
+
+def heads(at: Settings) -> Finding:
+    """C10: heads of a Transformer before and after training, and hops without and with a penalty."""
+    (held_out, train), texts = named(at), [name for _, name in names(1)[: at.pick(200, 60, 5)] if len(name) >= 8]
+    common = {**NAMES, "train.steps": at.pick(1200, 200, 3), "model.encoder.size": at.pick(64, 32, 8)}
+    fixed = common | {"model.encoder.kind": "transformer", "model.encoder.layers": 2, "model.encoder.heads": 4}
+    untrained = {"train.steps": 1, "train.validate_every": 1, "train.learning_rate": 1e-9}
+    ways = {"heads, untrained": untrained, "heads, trained": {}}
+    models = at.each(ways, "classify", train, "lstm-classifier", fixed | {"model.pooling": "mean"}, held_out)
+    hops = {f"hops, penalty {penalty}": {"model.hop_penalty": penalty} for penalty in (0.0, 1.0)}
+    models |= at.each(hops, "classify", train, "self-attentive", common | {"model.pooling": "hops"}, held_out)
+
+    def differ(model: Model) -> float:
+        """The mean over texts and layers."""
+        looked = [subject(model.bundle, text) for text in texts]
+        maps = [found.weights for each in looked for found in attention_maps(each, each.trace())]
+        return fmean(apart(weights[0] if len(weights) == 1 else weights) for weights in maps)
+
+    found = {name: [differ(model) for model in each] for name, each in models.items()}
+    before, after, without, penalised = found.values()
+    return Finding(
+        {"heads": minus(after, before), "penalty": minus(penalised, without)},
+        [spread("what two of them do not share", found), scored("language of names", models, "accuracy")],
+        bar_chart("How little two heads, or two hops, share", "0: they are the same, 1: they share nothing", found),
+    )

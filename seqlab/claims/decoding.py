@@ -1,0 +1,94 @@
+"""Searching: what a beam finds that greedy does not (C12), and what all hypotheses find that a beam does not (C23)."""
+
+import math
+import random
+import time
+from statistics import fmean
+from typing import Any
+
+from seqlab.claims.claim import Chart, Finding, Table
+from seqlab.claims.material import QUIET
+from seqlab.claims.settings import Settings, lines, minus, over, spread
+from seqlab.data.synthetic import split_dates
+from seqlab.model import Model
+
+SLACK = 1e-4  # nats: what is nearer is the same
+
+
+def likelihoods(model: Model, given: list[str], **decode: Any) -> list[float]:
+    """The log-probability of each answer; a beam ranks by it alone."""
+    return [answer.details["log_probability"] for answer in model.predict(given, length_penalty=0.0, **decode)]
+
+
+def beams(at: Settings) -> Finding:
+    """C12: dates, decoded by a model that is not sure of them."""
+    train, test = split_dates(at.pick(40_000, 6000, 60), at.pick(500, 200, 5), seed=1)
+    data, given = at.file("train.tsv", [row[:2] for row in train]), [text for text, _, _ in test]
+    widths, size = at.pick((2, 4, 8, 16, 64), (2, 4, 16, 64), (2, 4)), at.pick(96, 64, 8)
+    change = {"train.steps": at.pick(1500, 350, 3), "model.encoder.size": size, "model.decoder.size": size}
+    gains: dict[str, list[float]] = {"floor: greedy": [], **{f"beam {k}": [] for k in widths}}
+    found: dict[str, list[float]] = {"likelier than greedy": [], "less likely": [], "not the likeliest known": []}
+    for seed in at.seeds:
+        model = at.trained("dates", "translate", data, "dates", change, seed=seed)
+        ways = {"floor: greedy": likelihoods(model, given, method="greedy")}
+        ways |= {f"beam {k}": likelihoods(model, given, beam=k) for k in widths}
+        for name, each in ways.items():
+            gains[name].append(fmean(minus(each, ways["floor: greedy"])))
+        best, four = (
+            [max(each) for each in zip(*ways.values(), strict=True)],
+            minus(ways["beam 4"], ways["floor: greedy"]),
+        )
+        found["likelier than greedy"].append(fmean(gain > SLACK for gain in four))
+        found["less likely"].append(fmean(gain < -SLACK for gain in four))
+        found["not the likeliest known"].append(fmean(gap > SLACK for gap in minus(best, ways["beam 4"])))
+    return Finding(
+        {"gain": gains["beam 4"], "missed": found["not the likeliest known"]},
+        [
+            spread("nats by which an answer is likelier than greedy's", gains),
+            spread("the answers of a beam of 4", found),
+        ],
+        Chart(
+            "Likelier than greedy by",
+            ("log2 of the beam's width", "nats"),
+            lines([0, *map(math.log2, widths)], {"": list(gains.values())}),
+        ),
+    )
+
+
+def exhaustive(at: Settings) -> Finding:
+    """C23: all words that a small language model can write."""
+    letters, length, keyed = "abcd", at.pick(8, 7, 4), random.Random(1)
+    odds = {a + b: [keyed.random() ** 3 for _ in letters] for a in letters for b in letters}
+
+    def word() -> str:
+        said = keyed.choice(list(odds))
+        while len(said) < length:
+            said += keyed.choices(letters, odds[said[-2:]])[0]
+        return said
+
+    data = at.file("train.txt", "".join(f"{word()}\n" for _ in range(at.pick(20_000, 3000, 40))))
+    change = {**QUIET, "data.unit": "line", "model.decoder.size": 32, "model.embedding": 16, "train.batch_tokens": 512}
+    change |= {"train.steps": at.pick(1000, 200, 3), "train.learning_rate": 1e-2}
+    kept = {"greedy": 1, "beam 2": 2, "beam 4": 4, "beam 16": 16, "exhaustive": len(letters) ** (length - 2)}
+    gaps, taken = {name: list[list[float]]() for name in kept}, {name: list[float]() for name in kept}
+    for seed in at.seeds:
+        model, found = at.trained("words", "lm", data, "char-lstm", change, seed=seed), dict[str, list[float]]()
+        for name, width in kept.items():
+            began, way = time.process_time(), {"method": "greedy"} if name == "greedy" else {"beam": width}
+            found[name] = likelihoods(model, list(odds), max_length=length - 1, **way)
+            taken[name].append(time.process_time() - began)
+        for name, each in found.items():
+            gaps[name].append(minus(found["exhaustive"], each))
+    below = {name: [fmean(row) for row in rows] for name, rows in gaps.items()}
+    missed = {name: [fmean(gap > SLACK for gap in row) for row in rows] for name, rows in gaps.items()}
+    rows = [(name, width, *(fmean(each[name]) for each in (taken, below, missed))) for name, width in kept.items()]
+    header = ("", "hypotheses kept", "CPU seconds", "nats below the best", "how often")
+    return Finding(
+        {"time": over(taken["beam 4"], taken["exhaustive"]), "gap": below["beam 4"], "greedy": missed["greedy"]},
+        [Table(f"words of {length} letters, from each pair of letters on", header, rows)],
+        Chart(
+            "How far a search stays below the best",
+            ("log2 of the hypotheses kept", "nats below the best"),
+            lines(map(math.log2, kept.values()), {"": list(below.values())}),
+        ),
+    )

@@ -1,0 +1,183 @@
+"""What becomes of a gradient on its way back: through time (C1, C2) and depth (C16, C22), and with norms (C17)."""
+
+import math
+from collections.abc import Iterable
+from statistics import fmean
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.linalg import matrix_norm, vector_norm
+
+from seqlab.claims.claim import Chart, Finding, Table
+from seqlab.claims.material import NAMES, QUIET, manual, named
+from seqlab.claims.settings import Settings, learning_curves, lines, means, minus, over, scored, scores, validations
+from seqlab.equations.bptt import forward, state_gradients
+from seqlab.equations.recurrent import highway, residual
+from seqlab.errors import RunError
+from seqlab.layers.recurrence import Recurrence
+from seqlab.layers.stack import CausalLayer, CausalStack
+from seqlab.model import Model
+from seqlab.recipe import Cell, Connection, Stack
+
+
+def singular_values(at: Settings) -> Finding:
+    """C1: a tanh network whose W has a known largest singular value."""
+    size, steps, draws, sigmas = 32, at.pick(100, 100, 5), range(at.pick(100, 20, 2)), (0.7, 0.9, 1.1, 1.3)
+    zero, eye = torch.zeros(size).double(), torch.eye(size).double()
+    g_o = torch.cat([torch.zeros(steps - 1, size), torch.ones(1, size)]).double()  # the loss is that of the last step
+
+    def factor(sigma: float, orthogonal: bool, inputs: float, draw: int) -> float:
+        random = torch.Generator().manual_seed(draw)
+        matrix, x = (torch.randn(n, size, generator=random).double() for n in (size, steps))
+        matrix = sigma * (torch.linalg.qr(matrix)[0] if orthogonal else matrix / matrix_norm(matrix, ord=2))
+        h, _ = forward(inputs * x, zero, matrix, eye, zero, eye, zero)
+        norms = vector_norm(state_gradients(h, matrix, eye, g_o), dim=1)
+        return float(norms[0] / norms[-1]) ** (1 / (steps - 1))
+
+    cases = {"orthogonal, at rest": (True, 0.0), "random, at rest": (False, 0.0), "orthogonal, driven": (True, 0.5)}
+    found = {name: [[factor(s, *case, draw) for draw in draws] for s in sigmas] for name, case in cases.items()}
+    below, above = ([fmean(row) for rows in found.values() for row in rows[part]] for part in (slice(2), slice(2, 4)))
+    drawn = lines(sigmas, {**found, "neither explodes nor vanishes": [[1.0]] * len(sigmas)})
+    return Finding(
+        {"below": below, "above": above},
+        [means("what a step back leaves of the gradient, by the largest singular value of W", sigmas, found)],
+        Chart("A gradient's factor of a step back", ("largest singular value of W", "factor"), drawn),
+    )
+
+
+def clipping(at: Settings) -> Finding:
+    """C2: a ReLU network under SGD at growing rates."""
+    text = at.file("manual.txt", manual()[: at.pick(400_000, 100_000, 4000)])
+    rates = at.pick((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.01, 0.03, 0.1, 0.3, 1.0), (0.01, 0.1))
+    fixed = {**QUIET, "model.decoder.kind": "relu-rnn", "model.decoder.size": at.pick(128, 64, 8), "train.warmup": 0}
+    fixed |= {"train.optimizer": "sgd", "train.schedule": "constant", "train.divergence": "stop"}
+    fixed |= {"train.steps": at.pick(1500, 200, 2), "train.batch_rows": 16, "train.bptt": at.pick(64, 48, 8)}
+    floors = list[float]()
+
+    def loss(clip: float, rate: float, seed: int) -> float:
+        change = fixed | {"train.learning_rate": rate, "train.clip": clip}
+        try:
+            model = at.trained(f"clip {clip:g} rate {rate}", "lm", text, "char-rnn", change, seed=seed)
+        except RunError:  # a gradient that is not finite
+            return math.inf
+        floors.append(model.metrics["validation"]["floors"]["1-gram"]["loss"])
+        return model.metrics["validation"]["loss"] or math.inf
+
+    ways = {"clipped at 1": 1.0, "not clipped": 1e9}
+    found = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
+    floor = min(floors, default=math.inf)
+    fastest, best = list[list[float]](), list[list[float]]()
+    for rows in found.values():
+        by_seed = list(zip(*rows, strict=True))
+        learns = [[r for r, v in zip(rates, row, strict=True) if v < floor] for row in by_seed]
+        fastest.append([max(row, default=rates[0] / 3) for row in learns])
+        best.append([min(row) for row in by_seed])
+    shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in found.items()}
+    floored = {"floor: by frequency": [[floor]] * len(rates)}
+    title = "held-out loss in nats a letter, by the rate of SGD (inf: a gradient was not finite)"
+    drawn = lines([math.log10(rate) for rate in rates], shown | floored)
+    return Finding(
+        {"rate": over(*fastest), "loss": minus(*best)},
+        [means(title, rates, found | floored)],
+        Chart("Held-out loss by rate; what stands above the floor is lost", ("log10 of the rate", "nats"), drawn),
+    )
+
+
+def deep_stacks(at: Settings) -> Finding:
+    """C16: one LSTM layer, and many with each connection."""
+    (held_out, train), depth, steps = named(at), at.pick(12, 8, 2), at.pick(1000, 150, 4)
+    fixed = {**NAMES, "model.encoder.size": at.pick(64, 32, 4), "model.encoder.layers": depth, "train.steps": steps}
+    fixed |= {"model.embedding": at.pick(64, 32, 4), "train.validate_every": max(1, steps // 6)}
+    ways: dict[str, dict[str, object]] = {"plain, 1 layer": {"model.encoder.layers": 1}}
+    ways |= {f"{kind}, {depth} layers": {"model.encoder.connection": kind} for kind in ("plain", "residual", "highway")}
+    models = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out)
+    _, plain, skipping, gated = scores(models, "accuracy").values()
+    return Finding(
+        {"residual": minus(skipping, plain), "highway": minus(gated, plain)},
+        [scored("stacks of LSTM layers", models, "accuracy")],
+        learning_curves("Stacked LSTM layers learn to tell languages", models),
+    )
+
+
+def layer_norm(at: Settings) -> Finding:
+    """C17: a Transformer with norms in two places, and without."""
+    (held_out, train), steps, rates = (
+        named(at),
+        at.pick(900, 120, 4),
+        at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,)),
+    )
+    fixed = {**NAMES, "model.encoder.kind": "transformer", "model.encoder.size": at.pick(64, 32, 8)}
+    fixed |= {"model.encoder.layers": at.pick(6, 4, 1), "model.pooling": "mean", "train.steps": steps}
+    fixed |= {"train.batch_tokens": 512, "train.validate_every": max(1, steps // 12)}
+    places = {"after the sum": ("post", "layer"), "before the sublayer": ("pre", "layer"), "without": ("post", "none")}
+    models = dict[str, list[Model]]()
+    for name, (place, kind) in places.items():
+        way = {"model.encoder.norm": place, "model.encoder.normalise": kind}
+        ways = {f"{name} {rate}": {**way, "train.learning_rate": rate} for rate in rates}
+        runs = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out).values()
+        models[name] = [min(same, key=lambda run: validations(run)[-1][1]) for same in zip(*runs, strict=True)]
+
+    def needed(name: str) -> list[float]:
+        """The share of the steps after which a run is where the one without norms ends."""
+        ends = [validations(other)[-1][1] for other in models["without"]]
+        both = zip(models[name], ends, strict=True)
+        return [min((s for s, v in validations(run) if v <= end), default=math.inf) / steps for run, end in both]
+
+    return Finding(
+        {"after": needed("after the sum"), "before": needed("before the sublayer")},
+        [scored("layer norm, each at its best rate", models, "accuracy")],
+        learning_curves("Where the norm stands in a Transformer encoder", models),
+    )
+
+
+def over_depth(at: Settings) -> Finding:
+    """C22: stacks of each cell and connection, before training."""
+    size, length, depth, num = 32, at.pick(24, 24, 4), at.pick(24, 24, 3), len(at.seeds)
+    kinds: tuple[Connection, ...] = ("plain", "residual", "highway", "dense")
+    cells: dict[str, Cell] = {"tanh": "rnn", "LSTM": "lstm", "GRU": "gru-torch"}
+
+    def norms(cell: Cell, kind: Connection, seed: int) -> list[float]:
+        """Of the gradient behind each layer, from the last to the first, as a share of the last one's."""
+        torch.manual_seed(seed)
+        stack = CausalStack(size, Stack(kind=cell, size=size, layers=depth, connection=kind), dropout=0.0, name="")
+        x, kept = torch.randn(8, length, size), list[Tensor]()
+        for layer in cast(Iterable[CausalLayer], stack.layers):
+            x, _ = layer(x, layer.recurrence.start(len(x)))
+            kept.append(x)
+        grads = torch.autograd.grad((x[..., -size:] * torch.randn(8, length, size)).sum(), kept[::-1])
+        return [float(vector_norm(grad) / vector_norm(grads[0])) for grad in grads]
+
+    def in_time(cell: Cell, seed: int) -> float:
+        """What a step back in time leaves, in one layer."""
+        torch.manual_seed(seed)
+        layer, states = Recurrence(cell, size, size, name=""), list[Tensor]()
+        state = layer.start(8)
+        for x in torch.randn(length, 8, 1, size):
+            _, state = layer(x, state)
+            states.append(state[0])
+        last, first = torch.autograd.grad((state[0] * torch.randn(8, size)).sum(), [states[-1], states[0]])
+        return float(vector_norm(first) / vector_norm(last)) ** (1 / (length - 1))
+
+    runs = [(cell, seed) for cell in cells.values() for seed in at.seeds]
+    found = {kind: [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
+    factors = {"step in time": [in_time(cell, seed) for cell, seed in runs]}
+    factors |= {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in found.items()}
+    x, hx, gate = torch.randn(100, size), torch.randn(100, size), torch.ones(100, size)
+    values = {"time": factors["step in time"], "depth": factors["plain"]}
+    values |= {kind: over(factors[kind], factors["plain"]) for kind in kinds[1:]}
+    values["open"] = [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())]
+    rows = [(name, *(fmean(row[n : n + num]) for n in range(0, len(row), num))) for name, row in factors.items()]
+    lstm = {
+        kind: [[math.log10(v) for v in row] for row in zip(*rows[num : 2 * num], strict=True)]
+        for kind, rows in found.items()
+    }
+    return Finding(
+        values,
+        [Table("what a step in time, and a layer of each kind, leaves of the gradient", ("", *cells), rows)],
+        Chart(
+            "Gradient in an LSTM stack before training",
+            ("layers from the loss", "log10 of its norm"),
+            lines(range(depth), lstm),
+        ),
+    )

@@ -1,0 +1,126 @@
+"""The report of the claims: a page to read, a picture for each claim, and the numbers for machines."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from seqlab.claims.claim import Cell, Chart, Claim, Finding, Scale, number
+from seqlab.errors import DataError
+from seqlab.explain.canvas import Canvas, stack
+from seqlab.explain.charts import Band, Curve, bars, line_chart
+from seqlab.explain.palette import CATEGORICAL
+from seqlab.training.checkpoint import write_whole
+
+PAGE, NUMBERS = "README.md", "results.json"
+OPENING = """A criterion was written down before its experiment ran, and must be met each time: with every seed, and in
+every case that it names. A claim is confirmed if all its criteria are met, not confirmed if none ever is, and otherwise it
+depends. All data is generated or comes with Python and Babel: `seqlab claims --out DIRECTORY` makes this page again."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A claim that was measured: how, and what came of it."""
+
+    key: str  # of the settings and the code that it comes from
+    scale: Scale
+    seeds: int
+    seconds: float
+    finding: Finding
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    """What a report holds already, by the ids of claims."""
+    path = folder / NUMBERS
+    if not path.exists():
+        return {}
+    try:
+        table = json.loads(path.read_text("utf-8"))
+        return {name: TypeAdapter(Result).validate_python(row["result"]) for name, row in table.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise DataError(
+            f"{path}: not the results of claims: {said}", hint="give another --out, or delete it."
+        ) from None
+
+
+def write_report(folder: Path, claims: Mapping[str, Claim], results: Mapping[str, Result]) -> None:
+    """The page, its pictures and its numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    measured = {claim: results[name] for name, claim in claims.items() if name in results}
+    for claim, result in measured.items():
+        write_whole(folder / f"{claim.id}.svg", drawn(result.finding.chart).to_svg().encode())
+    table = {claim.id: to_json(claim, result) for claim, result in measured.items()}
+    write_whole(folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False).encode())
+    write_whole(folder / PAGE, page(measured).encode())
+
+
+def to_json(claim: Claim, result: Result) -> dict[str, Any]:
+    """A result with what follows from it."""
+    verdict, sentence = claim.verdict(result.finding), claim.sentence(result.finding)
+    return {"claim": claim.words, "verdict": verdict, "sentence": sentence, "result": asdict(result)}
+
+
+def page(results: Mapping[Claim, Result]) -> str:
+    """The report as Markdown: first all verdicts, then a section for each claim."""
+    verdicts = [claim.verdict(result.finding) for claim, result in results.items()]
+    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in ("confirmed", "depends", "not confirmed") if v in verdicts)
+    rows = [
+        (f"[{claim.id}](#{claim.id.lower()})", claim.title, verdict, claim.sentence(result.finding))
+        for (claim, result), verdict in zip(results.items(), verdicts, strict=True)
+    ]
+    lines = ["# The claims of the lectures, measured", "", f"Of {len(results)} claims: {counted}.", "", OPENING, ""]
+    lines += markdown(("", "claim", "verdict", "in numbers: mean (least to most)"), rows)
+    for claim, result in results.items():
+        lines += ["", *section(claim, result)]
+    return "\n".join(lines) + "\n"
+
+
+def section(claim: Claim, result: Result) -> list[str]:
+    """One claim: what it says, what was done, what was found, and what that does not show."""
+    finding, seeds = result.finding, f"{result.seeds} seed{'s' if result.seeds > 1 else ''}"
+    rows = [
+        (c.rule, number(fmean(v)), number(min(v)), number(max(v)), c.verdict(v))
+        for c, v in ((criterion, finding.values[name]) for name, criterion in claim.criteria.items())
+    ]
+    lines = [f"## {claim.id}", "", f"> {claim.words}", "", f"*What was done.* {claim.experiment}", ""]
+    lines += [f"*Data:* {claim.data}. *Scale:* {result.scale}, {seeds}, {result.seconds:.0f} s.", ""]
+    lines += markdown(("criterion", "mean", "least", "most", "met"), rows)
+    lines += ["", f"![{finding.chart.title}]({claim.id}.svg)"]
+    for table in finding.tables:
+        lines += ["", f"{table.title[0].upper()}{table.title[1:]}:", "", *markdown(table.header, table.rows)]
+    return [*lines, "", f"**Verdict: {claim.verdict(finding)}.** *What this does not show.* {claim.limits}"]
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """A table; numbers stand at the right."""
+    right = [
+        bool(rows) and not any(isinstance(row[k], str) and not _figures(row[k]) for row in rows)
+        for k in range(len(header))
+    ]
+    lines = [header, ["---:" if side else "---" for side in right], *([number(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def drawn(chart: Chart) -> Canvas:
+    """Lines with a band from the least to the most of all seeds, or bars."""
+    if not chart.lines:
+        values = np.array(list(chart.bars.values()), dtype=float)
+        return stack([bars(values, list(chart.bars), x_title=chart.titles[0])], title=chart.title)
+    curves, bands = [], []
+    for k, line in enumerate(chart.lines):
+        colour, x = CATEGORICAL[k % len(CATEGORICAL)], np.array(line.x, dtype=float)
+        means, least, most = (np.array([of(row) for row in line.y], dtype=float) for of in (fmean, min, max))
+        curves.append(Curve(line.label, means, x, colour))
+        bands += [Band("", least, most, x, colour)] if (most > least).any() else []
+    canvas = line_chart(curves, bands, titles=chart.titles, x_labels=chart.places)
+    return stack([canvas], title=chart.title)
+
+
+def _figures(cell: Cell) -> bool:
+    return isinstance(cell, str) and (not cell or cell[0].isdigit() or cell[0] == "-")

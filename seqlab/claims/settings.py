@@ -1,0 +1,156 @@
+"""How large an experiment is, the trainings in it, and the small sums that all experiments do with their scores."""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TypeVar
+
+from seqlab.bundle import is_bundle
+from seqlab.claims.claim import Chart, Line, Row, Scale, Table
+from seqlab.errors import SeqlabWarning
+from seqlab.lab import Model, load, train
+from seqlab.model import RUN
+from seqlab.recipe import Task
+from seqlab.training.log import MetricsFile
+
+T = TypeVar("T")
+SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}
+Change = Mapping[str, object]  # of a recipe's settings
+Models = Mapping[str, Sequence[Model]]  # of each way that is compared, one for each seed
+Found = Mapping[str, Sequence[Sequence[float]]]  # of each way, at each place, the values of all seeds
+
+
+@dataclass(frozen=True)
+class Settings:
+    """At which scale an experiment runs, with how many seeds, and where its trainings lie until it is done."""
+
+    folder: Path
+    scale: Scale = "full"
+    num_seeds: int | None = None
+    told: Callable[[str], None] = lambda text: None
+
+    @property
+    def seeds(self) -> range:
+        return range(1, 1 + (self.num_seeds or SEEDS[self.scale]))
+
+    def pick(self, full: T, quick: T, tiny: T) -> T:
+        """What suits the scale."""
+        return {"full": full, "quick": quick, "tiny": tiny}[self.scale]
+
+    def file(self, name: str, rows: Iterable[Sequence[str]] | str) -> Path:
+        """A text, or rows of cells between tabs, as a file to train on."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(rows if isinstance(rows, str) else "".join("\t".join(row) + "\n" for row in rows), "utf-8")
+        return path
+
+    def trained(
+        self,
+        name: str,
+        task: Task,
+        data: Path,
+        recipe: str,
+        change: Change,
+        *,
+        seed: int,
+        valid: Path | None = None,
+        start: Model | None = None,
+    ) -> Model:
+        """`seqlab train TASK DATA --recipe RECIPE --set ...`, unless that was done before.
+
+        Unless `change` says otherwise it validates once, at the end, so that no score is the best of several.
+        """
+        folder = self.folder / f"{name}-{seed}".replace(" ", "-")
+        if is_bundle(folder):
+            return load(folder)
+        self.told(f"  {name}, seed {seed}")
+        changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
+        settings, old = [f"{key}={value}" for key, value in changed.items()], None if start is None else start.path
+        with warnings.catch_warnings(action="ignore", category=SeqlabWarning):  # of few labels, which are meant
+            done = train(
+                task,
+                data,
+                recipe=recipe,
+                settings=settings,
+                valid=valid or (),
+                start=old,
+                out=folder,
+                overwrite=True,
+            )
+        return done.model
+
+    def each(
+        self, ways: Mapping[str, Change], task: Task, data: Path, recipe: str, fixed: Change, valid: Path | None = None
+    ) -> dict[str, list[Model]]:
+        """A model for each way and seed; what a way says goes before what is fixed for all."""
+        runs = {name: {**fixed, **way} for name, way in ways.items()}
+        return {
+            name: [self.trained(name, task, data, recipe, change, seed=seed, valid=valid) for seed in self.seeds]
+            for name, change in runs.items()
+        }
+
+
+def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Seed by seed."""
+    return [a - b for a, b in zip(one, other, strict=True)]
+
+
+def over(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Seed by seed."""
+    return [a / b for a, b in zip(one, other, strict=True)]
+
+
+def scores(models: Models, measure: str) -> dict[str, list[float]]:
+    """How good each model is on what its training held out."""
+    return {name: [model.metrics["validation"][measure] for model in each] for name, each in models.items()}
+
+
+def spread(title: str, found: Mapping[str, Sequence[float]]) -> Table:
+    """A row for each way: its mean over the seeds, the least and the most."""
+    return Table(title, ("", "mean", "least", "most"), [(n, fmean(v), min(v), max(v)) for n, v in found.items()])
+
+
+def scored(what: str, models: Models, measure: str) -> Table:
+    """The spread of each way's scores, and below them the floors."""
+    table = spread(f"{what}: {measure.replace('_', ' ')} on what was held out", scores(models, measure))
+    floors = next(iter(models.values()))[0].metrics["validation"]["floors"]
+    rows: list[Row] = [(f"floor: {name}", row[measure], "", "") for name, row in floors.items() if measure in row]
+    return Table(table.title, table.header, table.rows + rows)
+
+
+def means(title: str, places: Iterable[object], found: Found) -> Table:
+    """A row for each way: the mean over the seeds at each place."""
+    return Table(title, ("", *map(str, places)), [(name, *map(fmean, each)) for name, each in found.items()])
+
+
+def lines(x: Iterable[float], found: Found) -> list[Line]:
+    """A line for each way over the same x."""
+    at = [float(place) for place in x]
+    return [Line(name, at, [[float(v) for v in row] for row in rows]) for name, rows in found.items()]
+
+
+def over_places(title: str, titles: tuple[str, str], places: Iterable[object], found: Found) -> Chart:
+    """A chart of lines over named places."""
+    names = [str(place) for place in places]
+    return Chart(title, titles, lines(range(len(names)), found), names)
+
+
+def bar_chart(title: str, unit: str, found: Mapping[str, Sequence[float]]) -> Chart:
+    """A bar for the mean of each way."""
+    return Chart(title, (unit, ""), bars={name: fmean(each) for name, each in found.items()})
+
+
+def validations(model: Model) -> list[tuple[int, float]]:
+    """The steps at which a run was validated, and its loss there."""
+    rows = MetricsFile(model.path / RUN / "metrics.jsonl").rows()
+    return [(row["step"], row["validation"]["loss"]) for row in rows if "validation" in row]
+
+
+def learning_curves(title: str, models: Models) -> Chart:
+    """The validations of each way's runs."""
+    curves = {name: [validations(model) for model in each] for name, each in models.items()}
+    steps = [step for step, _ in next(iter(curves.values()))[0]]
+    found = {name: [[loss for _, loss in row] for row in zip(*each, strict=True)] for name, each in curves.items()}
+    return Chart(title, ("steps", "held-out loss in nats"), lines(steps, found))

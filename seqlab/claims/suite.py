@@ -1,0 +1,79 @@
+"""All experiments by their claims, and the run that measures them; what was measured before is not measured again."""
+
+import inspect
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from seqlab import __version__
+from seqlab.claims import ancestors, attention, cells, decoding, gradients, transfer
+from seqlab.claims.claim import Finding, Scale, read_claims
+from seqlab.claims.report import Result, read_results, write_report
+from seqlab.claims.settings import Settings
+
+EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
+    "C1": gradients.singular_values,
+    "C2": gradients.clipping,
+    "C3": cells.lags,
+    "C4": cells.cost,
+    "C5": cells.directions,
+    "C6": attention.bottleneck,
+    "C7": attention.both_ends,
+    "C8": attention.order,
+    "C9": attention.scaling,
+    "C10": attention.heads,
+    "C11": cells.parallel,
+    "C12": decoding.beams,
+    "C13": transfer.few_labels,
+    "C14": ancestors.bits_of_the_past,
+    "C15": cells.truncation,
+    "C16": gradients.deep_stacks,
+    "C17": gradients.layer_norm,
+    "C18": cells.readable,
+    "C19": transfer.contexts,
+    "C20": cells.distances,
+    "C21": cells.lstm_or_gru,
+    "C22": gradients.over_depth,
+    "C23": decoding.exhaustive,
+    "C24": attention.longer,
+    "C25": ancestors.tracking,
+}
+RUNS = "runs"  # trainings of claims that are not done yet
+
+
+def run_claims(
+    ids: Sequence[str] = tuple(EXPERIMENTS),
+    *,
+    out: Path,
+    scale: Scale = "full",
+    seeds: int | None = None,
+    told: Callable[[str], None] = lambda text: None,
+) -> dict[str, Result]:
+    """Measure claims, and report on them in the directory `out`, which is brought up to date after each."""
+    results, claims = dict[str, Result](), read_claims()
+    for place, name in enumerate(ids, 1):
+        key, known, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
+        if name in known and known[name].key == key:
+            told(f"{count}: measured before")
+        else:
+            told(f"{count}: {claims[name].title}")
+            known[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, told))
+            write_report(out, claims, read_results(out) | {name: known[name]})
+        results[name] = known[name]
+    return results
+
+
+def _measured(name: str, key: str, settings: Settings) -> Result:
+    began = time.perf_counter()
+    finding = EXPERIMENTS[name](settings)
+    shutil.rmtree(settings.folder, ignore_errors=True)
+    return Result(key, settings.scale, len(settings.seeds), round(time.perf_counter() - began, 1), finding)
+
+
+def _key(name: str, scale: Scale, seeds: int | None) -> str:
+    """What a result depends on: the version, the code of the experiment, and the settings."""
+    code = inspect.getsource(sys.modules[EXPERIMENTS[name].__module__])
+    return sha256(f"{__version__} {code} {name} {scale} {seeds}".encode()).hexdigest()[:12]

@@ -1,0 +1,123 @@
+"""What a model learns from text without labels: language models before classifiers (C13), and ELMo's features (C19)."""
+
+import random
+from collections.abc import Iterator
+from itertools import combinations
+from statistics import fmean
+
+import torch
+from torch.nn.functional import cosine_similarity
+
+from seqlab.assemble.model import embedding_of
+from seqlab.assemble.vocabularies import padded
+from seqlab.claims.claim import Finding
+from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, names
+from seqlab.claims.settings import Settings, bar_chart, means, minus, over_places, scored, scores, spread
+from seqlab.model import Model
+from seqlab.text import SPECIALS
+
+
+def few_labels(at: Settings) -> Finding:
+    """C13: a classifier of names from a language model of names, and anew."""
+    rows, num, size = names(1), at.pick(1500, 500, 30), at.pick(128, 64, 8)
+    test, rest, counts = (
+        at.file("test.tsv", rows[:num]),
+        rows[num:],
+        at.pick((60, 240, 960, 3840), (60, 240, 960), (20, 40)),
+    )
+    text = at.file("text.txt", "".join(f"{name}\n" for _, name in rest[: at.pick(None, None, 60)]))
+    before = {
+        **QUIET,
+        "target.kind": "characters",
+        "target.lower": "false",
+        "model.embedding": 32,
+        "model.tie": "false",
+    }
+    before |= {"model.decoder.size": size, "train.optimizer": "muon", "train.learning_rate": 1e-2}
+    before |= {"train.steps": at.pick(2500, 500, 3), "train.batch_tokens": 1024}
+    fixed = {**NAMES, "train.steps": at.pick(400, 120, 2), "train.encoder_rate": 1.0, "model.dropout": 0.2}
+    taken = {key: value for key, value in fixed.items() if not key.startswith(("source.", "model.embedding"))}
+    old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
+    found = {name: list[list[float]]() for name in ("from a language model", "anew", "floor: TF-IDF, linear")}
+    for count in counts:
+        few, ways = at.file(f"few{count}.tsv", rest[:count]), {f"anew {count}": {"model.encoder.size": size}}
+        anew = at.each(ways, "classify", few, "tuned-classifier", fixed, test)
+        tuned = [
+            at.trained(f"tuned {count}", "classify", few, "tuned-classifier", taken, seed=seed, valid=test, start=start)
+            for seed, start in zip(at.seeds, old, strict=True)
+        ]
+        held_out = scores({"from a language model": tuned, "anew": anew[f"anew {count}"]}, "accuracy")
+        held_out["floor: TF-IDF, linear"] = [tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"]]
+        for name, each in held_out.items():
+            found[name].append(each)
+    gains = [minus(*both) for both in zip(*list(found.values())[:2], strict=True)]
+    return Finding(
+        {"few": gains[0] + gains[1]},
+        [means("accuracy on what was held out, by the number of labelled names", counts, found)],
+        over_places("Which language is a name?", ("labelled names", "accuracy"), counts, found),
+    )
+
+
+def ambiguous(num: int, *, seed: int) -> Iterator[list[Pair]]:
+    """Sentences of a made-up language: classes of words that follow each other by chance, many words in two classes."""
+    made, keyed, kinds = random.Random(0), random.Random(seed), "ABCDEF"
+    words = {kind: ["".join(made.choices("bdgklmnprstaeiou", k=5)) for _ in range(20)] for kind in kinds}
+    for kind in kinds:
+        words[kind] += words[made.choice([each for each in kinds if each != kind])][:10]
+    moves = {kind: [made.random() ** 4 for _ in kinds] for kind in kinds}
+    for _ in range(num):
+        kind, sentence = keyed.choice(kinds), list[Pair]()
+        for _ in range(keyed.randint(5, 15)):
+            sentence.append((keyed.choice(words[kind]), kind))
+            kind = keyed.choices(kinds, moves[kind])[0]
+        yield sentence
+
+
+@torch.inference_mode()
+def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
+    """The mean cosine between vectors of one word in one class, and between those of one word in two classes."""
+    sources = model.bundle.vocabularies.encode_sources([tuple(word for word, _ in each) for each in sentences])
+    layers = model.bundle.model.readers.layers(padded(sources))[-1]  # type: ignore[union-attr, operator]
+    seen = [(*pair, layers[r, t]) for r, each in enumerate(sentences) for t, pair in enumerate(each)]
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for word in sorted({word for word, _, _ in seen}):
+        for (_, one, a), (_, other, b) in combinations([each for each in seen if each[0] == word][:12], 2):
+            found[one == other].append(float(cosine_similarity(a, b, dim=0)))
+    return fmean(found[True]), fmean(found[False])
+
+
+def contexts(at: Settings) -> Finding:
+    """C19: taggers with ELMo's layers, with its word vectors alone, and with neither."""
+    sentences, unseen = (
+        list(ambiguous(at.pick(10_000, 3000, 60), seed=1)),
+        list(ambiguous(at.pick(500, 200, 30), seed=2)),
+    )
+    text = at.file("text.txt", "".join(" ".join(word for word, _ in each) + "\n" for each in sentences))
+    few, test = at.file("few.conll", as_conll(sentences[:50])), at.file("test.conll", as_conll(unseen))
+    size, common = at.pick(128, 64, 8), {**QUIET, "train.learning_rate": 5e-3}
+    before = {**common, "model.embedding": size, "model.encoder.size": size, "train.batch_tokens": 1024}
+    before |= {"train.steps": at.pick(1500, 250, 2)}
+    fixed = {**common, "model.encoder.size": at.pick(64, 32, 8), "model.encoder.layers": 1, "model.embedding": size}
+    fixed |= {"train.steps": at.pick(400, 150, 2), "train.batch_tokens": 512, "model.dropout": 0.4}
+    models: dict[str, list[Model]] = {"no vectors": [], "static vectors": [], "contextual vectors": []}
+    like: dict[str, list[float]] = {"in one class": [], "in two classes": []}
+    for seed in at.seeds:
+        elmo = at.trained("elmo", "bilm", text, "elmo", before, seed=seed)
+        vectors = embedding_of(elmo.bundle.model).weight.tolist()
+        table = list(zip(elmo.bundle.vocabularies.sources.vocabulary, vectors, strict=True))[len(SPECIALS) :]
+        path = at.file(f"{seed}.vec", "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table))
+        words = {"source.min_count": 1}
+        changes = (fixed | words, None), (fixed | words | {"model.vectors": path}, None), (fixed, elmo)
+        for (name, kept), (change, start) in zip(models.items(), changes, strict=True):
+            kept.append(at.trained(name, "tag", few, "tuned-tagger", change, seed=seed, valid=test, start=start))
+        for kept_like, value in zip(like.values(), likeness(elmo, unseen[:100]), strict=True):
+            kept_like.append(value)
+    found = scores(models, "accuracy")
+    return Finding(
+        {"tags": minus(found["contextual vectors"], found["static vectors"]), "apart": minus(*like.values())},
+        [
+            scored("classes of words, learnt from 50 sentences", models, "accuracy"),
+            spread("cosine of two vectors of a word", like),
+        ],
+        bar_chart("Classes of words, learnt from 50 sentences", "accuracy", found),
+    )

@@ -1,0 +1,66 @@
+"""`seqlab claims`: what the lectures say, measured."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqlab.cli.common import Json, Threads, use_threads
+from seqlab.cli.told import told
+
+
+@told
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(help="which claims, like C6 C12; none: all")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory of the report")] = Path("report"),
+    quick: Annotated[bool, typer.Option("--quick", help="small experiments: all in about 10 minutes, not 150")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="how often each is trained; 3, with --quick 2")] = None,
+    names: Annotated[bool, typer.Option("--list", help="the claims there are")] = False,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Measure what the lectures claim, and report what is confirmed, what is not, and what depends.
+
+    seqlab claims --quick
+
+    seqlab claims C6 C12 --out report
+
+    What was measured with the same settings is not measured again; the report is README.md in --out.
+    """
+    from seqlab.claims.claim import read_claims
+    from seqlab.cli import show
+    from seqlab.errors import UsageError
+
+    known = read_claims()
+    chosen = list(dict.fromkeys(name.upper() for name in ids or known))
+    for name in chosen:
+        if name not in known:
+            raise UsageError(f"there is no claim '{name}'", hint=f"there are C1 to C{len(known)}; --list names them.")
+    if names:
+        if json:
+            show.as_json(
+                [{"id": n, "claim": known[n].words, "data": known[n].data, "rule": known[n].rule} for n in chosen]
+            )
+        else:
+            show.table(["", "claim"], [[name, known[name].words] for name in chosen])
+        return
+
+    from seqlab.claims.report import PAGE, to_json
+    from seqlab.claims.suite import run_claims
+    from seqlab.cli.progress import duration
+
+    use_threads(threads)
+    results = run_claims(
+        chosen,
+        out=out,
+        scale="quick" if quick else "full",
+        seeds=seeds,
+        told=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    if json:
+        show.as_json({name: to_json(known[name], result) for name, result in results.items()})
+        return
+    rows = [[n, known[n].title, known[n].verdict(r.finding), duration(r.seconds)] for n, r in results.items()]
+    show.table(["", "claim", "verdict", "time"], rows)
+    show.say(f"report: {out / PAGE}")

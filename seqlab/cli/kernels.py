@@ -1,0 +1,29 @@
+"""`seqlab kernels`: the native kernels, which are optional."""
+
+from typing import Annotated
+
+import typer
+
+from seqlab.cli.common import Json
+from seqlab.cli.told import told
+from seqlab.errors import UsageError
+
+
+@told
+def kernels(
+    verb: Annotated[str | None, typer.Argument(help="build: compile them; none: whether they are in use")] = None,
+    json: Json = False,
+) -> None:
+    """The native kernels, which make some models faster: have them compiled, or see whether they are in use."""
+    if verb not in (None, "build"):
+        raise UsageError(f"kernels cannot '{verb}'", hint="`seqlab kernels build` compiles them.")
+
+    from seqlab.cli import show
+    from seqlab.kernels import native
+
+    if verb == "build":
+        native.build()
+    if json:
+        show.as_json({"ready": native.ready(), "state": native.describe(), "library": str(native.library())})
+    else:
+        show.say(f"native kernels: {native.describe()}")

@@ -1,0 +1,146 @@
+"""The native kernels: C++ against torch's own headers, built once by whoever wants them, and never needed.
+
+Each `native/*.cpp` adds operators to `torch.ops.seqlab`. They are compiled for this processor into one library, whose
+name in the user's cache is a hash of torch's version, the processor, the flags and the sources: what is there, fits.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from seqlab.errors import SeqlabError
+
+TORCH = Path(torch.__file__).parent
+SOURCES = Path(__file__).with_suffix("")
+FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-fvisibility=hidden", "-fopenmp")
+LINKED = ("-fopenmp", "-ltorch_cpu", "-lc10")
+WIDE = ("-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")  # how ATen's headers are told that vectors may be of eight
+AT_ONCE = 2  # compilers: each wants a gigabyte for torch's headers
+
+
+def build(*, quiet: bool = False) -> Path:
+    """Compile the library, unless it is there and loads; where it is.
+
+    What the compiler warns of goes to stderr, unless `quiet`.
+    """
+    goal = library()
+    if goal.exists() and _load():
+        return goal
+    compiler = _compiler()
+    if compiler is None:
+        raise SeqlabError(
+            "there is no C++ compiler on this machine",
+            hint="install g++ or clang++, or name yours in CXX. All works without the kernels, through torch.",
+        )
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=goal.parent) as folder:
+        made = [Path(folder) / f"{source.stem}.o" for source in _sources()]
+        flags = [*_flags(), "-isystem", str(TORCH / "include"), "-c"]
+        compiles = [[*flags, str(source), "-o", str(to)] for source, to in zip(_sources(), made, strict=True)]
+        with ThreadPoolExecutor(AT_ONCE) as workers:
+            list(workers.map(lambda words: _run(compiler, words, quiet=quiet), compiles))
+        whole = Path(folder) / goal.name
+        words = ["-shared", *map(str, made), f"-L{TORCH / 'lib'}", *LINKED, "-o", str(whole)]
+        _run(compiler, words, quiet=quiet)
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+        goal.with_suffix(".txt").write_text(version.partition("\n")[0], "utf-8")
+        whole.replace(goal)  # at once, so that nobody meets half a library
+    _load.cache_clear()
+    return goal
+
+
+def ready() -> bool:
+    """Whether `torch.ops.seqlab` can be called: the library is built for this torch, loads, and is wanted.
+
+    Never builds, never raises. SEQLAB_NATIVE=0 says that it is not wanted.
+    """
+    return os.environ.get("SEQLAB_NATIVE") != "0" and _load()
+
+
+def describe() -> str:
+    """Which path is in use, and what would give the other, in a few words."""
+    if os.environ.get("SEQLAB_NATIVE") == "0":
+        return "turned off by SEQLAB_NATIVE=0"
+    if not library().exists():
+        return "not built: run `seqlab kernels build`" if _compiler() else "not built, and there is no C++ compiler"
+    if not ready():
+        return f"{library()} does not load: run `seqlab kernels build`"
+    version = library().with_suffix(".txt")
+    return f"built by {version.read_text('utf-8')}" if version.exists() else "built"
+
+
+def library() -> Path:
+    """Where the library is, or would be: in $SEQLAB_CACHE, else in the user's cache."""
+    home = os.environ.get("SEQLAB_CACHE")
+    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home or os.path.join(cache_home, "seqlab")) / f"kernels-{_key()}.so"
+
+
+@cache
+def _load() -> bool:
+    try:
+        if not library().exists():
+            return False
+        torch.ops.load_library(library())
+    except (OSError, RuntimeError):  # not readable, not of this torch after all, or loaded from elsewhere already
+        return False
+    return True
+
+
+@cache
+def _key() -> str:
+    parts = [
+        torch.__version__,
+        _processor(),
+        *_flags(),
+        *LINKED,
+        *(path.read_text("utf-8") for path in sorted(SOURCES.glob("*.*"))),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _processor() -> str:
+    """What `-march=native` depends on, without asking a compiler."""
+    try:
+        found = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[0] if found else f"{platform.machine()} {platform.processor()}"
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.cpp"))
+
+
+def _flags() -> list[str]:
+    wide = WIDE if {"avx2", "fma"} <= set(_processor().split()) else ()
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    return [*FLAGS, *wide, abi]
+
+
+def _compiler() -> str | None:
+    named = os.environ.get("CXX")
+    return shutil.which(named) if named else shutil.which("g++") or shutil.which("clang++")
+
+
+def _run(compiler: str, words: list[str], *, quiet: bool) -> None:
+    done = subprocess.run([compiler, *words], stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        said = next((line for line in done.stderr.splitlines() if "error" in line), f"exit code {done.returncode}")
+        raise SeqlabError(
+            f"{compiler} failed: {said}",
+            hint=f"torch {torch.__version__} asks for C++20. All works without the kernels, through torch.",
+        )
+    if not quiet:
+        sys.stderr.write(done.stderr)

@@ -1,0 +1,259 @@
+// One token further through a whole Transformer decoder: blocks, last norm, logits; and the best of the logits.
+//
+// Keys and values of earlier tokens lie where they were written and are never moved: `table` says of each row and each
+// position in whose row of the cache its keys and values stand, so that a beam in another order is another table.
+
+#include "products.h"
+
+#include <ATen/ops/empty.h>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <torch/library.h>
+
+namespace seqlab {
+namespace {
+
+// e^x for x ≤ 0, eight at a time: 2^n by the exponent's bits, the rest by a polynomial.
+Eight exponential(Eight x) {
+  typedef int32_t Whole __attribute__((vector_size(32)));
+  x = x < -87.0f ? Eight{} - 87.0f : x;
+  const Whole n = __builtin_convertvector(x * 1.44269504f - 0.5f, Whole);  // towards zero, and so to the nearest
+  const Eight whole = __builtin_convertvector(n, Eight);
+  const Eight r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  Eight y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  return y * reinterpret_cast<Eight>((n + 127) << 23);
+}
+
+// Σ e^(x - largest), with each term in the place of its x.
+float exponentials(float* x, int64_t size, float largest) {
+  Eight total = {};
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    const Eight y = exponential(load(x + i) - largest);
+    store(x + i, y);
+    total += y;
+  }
+  if (i < size) {
+    float eight[8];
+    const int64_t count = std::min<int64_t>(8, size - i);
+    for (int64_t j = 0; j < 8; ++j) eight[j] = j < count ? x[i + j] - largest : -std::numeric_limits<float>::infinity();
+    const Eight y = exponential(load(eight));
+    store(eight, y);
+    std::copy(eight, eight + count, x + i);
+    for (int64_t j = count; j < 8; ++j) eight[j] = 0;
+    total += load(eight);
+  }
+  return sum(total);
+}
+
+// E50 for each row.
+void layer_norm(const float* x, const at::Tensor& gain, const at::Tensor& bias, double epsilon, int64_t rows, float* y) {
+  const int64_t size = gain.size(0);
+  const float *g = gain.const_data_ptr<float>(), *b = bias.const_data_ptr<float>();
+  for (int64_t r = 0; r < rows; ++r, x += size, y += size) {
+    const float mean = total(x, size) / size;
+    for (int64_t i = 0; i < size; ++i) y[i] = x[i] - mean;  // y may be x
+    const float scale = 1 / std::sqrt(dot(y, y, size) / size + static_cast<float>(epsilon));
+    for (int64_t i = 0; i < size; ++i) y[i] = y[i] * scale * g[i] + b[i];
+  }
+}
+
+void activate(float* x, int64_t size, int64_t kind) {
+  if (kind == 0)
+    for (int64_t i = 0; i < size; ++i) x[i] = std::max(x[i], 0.0f);
+  else if (kind == 1)
+    for (int64_t i = 0; i < size; ++i) x[i] = 0.5f * x[i] * (1 + std::erf(x[i] * 0.70710678f));
+  else
+    for (int64_t i = 0; i < size; ++i)
+      x[i] = 0.5f * x[i] * (1 + std::tanh(0.79788456f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
+}
+
+// Pairs of features turned by the angles of a position, as (sine, cosine) side by side.
+void turn(float* x, const float* waves, int64_t size, int64_t head) {
+  for (int64_t i = 0; i < size; i += 2) {
+    const float sine = waves[i % head], cosine = waves[i % head + 1], a = x[i], b = x[i + 1];
+    x[i] = a * cosine - b * sine;
+    x[i + 1] = a * sine + b * cosine;
+  }
+}
+
+// E45 for one row and all its heads: `place(t)` is where the keys of position t lie, and the values lie `across` from it.
+template <typename Place>
+void attend(const float* q, int64_t first, int64_t last, int64_t heads, int64_t head, Place place, int64_t across,
+            std::vector<float>& scores, float* out) {
+  const int64_t length = last - first;
+  std::fill(out, out + heads * head, 0.0f);
+  if (length <= 0) return;  // who sees nothing gets nothing
+  scores.resize(heads * length);
+  const float scale = 1 / std::sqrt(static_cast<float>(head));
+  for (int64_t t = 0; t < length; ++t) {
+    const float* keys = place(first + t);
+    for (int64_t h = 0; h < heads; ++h) scores[h * length + t] = scale * dot(q + h * head, keys + h * head, head);
+  }
+  for (int64_t h = 0; h < heads; ++h) {
+    float* row = &scores[h * length];
+    const float total = exponentials(row, length, largest_of(row, length));
+    for (int64_t t = 0; t < length; ++t) row[t] /= total;
+  }
+  for (int64_t t = 0; t < length; ++t) {
+    const float* values = place(first + t) + across;
+    for (int64_t h = 0; h < heads; ++h)
+      add_scaled(out + h * head, scores[h * length + t], values + h * head, head);
+  }
+}
+
+// The weights in the order in which they are used.
+struct Weights {
+  const std::vector<at::Tensor>& all;
+  size_t next = 0;
+
+  const at::Tensor& tensor() {
+    TORCH_CHECK(next < all.size(), "more weights are needed than the ", all.size(), " given");
+    return all[next++];
+  }
+  Matrix matrix(int64_t inputs) {
+    const at::Tensor &weight = tensor(), &scale = tensor(), &bias = tensor();
+    return Matrix(weight, scale.numel() ? scale : at::Tensor(), bias, inputs);
+  }
+};
+
+struct AddNorm {
+  at::Tensor gain, bias;
+  double epsilon;
+  bool before;
+
+  AddNorm(Weights& weights, double epsilon, bool before)
+      : gain(weights.tensor()), bias(weights.tensor()), epsilon(epsilon), before(before) {}
+
+  const float* enter(const float* x, int64_t rows, float* room) const {
+    if (!before) return x;
+    layer_norm(x, gain, bias, epsilon, rows, room);
+    return room;
+  }
+  void leave(float* x, const float* y, int64_t rows) const {
+    add_scaled(x, 1.0f, y, rows * gain.size(0));
+    if (!before) layer_norm(x, gain, bias, epsilon, rows, x);
+  }
+};
+
+// x: rows and features. Of each block `weights` holds norm, q k v, mix; where there is a source norm, q, mix; norm, widen,
+// narrow; then the last norm if the norms come before; then the output's. A matrix is three: weight, scale, bias.
+// cache: depth, rows, positions, keys and values side by side; table: rows, positions up to this one.
+// source: which rows of `cross` (depth, sources, positions, keys and values) the rows look at, so many rows for each.
+at::Tensor decoder_step(
+    const at::Tensor& input, const std::vector<at::Tensor>& all, const at::Tensor& cache, const at::Tensor& table,
+    const at::Tensor& source, const at::Tensor& cross, const at::Tensor& lengths, const at::Tensor& waves,
+    int64_t heads, double epsilon, bool before, int64_t activation, int64_t window) {
+  const int64_t rows = input.size(0), size = input.size(1), depth = cache.size(0), now = table.size(1) - 1;
+  TORCH_CHECK(cache.is_contiguous() && cache.size(1) >= rows && cache.size(2) > now && cache.size(3) == 2 * size);
+  TORCH_CHECK(table.is_contiguous() && table.size(0) == rows && cross.is_contiguous() && size % heads == 0);
+  const int64_t head = size / heads, wide = 2 * size, capacity = cache.size(2), looks = cross.numel() > 0;
+  const int64_t first = window > 0 ? std::max<int64_t>(0, now + 1 - window) : 0;
+  const int64_t* where = table.const_data_ptr<int64_t>();
+  const float* angles = waves.numel() ? waves.const_data_ptr<float>() : nullptr;
+  Weights weights{all};
+  static thread_local std::vector<float> x, room, heard, mixed, three, inner, scores;  // kept from step to step
+  x.assign(input.const_data_ptr<float>(), input.const_data_ptr<float>() + rows * size);
+  for (auto* one : {&room, &heard, &mixed}) one->resize(rows * size);
+  three.resize(rows * 3 * size);
+  for (int64_t d = 0; d < depth; ++d) {
+    float* kept = cache.mutable_data_ptr<float>() + d * cache.size(1) * capacity * wide;
+    const AddNorm own(weights, epsilon, before);
+    weights.matrix(size).times(own.enter(x.data(), rows, room.data()), rows, three.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      float *q = &three[r * 3 * size], *to = kept + (r * capacity + now) * wide;
+      if (angles) turn(q, angles, wide, head);
+      std::copy(q + size, q + 3 * size, to);
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      attend(&three[r * 3 * size], first, now + 1, heads, head,
+             [&](int64_t t) { return kept + (where[r * (now + 1) + t] * capacity + t) * wide; }, size, scores,
+             &heard[r * size]);
+    weights.matrix(size).times(heard.data(), rows, mixed.data());
+    own.leave(x.data(), mixed.data(), rows);
+    if (looks) {
+      const AddNorm across(weights, epsilon, before);
+      weights.matrix(size).times(across.enter(x.data(), rows, room.data()), rows, mixed.data());
+      const int64_t each = rows / source.size(0), span = cross.size(2);
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t from = source.const_data_ptr<int64_t>()[r / each];
+        const float* memory = cross.const_data_ptr<float>() + (d * cross.size(1) + from) * span * wide;
+        attend(&mixed[r * size], 0, lengths.const_data_ptr<int64_t>()[from], heads, head,
+               [&](int64_t t) { return memory + t * wide; }, size, scores, &heard[r * size]);
+      }
+      weights.matrix(size).times(heard.data(), rows, mixed.data());
+      across.leave(x.data(), mixed.data(), rows);
+    }
+    const AddNorm last(weights, epsilon, before);
+    const Matrix widen = weights.matrix(size);
+    inner.resize(rows * widen.outputs);
+    widen.times(last.enter(x.data(), rows, room.data()), rows, inner.data());
+    activate(inner.data(), rows * widen.outputs, activation);
+    weights.matrix(widen.outputs).times(inner.data(), rows, mixed.data());
+    last.leave(x.data(), mixed.data(), rows);
+  }
+  const float* features = x.data();
+  if (before) features = AddNorm(weights, epsilon, before).enter(x.data(), rows, room.data());
+  const Matrix output = weights.matrix(size);
+  TORCH_CHECK(weights.next == all.size(), all.size() - weights.next, " weights too many");
+  at::Tensor logits = at::empty({rows, output.outputs}, input.options());
+  output.times(features, rows, logits.mutable_data_ptr<float>());
+  return logits;
+}
+
+// log Σ e^x of each row.
+at::Tensor log_total(const at::Tensor& logits) {
+  const int64_t rows = logits.size(0), size = logits.size(1);
+  const at::Tensor all = logits.contiguous(), totals = at::empty({rows}, logits.options());
+  std::vector<float> terms(size);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = all.const_data_ptr<float>() + r * size;
+    const float largest = largest_of(row, size);
+    std::copy(row, row + size, terms.begin());
+    const float sum = std::isinf(largest) ? 1.0f : exponentials(terms.data(), size, largest);
+    totals.mutable_data_ptr<float>()[r] = largest + std::log(sum);
+  }
+  return totals;
+}
+
+// The `keep` largest of each row and where they stand, largest first, of equals the first; those of `never` as -inf.
+std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t keep, at::IntArrayRef never) {
+  const int64_t rows = logits.size(0), size = logits.size(1);
+  TORCH_CHECK(0 < keep && keep <= size, "the largest ", keep, " of ", size);
+  const at::Tensor all = logits.contiguous();
+  at::Tensor values = at::empty({rows, keep}, logits.options()), places = at::empty({rows, keep}, at::kLong);
+  std::vector<float> row(size);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(all.const_data_ptr<float>() + r * size, size, row.begin());
+    for (const int64_t i : never) row.at(i) = -std::numeric_limits<float>::infinity();
+    float* best = values.mutable_data_ptr<float>() + r * keep;
+    int64_t* where = places.mutable_data_ptr<int64_t>() + r * keep;
+    for (int64_t i = 0, filled = 0; i < size; ++i) {
+      while (filled == keep && i + 32 <= size && !(largest_of(&row[i], 32) > best[keep - 1])) i += 32;  // most are small
+      if (i == size) break;
+      if (filled == keep && !(row[i] > best[keep - 1])) continue;
+      int64_t place = filled < keep ? filled++ : keep - 1;
+      for (; place > 0 && row[i] > best[place - 1]; --place) best[place] = best[place - 1], where[place] = where[place - 1];
+      best[place] = row[i], where[place] = i;
+    }
+  }
+  return {values, places};
+}
+
+}  // namespace
+}  // namespace seqlab
+
+TORCH_LIBRARY_FRAGMENT(seqlab, m) {
+  m.def(
+      "decoder_step(Tensor x, Tensor[] weights, Tensor(a!) cache, Tensor table, Tensor source, Tensor cross, "
+      "Tensor lengths, Tensor waves, int heads, float epsilon, bool before, int activation, int window) -> Tensor",
+      seqlab::decoder_step);
+  m.def("log_total(Tensor logits) -> Tensor", seqlab::log_total);
+  m.def("largest(Tensor logits, int keep, int[] never) -> (Tensor, Tensor)", seqlab::largest);
+}

@@ -1,0 +1,41 @@
+"""Models in bytes, from the command line."""
+
+import json
+
+import pytest
+
+
+def test_a_model_in_bytes_is_smaller_and_answers_as_it_would_with_the_option(run, models, tmp_path):
+    said = run("export", models["translate"], "--int8", "-o", tmp_path / "small")
+    assert said.code == 0, said.stderr
+    assert f"use it: seqlab predict {tmp_path / 'small'}" in said.stdout
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "small", models["translate"])]
+    assert sizes[0] < 0.4 * sizes[1]  # of so small a model the biases count
+    answers = [
+        run("predict", *words, "abc", "bca", "--json").stdout
+        for words in ([tmp_path / "small"], [models["translate"], "--int8"])
+    ]
+    assert answers[0] == answers[1]
+    assert len(answers[0].splitlines()) == 2
+    assert json.loads(run("info", tmp_path / "small", "--json").stdout)["weights"] == "int8"
+
+
+def test_a_model_in_bytes_is_scored_looked_into_and_checked(run, models, files, tmp_path):
+    assert run("export", models["translate"], "--int8", "-o", tmp_path / "m").code == 0
+    scores = [
+        json.loads(run("evaluate", *words, files["translate"], "--json").stdout)["scores"]["loss"]
+        for words in ([tmp_path / "m"], [models["translate"], "--int8"], [models["translate"]])
+    ]
+    assert scores[0] == scores[1] != scores[2]
+    assert scores[0] == pytest.approx(scores[2], rel=0.02)
+    assert run("explain", tmp_path / "m", "abc").code == 0
+    assert run("check", tmp_path / "m", files["translate"]).code == 0
+
+
+def test_what_has_no_matrix_cannot_be_put_into_bytes(run, files, tmp_path):
+    hidden = ("-r", "hmm-tagger", "-q", "--set", "train.steps=1")
+    assert run("train", "tag", files["tag"], "-o", tmp_path / "m", *hidden).code == 0
+    said = run("export", tmp_path / "m", "--int8", "-o", tmp_path / "small")
+    assert said.code == 2
+    assert "'hmm-tagger' has no matrix to round to int8" in said.stderr
+    assert not (tmp_path / "small").exists()

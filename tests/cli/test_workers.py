@@ -1,0 +1,141 @@
+"""Several processes for one command: `--workers` on this machine, or torchrun. What they say is what one says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import seqlab
+from seqlab import lab
+
+LINES = ["abc", "", "cab", "a" * 40, "b", "bca", "ab", "c" * 50, "acb"]  # the long ones are cut, one in each half
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+# all models, in one start of two processes; the leader prints what each says
+SCRIPT = """
+import json, sys
+from seqlab import lab
+
+with lab.joined() as world:
+    for task, model, data in json.loads(sys.argv[1]):
+        loaded = lab.load(model, world=world)
+        said = [loaded.evaluate(data).to_json()]
+        if task not in ("forecast", "caption"):
+            said.append(loaded.embed(["a b", "c", "a"]).tolist())
+        if world.leads:
+            print(json.dumps(said))
+"""
+
+
+def close(one, other):
+    """The same words, and numbers that differ by rounding alone."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    return one == pytest.approx(other, rel=1e-4, abs=1e-6) if isinstance(one, float) else one == other
+
+
+def test_the_lines_of_stdin_are_answered_in_order_as_by_one_process(run, models):
+    piped = "".join(line + "\n" for line in LINES).encode()
+    words = ["predict", models["translate"], "--beam", 2, "--json"]
+    one, two = run(*words, stdin=piped), run(*words, "--workers", 2, stdin=piped)
+    assert two.code == 0
+    answers = [[json.loads(line) for line in said.stdout.splitlines()] for said in (one, two)]
+    assert [each["input"] for each in answers[1]] == LINES
+    assert close(*answers)
+    cut = "tokens, more than the 30 of data.max_source; the rest was not read"
+    assert two.stderr == f"warning: line 4: 40 {cut}\nwarning: line 8: 50 {cut}\n"
+
+
+def test_what_another_process_refuses_is_told_once_and_by_its_line(run, files, small, tmp_path):
+    strict = ["-s", "data.max_source=6", "-s", "data.too_long=refuse"]
+    assert run("train", "translate", files["translate"], *small("translate"), *strict, "-o", tmp_path, "-q").code == 0
+    said = run("predict", tmp_path, "--workers", 2, stdin=b"abc\nab\na\nabcabcabc\n")
+    assert said.code == 1
+    assert said.stdout == ""
+    assert said.error[0] == "line 4: 9 tokens, more than the 6 of data.max_source"
+
+
+def test_every_model_is_scored_by_two_processes_as_by_one(models, files, tmp_path):
+    """Under torchrun; one process alone writes."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    jobs = json.dumps([[task, str(models[task]), str(files[task])] for task in models])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(seqlab.__file__).parent.parent)}
+    done = subprocess.run(
+        [*TORCHRUN, script, jobs], env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(said) == len(models)
+    for (task, path), (report, *vectors) in zip(models.items(), said, strict=True):
+        model = lab.load(path)
+        assert close(report, model.evaluate(files[task]).to_json()), task
+        for found in vectors:
+            np.testing.assert_allclose(found, model.embed(["a b", "c", "a"]), rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture
+def working(start, models):
+    """A command with a worker, which has answered its first lines and waits for more; the command, and the worker."""
+    process = start("predict", models["translate"], "--workers", 2, stdin=-1)
+    process.stdin.write(b"abc\n" * 4000)
+    process.stdin.flush()
+    process.stdout.readline()
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
+    (worker,) = map(int, children.stdout.split())
+    return process, worker
+
+
+def gone(worker):
+    try:
+        os.kill(worker, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{worker}/stat") as file:  # a zombie, where nobody reaps the orphans
+        return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_ctrl_c_ends_the_workers_too_even_one_that_hangs(working):
+    process, worker = working
+    os.kill(worker, signal.SIGSTOP)
+    process.stdin.write(b"abc\n" * 4000)
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    assert said.strip() == "interrupted"
+    assert gone(worker)
+
+
+def test_a_worker_that_is_killed_is_missed(working):
+    process, worker = working
+    os.kill(worker, signal.SIGKILL)
+    process.stdin.write(b"abc\n" * 4000)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 1
+    assert said.startswith("error: worker 1 has ended before its time (signal 9)\nhint: ")
+
+
+def test_a_worker_outlives_nobody(working):
+    process, worker = working
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 60
+    while not gone(worker):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_workers_are_started_once(start, models):
+    env = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2"}
+    process = start("predict", models["translate"], "abc", "--workers", 2, env=env)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 2
+    assert said == "error: torchrun has started the processes already\nhint: leave out --workers.\n"

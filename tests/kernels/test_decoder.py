@@ -1,0 +1,137 @@
+"""The search's own way through a Transformer decoder, beside the decoder itself."""
+
+import pytest
+import torch
+
+from seqlab.decode.beam import Beam, beam_search
+from seqlab.decode.generate import Limits, generate
+from seqlab.decode.rules import Greedy
+from seqlab.layers.embedding import Embedding
+from seqlab.layers.linear import Linear, round_to_bytes
+from seqlab.layers.tap import listening
+from seqlab.models.heads import Head
+from seqlab.models.interface import Memory, for_search, reorder
+from seqlab.models.stepping import ROOM, Stepping
+from seqlab.models.transformer import Entrance, TransformerDecoder
+from seqlab.padded import Padded
+from seqlab.recipe import Transformer
+
+OPTIONS = [
+    {},
+    {"norm": "post"},
+    {"positions": "learned", "activation": "gelu", "entrance_norm": True},
+    {"positions": "rotary", "window": 3, "activation": "gelu-tanh"},
+    {"positions": "none", "window": 1, "scale": False},
+    {"normalise": "batch"},  # which no kernel knows
+    {"size": 20, "heads": 2, "feed_forward": 7},  # sizes that fill no vector
+]
+LENGTHS = [5, 0, 7, 1]  # an empty source, and one that is all of the width
+
+options = pytest.mark.parametrize("option", OPTIONS, ids=str)
+
+
+@pytest.fixture(params=["torch", "native"])
+def path(request):
+    if request.param == "native":
+        request.getfixturevalue("kernels")
+    return request.param
+
+
+def decoder(option, *, source=True, seed=1, vocabulary=37):
+    torch.manual_seed(seed)
+    settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
+    entrance = Entrance(settings.size, settings, most=60, dropout=0.0, name="decoder")
+    embedding, head = Embedding(vocabulary, settings.size, name="decoder"), Head(settings.size, vocabulary)
+    made = TransformerDecoder(embedding, entrance, settings, head, memory_size=13 if source else None, dropout=0.0)
+    for parameter in made.parameters():
+        if parameter.dim() == 1 and parameter.requires_grad:  # biases and gains that do something
+            torch.nn.init.normal_(parameter, 0.5, 0.3)
+    return made
+
+
+def memory(lengths=LENGTHS, *, width=13):
+    rows = [torch.randn(length, width) for length in lengths]
+    values = torch.zeros(len(rows), max(lengths), width)
+    for row, value in zip(values, rows, strict=True):
+        row[: len(value)] = value
+    return Memory(len(rows), Padded(values, torch.tensor(lengths)))
+
+
+def apart(one, other):
+    return float((one - other).abs().max())
+
+
+@options
+@torch.inference_mode()
+def test_steps_in_any_order_are_the_decoders_own(path, option):
+    """Rows that multiply, change places and end, past the first room of the cache."""
+    plain = decoder(option)
+    quick, given = Stepping(plain), memory()
+    assert quick.native == (path == "native" and option != {"normalise": "batch"})
+    (numbers, state), (context, expected) = quick.start(given), plain.start(given)
+    token = torch.tensor([3, 4, 5, 6])
+    generator = torch.Generator().manual_seed(2)
+    for step in range(ROOM + 5):
+        one, state = quick.step(token, numbers, state)
+        other, expected = plain.step(token, context, expected)
+        assert apart(one, other) < 1e-4 * max(1.0, float(other.abs().max()))
+        sources = torch.arange(len(context[0]))
+        if step in (4, 9):
+            sources = sources[1:]
+            numbers, context = reorder(numbers, sources), reorder(context, sources)
+        each = len(token) // (len(sources) + (step in (4, 9)))
+        chosen = [int(s) * each + int(torch.randint(each, (), generator=generator)) for s in sources for _ in range(3)]
+        rows = torch.tensor(chosen)
+        state, expected = reorder(state, rows), reorder(expected, rows)
+        token = torch.randint(37, (len(rows),), generator=generator)
+
+
+@options
+@torch.inference_mode()
+def test_a_prompt_is_read_and_gone_on_from(path, option):
+    plain = decoder(option, source=False)
+    quick, tokens = Stepping(plain), torch.randint(37, (2, 9))
+    context, state = quick.start(Memory(2))
+    first, state = quick.read(tokens[:, :4], context, state)
+    second, state = quick.step(tokens[:, 4], context, state)
+    third, state = quick.read(tokens[:, 5:8], context, state)
+    fourth, _ = quick.step(tokens[:, 8], context, state)
+    whole, _ = plain.read(tokens, *plain.start(Memory(2)))
+    found = torch.cat([first, second[:, None], third, fourth[:, None]], dim=1)
+    torch.testing.assert_close(found, whole, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("in_bytes", [False, True])
+def test_searches_find_what_they_found_before(path, in_bytes):
+    plain, given = decoder({"norm": "post"}, vocabulary=50), memory()
+    if in_bytes:
+        round_to_bytes(plain)
+    prefix, limits = Padded.from_rows([[2], [2, 7], [2, 7, 8], [2]]), Limits(end=3, most=20)
+    found = []
+    for driven in (plain, OnlyADecoder(plain)):
+        said = generate(driven, given, prefix, Greedy(), limits, rows=torch.arange(4))
+        best = beam_search(driven, given, prefix, Beam(width=3), limits).best
+        found.append([[row.tolist() for row in said.tokens.rows()], [[h.tokens for h in hs] for hs in best]])
+    assert found[0] == found[1]
+
+
+class OnlyADecoder:
+    """A decoder without its quick way."""
+
+    def __init__(self, decoder):
+        self.start, self.read, self.step = decoder.start, decoder.read, decoder.step
+
+
+def test_who_listens_hears_the_decoder_itself():
+    plain = decoder({})
+    assert isinstance(for_search(plain), Stepping)
+    with listening(lambda name, value: value):
+        assert for_search(plain) is plain
+
+
+@torch.inference_mode()
+def test_bytes_without_native_kernels_are_the_rounded_floats():
+    torch.manual_seed(1)
+    layer, x = Linear(9, 5), torch.randn(2, 3, 9)
+    round_to_bytes(layer)
+    torch.testing.assert_close(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
