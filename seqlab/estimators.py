@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from jaxtyping import Float64, Shaped
@@ -38,6 +38,7 @@ class _Estimator:
     `settings` are overrides like "train.steps=500"; `seed` is that of the weights and of what is held out.
     """
 
+    kind: ClassVar[str | None] = None  # as scikit-learn tells estimators apart
     recipe: str | Recipe
     settings: Sequence[str] = ()
     seed: int = 0
@@ -49,9 +50,8 @@ class _Estimator:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
     def set_params(self, **params: Any) -> "_Estimator":
-        known = self.get_params()
         for name, value in params.items():
-            if name not in known:
+            if name not in (known := self.get_params()):
                 raise InputError(f"{type(self).__name__} has no parameter '{name}'", hint=nearest(name, known))
             setattr(self, name, value)
         return self
@@ -61,30 +61,42 @@ class _Estimator:
         save_bundle(self._fitted().bundle, Path(folder))
         return Model(self.model_.bundle, Path(folder))
 
-    def _fit(self, task: Task, rows: list[Any], labels: list[Any], classes: Shaped[np.ndarray, " K"]) -> None:
-        """Train on a file with these rows and the names of their labels; what is asked for by `settings` comes last."""
-        names = _names(classes)
-        frames = isinstance(rows[0], np.ndarray)
-        settings = [f"train.seed={self.seed}", "data.source=none", "data.target=none"]
-        settings += ["source.kind=vectors"] if frames else []
+    def _fit(self, task: Task, rows: list[Any], labels: list[list[Any]]) -> None:
+        """Train on a file with these rows and the names of their labels; what `settings` ask for comes last."""
+        names = _names([*chain.from_iterable(labels)])
+        called = [[names[label] for label in each] for each in labels]
+        wanted = [f"train.seed={self.seed}", "data.source=none", "data.target=none", *self.settings]
         with TemporaryDirectory() as folder:
-            if frames:
-                path = Path(folder, "X.npz")
-                flat = [names[label] for label in (chain.from_iterable(labels) if task == "tag" else labels)]
-                np.savez(path, values=np.concatenate(rows), lengths=[len(row) for row in rows], labels=flat)
+            if isinstance(rows[0], np.ndarray):
+                wanted, path = ["source.kind=vectors", *wanted], Path(folder, "X.npz")
+                lengths, flat = [len(row) for row in rows], list(chain.from_iterable(called))
+                np.savez(path, values=np.concatenate(rows), lengths=lengths, labels=flat)
+            elif task == "tag":
+                path = Path(folder, "X.conll")
+                path.write_text("".join(map(_tagged, rows, called)), "utf-8")
             else:
-                path = Path(folder, "X.conll" if task == "tag" else "X.jsonl")
-                written = _sentence if task == "tag" else _line
-                with path.open("w", encoding="utf-8") as file:
-                    file.writelines(written(row, label, names) for row, label in zip(rows, labels, strict=True))
-            wanted = [*settings, *self.settings]
+                path = Path(folder, "X.jsonl")
+                lines = (json.dumps({"text": row, "label": label}) for row, (label,) in zip(rows, called, strict=True))
+                path.write_text("\n".join(lines), "utf-8")
             self.model_ = train(task, path, recipe=self.recipe, settings=wanted, out=Path(folder, "run")).model
-        self.classes_ = classes
+        self.classes_ = np.array(list(names))
 
     def _fitted(self) -> Model:
-        if not hasattr(self, "model_"):
-            raise _unfitted(f"this {type(self).__name__} is not fitted yet: call `fit` first")
-        return self.model_
+        if hasattr(self, "model_"):
+            return self.model_
+        said = f"this {type(self).__name__} is not fitted yet"
+        try:
+            from sklearn.exceptions import NotFittedError  # which its own tools look for
+        except ImportError:
+            raise InputError(said, hint="fit it to X and y.") from None
+        raise NotFittedError(said)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator: what kind it is, and what it takes."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        named, takes = ClassifierTags() if self.kind else None, InputTags(string=True)
+        return Tags(self.kind, target_tags=TargetTags(required=True), classifier_tags=named, input_tags=takes)
 
 
 @final
@@ -92,15 +104,15 @@ class _Estimator:
 class SeqlabClassifier(_Estimator):
     """A label for each text, or for each sequence of numbers or of vectors of features."""
 
+    kind = "classifier"
     recipe: str | Recipe = "bilstm-classifier"
 
     def fit(self, X: Any, y: Any) -> "SeqlabClassifier":
         """X are texts, or arrays of frames by features; y has a label for each."""
-        rows = _sequences(X)
-        labels = _labels(y, type(self).__name__)
+        rows, labels = _sequences(X), _labels(y)
         if len(rows) != len(labels):
             raise InputError(f"X has {len(rows)} rows and y has {len(labels)} labels", hint="each row needs one label.")
-        self._fit("classify", rows, labels.tolist(), _classes(labels))
+        self._fit("classify", rows, [[label] for label in labels])
         return self
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " N"]:
@@ -110,18 +122,12 @@ class SeqlabClassifier(_Estimator):
 
     def predict_proba(self, X: Any) -> Float64[np.ndarray, "N K"]:
         """The probability of each label for each row, in the order of `classes_`; 0 for one only seen held out."""
-        answers = self._fitted().predict(_sequences(X))
-        names = _names(self.classes_).values()
+        answers, names = self._fitted().predict(_sequences(X)), _names(self.classes_).values()
         return np.array([[answer.details["probabilities"].get(name, 0.0) for name in names] for answer in answers])
 
     def score(self, X: Any, y: Any) -> float:
         """The share of rows whose label is the right one."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags
-
-        return _tags("classifier", classifier_tags=ClassifierTags())
 
 
 @final
@@ -134,10 +140,9 @@ class SeqlabTagger(_Estimator):
     def fit(self, X: Any, y: Any) -> "SeqlabTagger":
         """X are sentences, as lists of words or arrays of frames by features; y has a list of labels for each."""
         rows, labels = _sequences(X, words=True), [list(each) for each in y]
-        lengths = [[len(each) for each in side] for side in (rows, labels)]
-        if lengths[0] != lengths[1]:
+        if list(map(len, rows)) != list(map(len, labels)):
             raise InputError("X and y are not of the same lengths", hint="each word or frame needs one label.")
-        self._fit("tag", rows, labels, _classes([label for each in labels for label in each]))
+        self._fit("tag", rows, labels)
         return self
 
     def predict(self, X: Any) -> list[list[Any]]:
@@ -151,9 +156,6 @@ class SeqlabTagger(_Estimator):
         pairs = zip(chain.from_iterable(self.predict(X)), chain.from_iterable(y), strict=True)
         return float(np.mean([said == known for said, known in pairs]))
 
-    def __sklearn_tags__(self) -> Any:
-        return _tags(None)
-
 
 def _sequences(X: Any, *, words: bool = False) -> list[Any]:
     """Texts, tuples of words, or arrays of frames by features, all of the same kind."""
@@ -161,83 +163,56 @@ def _sequences(X: Any, *, words: bool = False) -> list[Any]:
     if isinstance(given, np.ndarray) and given.ndim == 0:
         said = f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
         raise InputError(said, hint="one text is [text]; a sparse matrix is X.toarray().")
-    rows = list(given)
+    rows = [row.split() if words and isinstance(row, str) else row for row in given]
     if not rows:
         raise InputError("X is empty", hint="give at least one text or sequence.")
-    if words:
-        rows = [row.split() if isinstance(row, str) else row for row in rows]
-        if all(isinstance(word, str) for row in rows for word in row):
-            return [tuple(map(str, row)) for row in rows]
-    elif all(isinstance(row, str) for row in rows):
+    if words and all(isinstance(word, str) for row in rows for word in row):
+        return [tuple(map(str, row)) for row in rows]
+    if not words and all(isinstance(row, str) for row in rows):
         return list(map(str, rows))
-    return [_frames(row, place) for place, row in enumerate(rows)]
+    return [_frames(row, f"X[{place}]") for place, row in enumerate(rows)]
 
 
-def _frames(row: Any, place: int) -> Vectors:
+def _frames(row: Any, where: str) -> Vectors:
     """A sequence of numbers, or of vectors of numbers."""
     try:
         array = np.asarray(row)
         array = array.astype(np.float64) if array.dtype.kind == "O" else array
         if array.dtype.kind not in "biuf" or array.ndim == 0:
-            raise ValueError(f"it is {shorten(str(row))}")
-        return as_vectors(array, f"X[{place}]")
+            raise TypeError(f"it is {shorten(str(row))}")
+        return as_vectors(array, where)
     except DataError as error:
         raise InputError(f"{error} (neither NaN nor inf)", hint=error.hint) from None
     except (ValueError, TypeError) as error:
-        said = f"X[{place}] is neither a text nor a sequence of numbers: {error}"
+        said = f"{where} is neither a text nor a sequence of numbers: {error}"
         raise InputError(said, hint="all rows are texts, or all are arrays of frames by features.") from None
 
 
-def _labels(y: Any, name: str) -> Shaped[np.ndarray, " N"]:
+def _labels(y: Any) -> list[Any]:
     if y is None:
-        raise InputError(f"{name} requires y to be passed, but the target y is None", hint="give a label for each row.")
+        raise InputError("fit requires y to be passed, but the target y is None", hint="give a label for each row.")
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise InputError(f"y has the shape {labels.shape}", hint="it has one label for each row: y.ravel().")
     if labels.dtype.kind in "fc" and not (np.isfinite(labels) & (labels == np.round(labels))).all():
         raise InputError("y is continuous, NaN or inf where labels are needed", hint="this is no regression.")
-    return labels
+    return labels.tolist()
 
 
-def _classes(labels: Any) -> Shaped[np.ndarray, " K"]:
-    """The labels that there are, in their order."""
+def _names(labels: Any) -> dict[Any, str]:
+    """What each label is called in the model, in the order of the labels."""
     try:
-        return np.unique(labels)
+        classes = np.unique(np.asarray(labels, dtype=None if len({*map(type, labels)}) == 1 else object)).tolist()
     except TypeError as error:
         raise InputError(f"y mixes labels of several kinds: {error}", hint="make all of them strings.") from None
-
-
-def _names(classes: Shaped[np.ndarray, " K"]) -> dict[Any, str]:
-    """What each label is called in the model."""
-    names = {label: str(label).strip() for label in classes.tolist()}
+    names = {label: str(label).strip() for label in classes}
     if len({*names.values()}) < len(names) or not all(names.values()):
         raise InputError("labels that are empty, or differ in their spaces alone", hint="give each a name of its own.")
     return names
 
 
-def _line(text: str, label: Any, names: dict[Any, str]) -> str:
-    return json.dumps({"text": text, "label": names[label]}) + "\n"
-
-
-def _sentence(words: Sequence[str], labels: Sequence[Any], names: dict[Any, str]) -> str:
-    for word in (*words, *(names[label] for label in labels)):
+def _tagged(words: tuple[str, ...], labels: list[str]) -> str:
+    for word in (*words, *labels):
         if word != word.strip() or not word or {*"\t\r\n"} & {*word}:
             raise InputError(f"{shorten(word)} is no word", hint="no tabs, no line ends, no spaces around it.")
-    return "".join(f"{word}\t{names[label]}\n" for word, label in zip(words, labels, strict=True)) + "\n"
-
-
-def _unfitted(said: str) -> Exception:
-    """scikit-learn's own error where it is installed, since its tools look for that one."""
-    try:
-        from sklearn.exceptions import NotFittedError
-    except ImportError:
-        return InputError(said, hint="fit it to X and y.")
-    return NotFittedError(said)
-
-
-def _tags(kind: str | None, **more: Any) -> Any:
-    """What scikit-learn asks of an estimator: what kind it is, and what it takes."""
-    from sklearn.utils import InputTags, Tags, TargetTags
-
-    takes = InputTags(string=True)
-    return Tags(estimator_type=kind, target_tags=TargetTags(required=True), input_tags=takes, **more)
+    return "".join(f"{word}\t{label}\n" for word, label in zip(words, labels, strict=True)) + "\n"

@@ -333,13 +333,19 @@ def import_model(
 def export(
     model: ModelPath,
     out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
+    to: Annotated[str | None, typer.Option(help="for another program: ctranslate2, huggingface or onnx")] = None,
     int8: Int8 = False,
     json: Json = False,
 ) -> None:
-    """A model to hand on: without its training run; with --int8, a quarter of the size."""
+    """A model to hand on: without its training run; with --int8, a quarter of the size; with --to, for others."""
     from seqlab import lab
     from seqlab.cli import show
 
+    if to is not None:
+        from seqlab.export import export as write
+
+        show.say(f"{to}: {write(lab.load(model, int8=int8), to, out)}")
+        return
     exported = lab.export(model, out, int8=int8)
     if json:
         show.as_json(exported.info())
@@ -347,6 +353,7 @@ def export(
         show.say(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
 
 
+@app.command()
 @told
 def recipes(
     name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,

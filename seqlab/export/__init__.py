@@ -1,0 +1,25 @@
+"""Models in the files of other programs: what those compute with them is what they compute here, or they are refused.
+
+export(seqlab.load("runs/en-fr"), "ctranslate2", "en-fr-ct2")
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from seqlab.bundle import Bundle
+from seqlab.errors import RunError, UsageError, nearest
+from seqlab.model import Model
+
+FORMATS = ("ctranslate2", "huggingface", "onnx")
+
+
+def export(model: Model, to: str, out: str | Path) -> Path:
+    """Write a model into the new directory `out` as another program reads it: one of FORMATS."""
+    if to not in FORMATS:
+        raise UsageError(f"there is no format '{to}'", hint=nearest(to, FORMATS))
+    if Path(out).exists():
+        raise RunError(f"{out}: this is there already", hint="give another directory. It was not touched.")
+    write: Callable[[Bundle, Path], None] = import_module(f"seqlab.export.{to}").write
+    write(model.bundle, Path(out))
+    return Path(out)

@@ -1,0 +1,182 @@
+"""A model as a Hugging Face directory: config.json, model.safetensors, tokenizer.json, for their library to read.
+
+encoders with the norm after the sum and on the embeddings   BERT
+encoders with the norm before                                Megatron-BERT
+translators with the norm before, or after                   Pegasus, Marian
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Library
+from torch import Tensor, nn
+
+from seqlab.bundle import Bundle
+from seqlab.export.stacks import position_table, refuse, transformer, translator
+from seqlab.huggingface import ACTIVATIONS, LAYERS
+from seqlab.predict import NEVER, target_limits
+from seqlab.recipe import Transformer
+from seqlab.text import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK, Tokenizer
+from seqlab.text.wordpiece import INSIDE, LONGEST_WORD, WordPieceTokenizer
+
+TO = "Hugging Face"
+NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+OWN = {name: name for name in SPECIALS}
+OF_BERT = OWN | {SPECIALS[PAD]: "[PAD]", SPECIALS[UNK]: "[UNK]", SPECIALS[SOS]: "[CLS]"}
+ROLES = {"pad_token": PAD, "unk_token": UNK, "bos_token": SOS, "eos_token": EOS, "sep_token": SEP, "mask_token": MASK}
+MEGATRON = {  # where it differs from BERT
+    "encoder.blocks.#.first.norm": "encoder.layer.#.attention.ln",
+    "encoder.blocks.#.second.norm": "encoder.layer.#.ln",
+    "encoder.norm": "encoder.ln",
+}
+SIDE = {  # ours: theirs, of Pegasus and Marian
+    "blocks.#.attention.query_key_value": "layers.#.self_attn",
+    "blocks.#.attention.mix": "layers.#.self_attn.out_proj",
+    "blocks.#.first.norm": "layers.#.self_attn_layer_norm",
+    "blocks.#.cross.query_key_value": "layers.#.encoder_attn",
+    "blocks.#.cross.mix": "layers.#.encoder_attn.out_proj",
+    "blocks.#.third.norm": "layers.#.encoder_attn_layer_norm",
+    "blocks.#.feed_forward.widen": "layers.#.fc1",
+    "blocks.#.feed_forward.narrow": "layers.#.fc2",
+    "blocks.#.second.norm": "layers.#.final_layer_norm",
+    "norm": "layer_norm",
+}
+Table = dict[str, Any]
+Written = tuple[Table, dict[str, Tensor], dict[str, str]]  # the config, the weights, and what special tokens are called
+
+
+def write(bundle: Bundle, folder: Path) -> None:
+    """Write the directory; what has no counterpart is refused before anything is written."""
+    families = {"mask": _encoder, "tag": _encoder, "translate": _translator}
+    if bundle.recipe.task not in families or bundle.recipe.model.hmm is not None:
+        raise refuse(TO, f"what a '{bundle.recipe.name}' has on top of its layers is nowhere there")
+    config, weights, names = families[bundle.recipe.task](bundle)
+    library = _library(bundle, bundle.vocabularies.sources, names)
+    called = {role: names[SPECIALS[index]] for role, index in ROLES.items()}
+    files = {
+        "config.json": config | {"vocab_size": library.get_vocab_size(), "dtype": "float32"},
+        "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", **called},
+    }
+    if bundle.recipe.task == "translate":
+        files["generation_config.json"] = _generation(bundle)
+    folder.mkdir(parents=True)
+    library.save(str(folder / "tokenizer.json"))
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    tensors = {name: weight.detach().contiguous().clone() for name, weight in weights.items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def _encoder(bundle: Bundle) -> Written:
+    """BERT, or Megatron-BERT; of a masked model only the encoder, for their heads have a layer more than ours."""
+    stack, labels = transformer(bundle, "encoder", TO), bundle.vocabularies.labels
+    post = stack.norm == "post"
+    if post != stack.entrance_norm:
+        raise refuse(TO, "it has a norm after its sums but none on its embeddings, or the other way round")
+    layers = {ours: f"bert.{theirs}" for ours, theirs in (LAYERS if post else LAYERS | MEGATRON).items()}
+    layers["head.output"] = "classifier"
+    renamed = _renamed(bundle.model, layers, ("query", "key", "value"))
+    weights = {name: weight for name, weight in renamed.items() if labels or not name.startswith("classifier")}
+    words, places, types = (f"bert.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
+    weights[words] = weights[words] * (math.sqrt(stack.size) if stack.scale else 1.0)
+    weights[places] = position_table(cast(Any, bundle.model).encoder)
+    weights.setdefault(types, torch.zeros(1, stack.size))
+    family = ("Bert" if post else "MegatronBert") + ("Model" if labels is None else "ForTokenClassification")
+    config: Table = {"model_type": "bert" if post else "megatron-bert", "architectures": [family], "pad_token_id": PAD}
+    config |= {"hidden_size": stack.size, "num_hidden_layers": stack.layers, "num_attention_heads": stack.heads}
+    config |= {"intermediate_size": stack.inner, "hidden_act": NAMES[stack.activation], "layer_norm_eps": stack.epsilon}
+    config |= {"max_position_embeddings": len(weights[places]), "type_vocab_size": len(weights[types])}
+    config |= {"hidden_dropout_prob": bundle.recipe.model.dropout, "attention_probs_dropout_prob": 0.0}
+    return config | ({} if labels is None else {"id2label": dict(enumerate(labels.names))}), weights, OF_BERT
+
+
+def _translator(bundle: Bundle) -> Written:
+    """Pegasus or Marian: one table for source, target and output, a bias on the logits, any table of positions."""
+    (encoder, decoder), model = translator(bundle, TO), cast(Any, bundle.model)
+    if not (bundle.recipe.shared and bundle.recipe.model.tie):
+        raise refuse(TO, "it has not one vocabulary and one table of vectors for source, target and output")
+    if encoder.epsilon != 1e-5:
+        raise refuse(TO, f"its norms add {encoder.epsilon} to the variance, and theirs 1e-05")
+    layers = {f"{s}.{ours}": f"model.{s}.{theirs}" for s in ("encoder", "decoder") for ours, theirs in SIDE.items()}
+    layers |= {"encoder.inputs.embedding": "model.shared", "decoder.embedding": "model.shared"}
+    weights = _renamed(model, layers, ("q_proj", "k_proj", "v_proj"))
+    weights["final_logits_bias"] = model.decoder.head.output.bias[None]
+    most = target_limits(bundle, bundle.recipe.decode).most
+    tables = {"encoder": position_table(model.encoder), "decoder": position_table(model.decoder, most=most)}
+    most = max(map(len, tables.values()))
+    for side, table in tables.items():
+        weights[f"model.{side}.embed_positions.weight"] = nn.functional.pad(table, (0, 0, 0, most - len(table)))
+    family = ("pegasus", "PegasusForConditionalGeneration") if encoder.norm == "pre" else ("marian", "MarianMTModel")
+    config = {"model_type": family[0], "architectures": [family[1]], "tie_word_embeddings": True}
+    config |= {"d_model": encoder.size, "max_position_embeddings": most, "scale_embedding": encoder.scale}
+    config |= {"activation_function": NAMES[encoder.activation], "dropout": bundle.recipe.model.dropout}
+    config |= {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS, "forced_eos_token_id": None}
+    return config | _sizes("encoder", encoder) | _sizes("decoder", decoder), weights, OWN
+
+
+def _sizes(side: str, stack: Transformer) -> Table:
+    return {f"{side}_layers": stack.layers, f"{side}_attention_heads": stack.heads, f"{side}_ffn_dim": stack.inner}
+
+
+def _generation(bundle: Bundle) -> Table:
+    """How their `generate` does what the recipe's [decode] asks for."""
+    decode = bundle.recipe.decode
+    limits = {"max_new_tokens": target_limits(bundle, decode).most, "suppress_tokens": list(NEVER)}
+    search = {"num_beams": decode.beam if decode.method == "beam" else 1, "length_penalty": decode.length_penalty}
+    tokens = {"decoder_start_token_id": SOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    return {**tokens, **limits, **search, "do_sample": decode.method == "sample"}
+
+
+def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -> dict[str, Tensor]:
+    """Our parameters by their names; queries, keys and values are three `parts`."""
+    weights: dict[str, Tensor] = {}
+    for name, weight in model.named_parameters():
+        owner, _, part = name.rpartition(".")
+        theirs = layers.get(re.sub(r"\.\d+\.", ".#.", owner))
+        if theirs is None:
+            continue
+        theirs = theirs.replace("#", "".join(re.findall(r"\.(\d+)\.", owner)))
+        part = "bias" if part == "bias" else "weight"
+        if owner.endswith("query_key_value"):
+            weights |= {f"{theirs}.{each}.{part}": w for each, w in zip(parts, weight.chunk(3), strict=True)}
+        else:
+            weights[f"{theirs}.{part}"] = weight
+    return weights
+
+
+def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Library:
+    """Our tokenizer as one of the `tokenizers` library, with its special tokens under the family's names."""
+    settings = tokenizer.normaliser
+    if tokenizer.kind not in ("bpe", "wordpiece") or settings.letters_only:
+        what = "letters only" if settings.letters_only else f"a tokenizer of kind '{tokenizer.kind}'"
+        raise refuse(TO, f"it reads {what}, of which their tokenizer.json has none")
+    form = [] if settings.form == "none" else [getattr(normalizers, settings.form)()]
+    steps = [*form, *([normalizers.Lowercase(), *form] if settings.lower else [])]
+    if isinstance(tokenizer, WordPieceTokenizer):
+        ids = {names.get(piece, piece): index for index, piece in enumerate(tokenizer.vocabulary)}
+        library = Library(models.WordPiece(ids, unk_token=names[SPECIALS[UNK]], max_input_chars_per_word=LONGEST_WORD))
+        flags = {"clean_text": tokenizer.clean, "handle_chinese_chars": tokenizer.space_ideographs}
+        flags |= {"strip_accents": tokenizer.strip_accents, "lowercase": settings.lower}
+        steps = [*form, normalizers.BertNormalizer(**flags)]
+        library.pre_tokenizer, library.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix=INSIDE)
+    else:
+        stored = tokenizer.to_json()["library"]["model"]
+        pieces = sorted(stored["vocab"], key=stored["vocab"].__getitem__)[len(SPECIALS) :]
+        ids = {piece: index for index, piece in enumerate([*names.values(), *pieces])}
+        library = Library(models.BPE(vocab=ids, merges=[tuple(pair) for pair in stored["merges"]]))
+        library.pre_tokenizer, library.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    if steps:
+        library.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
+    if bundle.vocabularies.markers:
+        library.add_special_tokens([AddedToken(SPECIALS[i], lstrip=True, normalized=False) for i in (SEP, MASK)])
+    if bundle.vocabularies.frame:
+        first, end = names[SPECIALS[SOS]], names[SPECIALS[SEP]]
+        frame = {"single": f"{first} $A {end}", "pair": f"{first} $A {end} $B:1 {end}:1"}
+        library.post_processor = processors.TemplateProcessing(**frame, special_tokens=[(first, SOS), (end, SEP)])
+    return library

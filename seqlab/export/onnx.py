@@ -1,0 +1,79 @@
+"""A classifier, tagger or masked model as one ONNX graph, from the ids of one text (or its frames) to logits.
+
+session = onnxruntime.InferenceSession("DIR/model.onnx")
+session.run(None, {"source": ids})       # 1 by length; the ids are those of tokenizer.json, which is Seqlab's own
+
+One row at a time and of any length, so that nothing is padded.
+"""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from seqlab.bundle import Bundle
+from seqlab.errors import UsageError
+from seqlab.export.stacks import refuse
+from seqlab.layers.inputs import TokenInputs, VectorInputs
+from seqlab.padded import Padded
+
+TO = "ONNX"
+OPSET = 17
+
+
+def write(bundle: Bundle, folder: Path) -> None:
+    """Write model.onnx, with the tokenizer and the labels beside it."""
+    try:
+        import onnx  # noqa: F401  (torch's exporter needs it)
+    except ImportError:
+        raise UsageError("the package onnx is not installed", hint="pip install onnx onnxruntime") from None
+    recipe, inputs = bundle.recipe, getattr(getattr(bundle.model, "encoder", None), "inputs", None)
+    kind = getattr(recipe.model.encoder, "kind", None)
+    if recipe.task not in ("classify", "tag", "mask") or recipe.model.hmm is not None:
+        raise refuse(TO, f"a '{recipe.task}' model does more than one pass, or is no network")
+    if kind in ("gru", "universal") or not isinstance(inputs, TokenInputs | VectorInputs):
+        raise refuse(TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix")
+    if bundle.int8:
+        raise refuse(TO, "its products are taken in bytes")
+    scale = bundle.vocabularies.features
+    source = torch.zeros(1, 3, dtype=torch.long) if scale is None else torch.zeros(1, 3, len(scale.mean))
+    graph = _Forward(bundle.model)
+    folder.mkdir(parents=True)
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")  # that what is fixed while it is traced stays so: the tests know
+        graph(source[:, :1].repeat_interleave(recipe.data.max_source, 1))  # so that all positions are there
+        torch.onnx.register_custom_op_symbolic("aten::mT", _transposed, OPSET)
+        torch.onnx.export(
+            graph,
+            (source,),
+            folder / "model.onnx",
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=["source"],
+            output_names=["logits"],
+            dynamic_axes={"source": {1: "length"}, "logits": {1: "length"}},
+        )
+        torch.onnx.unregister_custom_op_symbolic("aten::mT", OPSET)
+    (folder / "tokenizer.json").write_text(json.dumps(bundle.vocabularies.to_json(), ensure_ascii=False), "utf-8")
+
+
+class _Forward(nn.Module):
+    """All that a model does between what it reads and its logits."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Shaped[Tensor, "1 T *F"]) -> Float[Tensor, "1 N V"]:
+        everything = torch.ones(source.shape[:2], dtype=torch.long).sum(1)
+        return self.model.head(self.model.features(Padded(source, everything)))
+
+
+def _transposed(graph: Any, x: Any) -> Any:
+    """`.mT`, which torch's exporter does not know."""
+    last = x.type().dim() - 1
+    return graph.op("Transpose", x, perm_i=[*range(last - 1), last, last - 1])
