@@ -19,7 +19,7 @@ from seqlab.training.checkpoint import write_whole
 
 PAGE, NUMBERS = "README.md", "results.json"
 OPENING = """A criterion was written down before its experiment ran, and must be met each time: with every seed, and in
-every case that it names. A claim is confirmed if all its criteria are met, not confirmed if none ever is, and otherwise it
+every case that it names. A claim is confirmed if all its criteria are met, not confirmed if none ever is; otherwise it
 depends. All data is generated or comes with Python and Babel: `seqlab claims --out DIRECTORY` makes this page again."""
 
 
@@ -56,7 +56,7 @@ def write_report(folder: Path, claims: Mapping[str, Claim], results: Mapping[str
     for claim, result in measured.items():
         write_whole(folder / f"{claim.id}.svg", drawn(result.finding.chart).to_svg().encode())
     table = {claim.id: to_json(claim, result) for claim, result in measured.items()}
-    write_whole(folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False).encode())
+    write_whole(folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False, allow_nan=False).encode())
     write_whole(folder / PAGE, page(measured).encode())
 
 
@@ -114,9 +114,9 @@ def drawn(chart: Chart) -> Canvas:
         return stack([bars(values, list(chart.bars), x_title=chart.titles[0])], title=chart.title)
     curves, bands = [], []
     for k, line in enumerate(chart.lines):
-        colour, x = CATEGORICAL[k % len(CATEGORICAL)], np.array(line.x, dtype=float)
+        colour, x = "muted" if line.beside else CATEGORICAL[k % len(CATEGORICAL)], np.array(line.x, dtype=float)
         means, least, most = (np.array([of(row) for row in line.y], dtype=float) for of in (fmean, min, max))
-        curves.append(Curve(line.label, means, x, colour))
+        curves.append(Curve(line.label, means, x, colour, dashed=line.beside))
         bands += [Band("", least, most, x, colour)] if (most > least).any() else []
     canvas = line_chart(curves, bands, titles=chart.titles, x_labels=chart.places)
     return stack([canvas], title=chart.title)

@@ -12,7 +12,7 @@ from seqlab.assemble.model import embedding_of
 from seqlab.assemble.vocabularies import padded
 from seqlab.claims.claim import Finding
 from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, names
-from seqlab.claims.settings import Settings, bar_chart, means, minus, over_places, scored, scores, spread
+from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, scored, scores, spread
 from seqlab.model import Model
 from seqlab.text import SPECIALS
 
@@ -38,23 +38,23 @@ def few_labels(at: Settings) -> Finding:
     fixed = {**NAMES, "train.steps": at.pick(400, 120, 2), "train.encoder_rate": 1.0, "model.dropout": 0.2}
     taken = {key: value for key, value in fixed.items() if not key.startswith(("source.", "model.embedding"))}
     old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
-    found = {name: list[list[float]]() for name in ("from a language model", "anew", "floor: TF-IDF, linear")}
+    found: dict[str, list[list[float]]] = {"from a language model": [], "anew": []}
+    floors = list[float]()
     for count in counts:
         few, ways = at.file(f"few{count}.tsv", rest[:count]), {f"anew {count}": {"model.encoder.size": size}}
-        anew = at.each(ways, "classify", few, "tuned-classifier", fixed, test)
+        (anew,) = at.each(ways, "classify", few, "tuned-classifier", fixed, test).values()
         tuned = [
             at.trained(f"tuned {count}", "classify", few, "tuned-classifier", taken, seed=seed, valid=test, start=start)
             for seed, start in zip(at.seeds, old, strict=True)
         ]
-        held_out = scores({"from a language model": tuned, "anew": anew[f"anew {count}"]}, "accuracy")
-        held_out["floor: TF-IDF, linear"] = [tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"]]
-        for name, each in held_out.items():
+        for name, each in scores({"from a language model": tuned, "anew": anew}, "accuracy").items():
             found[name].append(each)
-    gains = [minus(*both) for both in zip(*list(found.values())[:2], strict=True)]
+        floors.append(tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"])
+    gains, floor, places = list(map(minus, *found.values())), {"floor: TF-IDF, linear": floors}, list(map(str, counts))
     return Finding(
-        {"few": gains[0] + gains[1]},
-        [means("accuracy on what was held out, by the number of labelled names", counts, found)],
-        over_places("Which language is a name?", ("labelled names", "accuracy"), counts, found),
+        {"few": flat(gains[:2])},
+        [means("accuracy on what was held out, by the number of labelled names", places, found, floor)],
+        lines("Which language is a name?", ("labelled names", "accuracy"), places, found, floor),
     )
 
 
@@ -115,9 +115,6 @@ def contexts(at: Settings) -> Finding:
     found = scores(models, "accuracy")
     return Finding(
         {"tags": minus(found["contextual vectors"], found["static vectors"]), "apart": minus(*like.values())},
-        [
-            scored("classes of words, learnt from 50 sentences", models, "accuracy"),
-            spread("cosine of two vectors of a word", like),
-        ],
-        bar_chart("Classes of words, learnt from 50 sentences", "accuracy", found),
+        [scored("classes of words", models, "accuracy"), spread("cosine of two vectors of a word", like)],
+        bars("Classes of words, learnt from 50 sentences", "accuracy", found),
     )

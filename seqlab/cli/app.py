@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from itertools import chain
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -220,7 +221,7 @@ def predict(
             return
         decode["prefix"] = prefix
         if text:
-            if loaded.recipe.source.kind != "vectors" and len(text) == 1 and Path(text[0]).is_file() and world.leads:
+            if loaded.recipe.source.kind != "vectors" and len(text) == 1 and isfile(text[0]) and world.leads:
                 print(f"note: this answers the text '{text[0]}'; for the lines of that file: --input", file=sys.stderr)
             for answer in loaded.predict(list(text), seed=seed, **decode):
                 if world.leads:
@@ -337,7 +338,10 @@ def export(
     int8: Int8 = False,
     json: Json = False,
 ) -> None:
-    """A model to hand on: without its training run; with --int8, a quarter of the size; with --to, for others."""
+    """Hand a model on: smaller, or for another program.
+
+    Its training run stays behind. --int8 stores each weight in a byte; --to writes other programs' files.
+    """
     from seqlab import lab
     from seqlab.cli import show
 
@@ -353,7 +357,6 @@ def export(
         show.say(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
 
 
-@app.command()
 @told
 def recipes(
     name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,

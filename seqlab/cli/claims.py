@@ -20,7 +20,7 @@ def claims(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure what the lectures claim, and report what is confirmed, what is not, and what depends.
+    """Measure what the lectures claim, and say what is confirmed.
 
     seqlab claims --quick
 

@@ -14,7 +14,10 @@ def kernels(
     verb: Annotated[str | None, typer.Argument(help="build: compile them; none: whether they are in use")] = None,
     json: Json = False,
 ) -> None:
-    """The native kernels, which make some models faster: have them compiled, or see whether they are in use."""
+    """Compile the native kernels, or see whether they are in use.
+
+    They make recurrent layers and decoding faster; all works without them, through torch.
+    """
     if verb not in (None, "build"):
         raise UsageError(f"kernels cannot '{verb}'", hint="`seqlab kernels build` compiles them.")
 
