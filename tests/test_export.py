@@ -163,7 +163,7 @@ def test_a_graph_computes_the_same(tmp_path, name, settings):
     model = made(tmp_path / "ours", name, *settings)
     command = [sys.executable, "-m", "seqlab", "export", tmp_path / "ours", "--to", "onnx", "-o", tmp_path / "theirs"]
     done = subprocess.run(command, capture_output=True, text=True)  # where types are not enforced, as in real life
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"onnx: {tmp_path / 'theirs'}\n"), done.stderr
     session = onnxruntime.InferenceSession(tmp_path / "theirs" / "model.onnx")
     tagged = model.recipe.task == "tag"
     for ids in model.bundle.vocabularies.encode_sources([tuple(text.split()) if tagged else text for text in TEXTS]):
