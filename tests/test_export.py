@@ -161,9 +161,7 @@ def test_a_graph_computes_the_same(tmp_path, name, settings):
     pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     model = made(tmp_path / "ours", name, *settings)
-    command = [sys.executable, "-m", "seqlab", "export", tmp_path / "ours", "--to", "onnx", "-o", tmp_path / "theirs"]
-    done = subprocess.run(command, capture_output=True, text=True)  # where types are not enforced, as in real life
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    export(model, "onnx", tmp_path / "theirs")
     session = onnxruntime.InferenceSession(tmp_path / "theirs" / "model.onnx")
     tagged = model.recipe.task == "tag"
     for ids in model.bundle.vocabularies.encode_sources([tuple(text.split()) if tagged else text for text in TEXTS]):
@@ -246,3 +244,12 @@ def test_nothing_that_is_there_is_touched_and_formats_have_names(tmp_path):
     with pytest.raises(UsageError, match="there is no format 'huggingfaces'") as told:
         export(model, "huggingfaces", tmp_path / "theirs")
     assert told.value.hint == "did you mean 'huggingface'?"
+
+
+def test_the_command(tmp_path):
+    made(tmp_path / "ours", "bert-tiny", *stack("encoder"))
+    command = [sys.executable, "-m", "seqlab", "export", tmp_path / "ours", "--to", "huggingface", "-o"]
+    done = subprocess.run([*command, tmp_path / "theirs"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"huggingface: {tmp_path / 'theirs'}\n"), done.stderr
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert {path.name for path in (tmp_path / "theirs").iterdir()} == names
