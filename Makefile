@@ -30,6 +30,7 @@ kernels: $(STAMPS)-demo  ## compile the native kernels, where there is a C++ com
 
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench
+	-.venv-bench/bin/seqlab kernels build
 	.venv-bench/bin/seqlab bench
 
 gallery: $(STAMPS)-demo  ## every view on every kind of model, into docs/gallery

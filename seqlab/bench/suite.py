@@ -5,11 +5,17 @@ from collections.abc import Callable, Iterator
 from seqlab.bench.hmm import baum_welch_race
 from seqlab.bench.kalman import kalman_race
 from seqlab.bench.race import Race, Result, race
+from seqlab.bench.recurrent import recurrent_race
 from seqlab.errors import UsageError, nearest
 
 RACES: dict[str, Callable[[], list[Race]]] = {
     "hmm": lambda: [baum_welch_race()],
     "kalman": lambda: [kalman_race(), kalman_race(num=1)],
+    "recurrent": lambda: [
+        *[recurrent_race("gru-torch", size, wanted=1.5 if size < 512 else None) for size in (128, 256, 512)],
+        *[recurrent_race("gru", size) for size in (128, 256, 512)],
+        *[recurrent_race(kind, size, wanted=1.0) for kind in ("lstm", "rnn") for size in (128, 256, 512)],
+    ],
 }
 
 
