@@ -35,6 +35,7 @@ kernels: $(STAMPS)-demo  ## compile the native kernels, where there is a C++ com
 
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench
+	-.venv-bench/bin/seqlab kernels build
 	.venv-bench/bin/seqlab bench
 
 docs: $(STAMPS)-demo  ## the pages that are made of the code

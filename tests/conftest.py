@@ -35,3 +35,31 @@ def pytest_terminal_summary(terminalreporter):
         for name, value in report.user_properties:
             if name == "measured":
                 terminalreporter.line(value)
+
+
+@pytest.fixture(scope="session")
+def built(request):
+    """A cache with the native kernels, kept between runs: the library's name tells what it was built from."""
+    from seqlab.kernels import native  # not before the shapes in signatures are enforced
+
+    if native._compiler() is None:
+        pytest.skip("the native kernels need a C++ compiler")
+    folder = request.config.cache.mkdir("kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQLAB_CACHE", str(folder))
+        for path in folder.glob("kernels-*"):
+            if path.stem != native.library().stem:
+                path.unlink(missing_ok=True)
+        native.build(quiet=True)
+    return folder
+
+
+@pytest.fixture
+def kernels(built, monkeypatch):
+    """The native kernels, in use for the time of a test."""
+    from seqlab.kernels import native
+
+    monkeypatch.setenv("SEQLAB_CACHE", str(built))
+    monkeypatch.setenv("SEQLAB_NATIVE", "1")
+    assert native.ready()
+    return built

@@ -90,7 +90,7 @@ class Result:
         ours, *peers = self.times
         return "\n".join(
             f"| {self.title} | {peer.name} {peer.version} | {seconds(peer.seconds)} | {seconds(ours.seconds)} "
-            f"| {peer.ratio:.1f} | {peer.cpu_ratio:.1f} | {peer.goal} |"
+            f"| {peer.ratio:.3g} | {peer.cpu_ratio:.3g} | {peer.goal} |"
             for peer in peers
         )
 

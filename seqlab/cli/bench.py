@@ -12,7 +12,7 @@ from seqlab.cli.told import told
 
 @told
 def bench(
-    name: Annotated[str | None, typer.Argument(help="hmm, kalman or decode; none: all")] = None,
+    name: Annotated[str | None, typer.Argument(help="hmm, kalman, recurrent or decode; none: all")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads, the same for all sides")] = 1,
     markdown: Annotated[bool, typer.Option("--markdown", help="rows for a table in Markdown")] = False,
@@ -49,7 +49,7 @@ def _show(result: Any) -> None:
 
     title, each = f"{result.title}; {result.part}", result.times
     columns = [seconds(one.seconds) for one in each], [seconds(one.cpu_seconds) for one in each]
-    ratios = [f"{one.ratio:.1f}" for one in each], [f"{one.cpu_ratio:.1f}" for one in each]
+    ratios = [f"{one.ratio:.3g}" for one in each], [f"{one.cpu_ratio:.3g}" for one in each]
     rows = zip(
         [f"{one.name} {one.version}" for one in each], *columns, *ratios, [one.goal for one in each], strict=True
     )

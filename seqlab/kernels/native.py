@@ -24,7 +24,8 @@ TORCH = Path(torch.__file__).parent
 SOURCES = Path(__file__).with_suffix("")
 FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-fvisibility=hidden", "-fopenmp")
 LINKED = ("-fopenmp", "-ltorch_cpu", "-lc10")
-WIDE = ("-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")  # how ATen's headers are told that vectors may be of eight
+# How wide ATen's vectors may be, by what the processor must know for it.
+WIDE = {"AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"}, "AVX2": {"avx2", "fma"}}
 AT_ONCE = 2  # compilers: each wants a gigabyte for torch's headers
 
 
@@ -99,13 +100,8 @@ def _load() -> bool:
 
 @cache
 def _key() -> str:
-    parts = [
-        torch.__version__,
-        _processor(),
-        *_flags(),
-        *LINKED,
-        *(path.read_text("utf-8") for path in sorted(SOURCES.glob("*.*"))),
-    ]
+    texts = [path.read_text("utf-8") for path in sorted(SOURCES.glob("*.*"))]
+    parts = [torch.__version__, _processor(), *_flags(), *LINKED, *texts]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -124,9 +120,10 @@ def _sources() -> list[Path]:
 
 
 def _flags() -> list[str]:
-    wide = WIDE if {"avx2", "fma"} <= set(_processor().split()) else ()
-    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
-    return [*FLAGS, *wide, abi]
+    known = set(_processor().split())
+    widest = [name for name, needed in WIDE.items() if needed <= known][:1]
+    wide = [f"-DCPU_CAPABILITY{form}{name}" for name in widest for form in ("=", "_")]
+    return [*FLAGS, *wide, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
 
 
 def _compiler() -> str | None:

@@ -7,6 +7,7 @@ import pytest
 from seqlab.bench.hmm import baum_welch_race
 from seqlab.bench.kalman import kalman_race
 from seqlab.bench.race import Race, Side, race, seconds
+from seqlab.bench.recurrent import NAMES, recurrent_race
 from seqlab.errors import RunError
 
 
@@ -67,6 +68,14 @@ def test_our_side_runs_with_those_peers_that_are_there(case, peers):
     there = {time.name.split()[0] for time in result.times[1:]}
     assert sorted([*there, *result.missing]) == peers
     assert all(time.seconds > 0 for time in result.times)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_recurrent_layers_are_raced_to_the_same_gradients(kind):
+    result = race(recurrent_race(kind, 8, rows=3, steps=9, wanted=1.0), rounds=1)
+    assert NAMES[kind] in result.title
+    assert len(result.times) == 2
+    assert result.missing == ["Seqlab's native kernels"]  # which are turned off while tests run
 
 
 def test_baum_welch_is_raced_to_the_end():

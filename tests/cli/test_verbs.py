@@ -86,6 +86,11 @@ def test_the_kernels_can_say_whether_they_are_in_use(run):
     assert run("kernels", "biuld").error == ("kernels cannot 'biuld'", "`seqlab kernels build` compiles them.")
 
 
+def test_kernels_that_are_built_are_in_use(run, kernels):
+    assert run("kernels", "build").stdout.startswith("native kernels: built by ")
+    assert json.loads(run("info", "--json").stdout)["native kernels"].startswith("built by ")
+
+
 def test_without_a_compiler_nothing_is_built(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", "no-such-compiler")

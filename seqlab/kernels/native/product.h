@@ -84,12 +84,11 @@ inline __attribute__((always_inline)) void tile(
   }
 }
 
-// f<R>(first) for tiles of R rows: of six, and towards the end of nearly as many.
+// f<R>(first) for tiles of R rows, at most six and all of nearly the same size.
 template <typename F>
 inline __attribute__((always_inline)) void tiles(int64_t rows, F f) {
-  for (int64_t first = 0, r; first < rows; first += r) {
-    const int64_t more = rows - first;
-    r = more >= 12 || more <= 6 ? std::min<int64_t>(more, 6) : (more + 1) / 2;
+  for (int64_t first = 0, r, left = (rows + 5) / 6; first < rows; first += r, --left) {
+    r = (rows - first + left - 1) / left;
     switch (r) {
       case 6: f.template operator()<6>(first); break;
       case 5: f.template operator()<5>(first); break;
