@@ -37,7 +37,7 @@ def open_shelf(path: str) -> Iterator[Any]:
     else:
         try:
             archive = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as error:
+        except Exception as error:  # a forged zip can make its reader raise nearly anything
             raise DataError(f"{path}: cannot be read: {error}", hint="it is damaged, or no archive at all.") from None
         with archive:
             yield Arrays(path, archive) if kind == ".npz" else Files(path, archive)

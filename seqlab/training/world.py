@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from socket import if_nameindex
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from seqlab import errors
 from seqlab.errors import RunError, SeqlabError, SeqlabWarning, UsageError
@@ -133,7 +135,8 @@ def joined(workers: int = 1) -> Iterator[World]:
     if launched and workers > 1:
         raise UsageError("torchrun has started the processes already", hint="leave out --workers.")
     if launched:
-        member: AbstractContextManager[World] = _member()
+        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        member: AbstractContextManager[World] = _member(store=_corner(store, rank, size), rank=rank, world_size=size)
     elif COPY in os.environ:
         member = _copy(*os.environ[COPY].split(" ", 2))
     elif workers > 1:
@@ -149,9 +152,33 @@ def restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+def _corner(store: dist.Store, rank: int, size: int) -> dist.Store:
+    """A corner of torchrun's store that the processes of this start alone know.
+
+    What those have left there who died before a restart would lead us astray, to where they once listened. So each says
+    hello under a new name, the leader answers names until all have been heard, and what they share begins with its own.
+    """
+    name = os.urandom(8).hex()
+    if rank:
+        store.set(f"hello {rank}", name)
+        _until(lambda: store.check([f"to {name}"]))
+        leader = store.get(f"to {name}").decode()
+        store.set(f"heard {leader} {rank}", "")
+        return dist.PrefixStore(leader, store)
+
+    def answered(other: int) -> bool:
+        if store.check([f"hello {other}"]):
+            store.set(f"to {store.get(f'hello {other}').decode()}", name)
+        return store.check([f"heard {name} {other}"])
+
+    for other in range(1, size):
+        _until(partial(answered, other))
+    return dist.PrefixStore(name, store)
+
+
 @contextmanager
 def _member(**place: Any) -> Iterator[World]:
-    """One of the processes; where they meet is the environment's to say, or `place`: a store, a rank, a world size."""
+    """One of the processes; `place` is where they meet: a store, a rank, a world size."""
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE, **place)
     world = World(dist.get_rank(), dist.get_world_size())
     try:
@@ -252,6 +279,10 @@ def _parted(error: RuntimeError) -> bool:
 
 def _finish(work: Any) -> None:
     """Wait in small steps, so that Ctrl-C is heard meanwhile."""
-    while not work.is_completed():
-        time.sleep(MOMENT)
+    _until(work.is_completed)
     work.wait()
+
+
+def _until(done: Callable[[], bool]) -> None:
+    while not done():
+        time.sleep(MOMENT)
