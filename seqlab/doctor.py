@@ -168,9 +168,7 @@ def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterato
     yield from beside_floor(model.recipe.task, report.scores, report.floors)
 
 
-def beside_floor(
-    task: str, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]
-) -> Iterator[Finding]:
+def beside_floor(task: str, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
     """Is the score by which a task is judged better than the best of its floors? Nothing, where there is none."""
     name = MAIN.get(task)
     others = {floor: found[name] for floor, found in floors.items() if name in found}

@@ -20,7 +20,8 @@ def bench(
 ) -> None:
     """Race against other libraries on the same data.
 
-    Both sides run alternately in one process, and their results must agree. Their packages are needed: `make bench` installs them into an environment of their own.
+    Both sides run alternately in one process, and their results must agree. Their packages are needed: `make bench`
+    installs them into an environment of their own.
     """
     for library in ("OMP", "OPENBLAS", "MKL"):  # they ask when they are first imported
         os.environ[f"{library}_NUM_THREADS"] = str(threads)

@@ -60,9 +60,7 @@ def make(kind: str, num: int, *, seed: int) -> Iterator[tuple[str, str]]:
         return ((label, " ".join(bits)) for bits, label in parity(num, seed=seed))
     tasks = {"copies": copies, "reversals": reversals}
     if kind not in tasks:
-        raise UsageError(
-            f"there is no synthetic task '{kind}'", hint=nearest(kind, (*tasks, "dates", "parity", *SETS))
-        )
+        raise UsageError(f"there is no synthetic task '{kind}'", hint=nearest(kind, (*tasks, "dates", "parity", *SETS)))
     return tasks[kind](num, seed=seed)
 
 
