@@ -133,10 +133,10 @@ def train(
         if "fit" in model.metrics:
             show.verdict(model.metrics["fit"])
         for finding in beside_floor(model.recipe.task, held_out, held_out.get("floors", {})):
-            if not finding.well:
+            if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
                 show.say(f"note: {finding.said}: {finding.remedy}")
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
-        more = {"bilm": " --embed", "forecast": " SERIES.csv"}.get(model.recipe.task, "")
+        more = {"bilm": " --embed", "forecast": " SERIES.csv", "caption": " PICTURE"}.get(model.recipe.task, "")
         show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{more}")
     if trained.stopped:
         print(

@@ -1,20 +1,15 @@
-"""The command line as people meet it: typed in this process where that is enough, in a process of its own elsewhere."""
+"""The command line as people meet it: in this process (`run`) where that is enough, in one of its own elsewhere."""
 
-import io
 import math
 import os
 import random
 import subprocess
 import sys
-import warnings
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from seqlab.cli import main
 from seqlab.data.scenes import make_pictures
 from seqlab.data.synthetic import parity, reversals
 
@@ -22,45 +17,8 @@ SMALL = ("model.embedding=8", "train.validate_every=10")
 ENCODER, DECODER = ("model.encoder.size=12",), ("model.decoder.size=12",)
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command left behind: its exit code and what it wrote."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def error(self):
-        """The sentence and the hint of a failure, which are all there is to it."""
-        assert "Traceback" not in self.stderr
-        told = [line for line in self.stderr.splitlines() if line.startswith(("error: ", "hint: "))]
-        assert [line.split(":")[0] for line in told] == ["error", "hint"], self.stderr
-        return tuple(line.partition(": ")[2] for line in told)
-
-
-def typed(*words, stdin=b""):
-    """Run a command in this process, as `main` would."""
-    out, err, before = io.StringIO(), io.StringIO(), (sys.argv, sys.stdin)
-    code = 0
-    with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(err):
-        sys.argv, sys.stdin = ["seqlab", *map(str, words)], io.TextIOWrapper(io.BytesIO(stdin))
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        finally:
-            sys.argv, sys.stdin = before
-    return Said(code, out.getvalue(), err.getvalue())
-
-
 def settings(*values):
     return [word for value in values for word in ("--set", value)]
-
-
-@pytest.fixture(scope="session")
-def run():
-    return typed
 
 
 @pytest.fixture(scope="session")
@@ -129,12 +87,12 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory, files, small):
+def models(tmp_path_factory, files, small, run):
     """One small model for each task, trained through the command line; nobody changes them."""
     folder = tmp_path_factory.mktemp("models")
     extra = {"lm": settings("train.bptt=16", "train.batch_rows=4", "decode.max_length=20")}
     for task, path in files.items():
-        said = typed("train", task, path, "--out", folder / task, "-q", *small(task, steps=30), *extra.get(task, []))
+        said = run("train", task, path, "--out", folder / task, "-q", *small(task, steps=30), *extra.get(task, []))
         assert said.code == 0, said.stderr
     return {task: folder / task for task in files}
 
