@@ -7,9 +7,9 @@ import string
 import torch
 from torch import Tensor
 
-from seqlab.claims.claim import Chart, Finding
+from seqlab.claims.claim import Finding
 from seqlab.claims.material import QUIET
-from seqlab.claims.settings import Settings, lines, means, minus, over, scores
+from seqlab.claims.settings import Settings, flat, lines, means, minus, over, scores, turned
 from seqlab.models.lds import constant_velocity
 from seqlab.padded import Padded
 from seqlab.training.em_lds import NOISES, Climb, fit_lds
@@ -43,21 +43,12 @@ def bits_of_the_past(at: Settings) -> Finding:
         name: [[(floor - loss) / math.log(2) for loss in row] for row in scores(models, "loss").values()]
         for name, models in (("HMM", hidden), ("RNN", networks))
     }
-    bounds = [math.log2(size) for size in sizes]
-    shown = found | {"log2 N": [[bound] for bound in bounds]}
+    bounds, places = [math.log2(size) for size in sizes], list(map(str, sizes))
+    above = [minus(row, [bound] * len(row)) for row, bound in zip(found["HMM"], bounds, strict=True)]
     return Finding(
-        {
-            "bound": [bits - bound for row, bound in zip(found["HMM"], bounds, strict=True) for bits in row],
-            "better": [gain for pair in zip(found["RNN"], found["HMM"], strict=True) for gain in minus(*pair)],
-        },
-        [
-            means(
-                "bits of each letter that the past tells: the floor's loss, by frequency, minus the model's",
-                sizes,
-                shown,
-            )
-        ],
-        Chart("What N states or units know of the next letter", ("log2 N", "bits"), lines(bounds, shown)),
+        {"bound": flat(above), "better": flat(map(minus, found["RNN"], found["HMM"]))},
+        [means("bits of a letter that the past tells, by N (1-gram, the floor: 0)", places, found, {"log2 N": bounds})],
+        lines("What N states or units know of a letter", ("N", "bits"), places, found, {"log2 N": bounds}),
     )
 
 
@@ -76,7 +67,7 @@ def tracking(at: Settings) -> Finding:
     """C25: targets of three kinds through more and more noise."""
     steps, num, noises = at.pick(200, 100, 12), at.pick(50, 20, 2), (0.5, 1.0, 2.0, 4.0, 8.0)
 
-    def errors(kind: str, noise: float, seed: int) -> tuple[float, float]:
+    def errors(kind: str, noise: float, seed: int) -> list[float]:
         """Root mean square errors of the last sighting and of the filter, which learns both noises by EM."""
         random = torch.Generator().manual_seed(seed)
         path = paths(kind, num, steps, random)
@@ -88,21 +79,16 @@ def tracking(at: Settings) -> Finding:
         model = fit_lds(guess, sightings, climb=Climb(learn=NOISES, iterations=at.pick(100, 15, 2))).model
         last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
         found = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
-        one, other = (float((each - path).square().mean().sqrt()) for each in found)
-        return one, other
+        return [float((each - path).square().mean().sqrt()) for each in found]
 
     kinds, table = ("swerves", "circles", "jumps"), dict[str, list[list[float]]]()
     for kind in kinds:
-        both = [list(zip(*(errors(kind, noise, seed) for seed in at.seeds), strict=True)) for noise in noises]
-        table |= {f"{kind}, {way}": [list(row[k]) for row in both] for k, way in enumerate(("last sighting", "filter"))}
+        both = [turned(errors(kind, noise, seed) for seed in at.seeds) for noise in noises]
+        table |= {f"{kind}, {way}": [row[k] for row in both] for k, way in enumerate(("last sighting", "filter"))}
     ratios = {k: list(map(over, table[f"{k}, filter"], table[f"{k}, last sighting"])) for k in kinds}
-    flat = {kind: [value for row in rows for value in row] for kind, rows in ratios.items()}
+    axes, same = ("deviation of the sightings' noise", "share"), {"no better": [1.0] * len(noises)}
     return Finding(
-        {"smooth": flat["swerves"] + flat["circles"], "jumps": flat["jumps"]},
+        {"smooth": flat(ratios["swerves"] + ratios["circles"]), "jumps": flat(ratios["jumps"])},
         [means("root mean square error, by the deviation of the sightings' noise", noises, table)],
-        Chart(
-            "Error of the filter as a share of the last sighting's",
-            ("log2 of the sightings' noise", "share"),
-            lines(map(math.log2, noises), ratios | {"no better": [[1.0]] * len(noises)}),
-        ),
+        lines("Error of the filter as a share of the last sighting's", axes, map(str, noises), ratios, same),
     )

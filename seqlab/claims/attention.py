@@ -1,6 +1,5 @@
 """Attention: the bottleneck it removes (C6, C7), order (C8, C24), scale (C9), and heads (C10)."""
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -12,18 +11,8 @@ from jaxtyping import Float
 from torch.linalg import vector_norm
 
 from seqlab.claims.claim import Finding
-from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, named, names, words
-from seqlab.claims.settings import (
-    Settings,
-    bar_chart,
-    means,
-    minus,
-    over,
-    over_places,
-    scored,
-    scores,
-    spread,
-)
+from seqlab.claims.material import NAMES, QUIET, TAGS, UNTRAINED, Pair, as_conll, named, names, words
+from seqlab.claims.settings import Settings, bars, lines, means, minus, over, right, scored, scores, spread, turned
 from seqlab.equations.attention import dot_score, scaled_score
 from seqlab.explain.attention import attention_maps
 from seqlab.explain.subject import subject
@@ -32,15 +21,10 @@ from seqlab.model import Model
 
 def sentences(num: int, *, seed: int) -> Iterator[Pair]:
     """Sentences of a made-up language and their translations: every word has its own, and nouns come first."""
-    keyed, made = random.Random(seed), random.Random(0)
-    spelt = ("bdgkl", "i"), ("bdgkl", "u"), ("mnprst", "i"), ("mnprst", "u")
-    adjectives, nouns, theirs, their_nouns = (
-        ["".join(made.choices(letters, k=3)) + end for _ in range(8)] for letters, end in spelt
-    )
+    keyed = random.Random(seed)
     for _ in range(num):
         phrases = [(keyed.randrange(8), keyed.randrange(8)) for _ in range(keyed.randint(1, 15))]
-        source = " ".join(f"{adjectives[adjective]} {nouns[noun]}" for adjective, noun in phrases)
-        yield source, " ".join(f"{their_nouns[noun]} {theirs[adjective]}" for adjective, noun in phrases)
+        yield " ".join(f"adj{a} noun{n}" for a, n in phrases), " ".join(f"nom{n} qual{a}" for a, n in phrases)
 
 
 def bottleneck(at: Settings) -> Finding:
@@ -58,11 +42,8 @@ def bottleneck(at: Settings) -> Finding:
     found = {name: [[each[n]["bleu"] for each in seeds] for n in lengths] for name, seeds in tables.items()}
     return Finding(
         {name.split()[0]: over(rows[-1], rows[0]) for name, rows in found.items()},
-        [
-            means("BLEU on what was held out, by words of the source", lengths, found),
-            scored("all lengths", models, "bleu"),
-        ],
-        over_places("Quality of translation by length", ("words of the source", "BLEU"), lengths, found),
+        [means("BLEU by words of the source", lengths, found), scored("all lengths", models, "bleu")],
+        lines("Quality of translation by length", ("words of the source", "BLEU"), lengths, found),
     )
 
 
@@ -89,15 +70,15 @@ def both_ends(at: Settings) -> Finding:
         found |= {name: [known(model, order) for model in each] for name, each in models.items()}
     for cell in cells:  # the mean of both orders, seed by seed
         pairs = zip(found[f"{cell}, copied"], found[f"{cell}, reversed"], strict=True)
-        found[f"{cell}, mean"] = [[fmean(two) for two in zip(*pair, strict=True)] for pair in pairs]
+        found[f"{cell}, mean"] = [[fmean(two) for two in turned(pair)] for pair in pairs]
     gains = [fmean(row[-part:]) - fmean(row[:part]) for cell in cells for row in found[f"{cell}, mean"]]
-    shown = {name: list(zip(*each, strict=True)) for name, each in found.items()}
-    shown["floor: chance"] = [(1 / len(letters),)] * length
+    shown, chance = {name: turned(each) for name, each in found.items()}, {"floor: chance": [1 / len(letters)] * length}
     lstm = {name: each for name, each in shown.items() if name.startswith("LSTM")}
+    axes, places = ("place in the word", "share of right letters"), range(1, length + 1)
     return Finding(
         {"end": gains},
-        [means("how often the letter is right, by its place in the word", range(1, length + 1), shown)],
-        over_places("What an LSTM keeps of a word", ("place in the word", "share right"), range(1, length + 1), lstm),
+        [means("how often the letter is right, by its place in the word", places, shown, chance)],
+        lines("What an LSTM encoder keeps of a word", axes, places, lstm, chance),
     )
 
 
@@ -123,9 +104,9 @@ def placed(at: Settings, kinds: Sequence[str]) -> tuple[dict[str, list[Model]], 
     first = [at.file(f"first{seed}.tsv", marked(num, lengths, seed=seed)) for seed, num in sizes.items()]
     again = [at.file(f"again{seed}.conll", repeats(num, lengths, seed=seed)) for seed, num in sizes.items()]
     fixed = {**NAMES, "model.pooling": "mean", "model.encoder.kind": "transformer", "model.encoder.layers": 2}
-    fixed |= {"model.encoder.size": at.pick(64, 32, 8), "train.steps": at.pick(1200, 200, 3)}
-    fixed |= {"train.learning_rate": at.pick(2e-3, 4e-3, 4e-3)}
-    tagging = {**fixed, "source.kind": "words", "source.min_count": 1}
+    fixed |= {"model.encoder.size": at.pick(64, 32, 8), "train.steps": at.pick(1200, 250, 3)}
+    fixed |= {"train.learning_rate": at.pick(3e-3, 8e-3, 8e-3), "train.batch_tokens": at.pick(1024, 768, 768)}
+    tagging = TAGS | fixed | {"source.kind": "words", "model.encoder.layers": 2}
     ways = [{f"{task}, {kind}": {"model.encoder.positions": kind} for kind in kinds} for task in ("first", "again")]
     return (
         at.each(ways[0], "classify", first[0], "lstm-classifier", fixed, first[1]),
@@ -141,10 +122,8 @@ def order(at: Settings) -> Finding:
 
     def moved(model: Model) -> float:
         """The most that a probability changes when the letters are shuffled."""
-        one, other = (
-            [answer.details["probabilities"]["a"] for answer in model.predict(each)] for each in (rows, shuffled)
-        )
-        return max(map(abs, minus(one, other)))
+        both = zip(model.predict(rows), model.predict(shuffled), strict=True)
+        return max(abs(a.details["probabilities"]["a"] - b.details["probabilities"]["a"]) for a, b in both)
 
     found = {**scores(first, "accuracy"), **scores(again, "accuracy")}
     gaps = [minus(found[f"{task}, sinusoidal"], found[f"{task}, learned"]) for task in ("first", "again")]
@@ -155,53 +134,51 @@ def order(at: Settings) -> Finding:
             "apart": [abs(gap) for each in gaps for gap in each],
         },
         [scored("which letter comes first", first, "accuracy"), scored("the same letter again", again, "accuracy")],
-        bar_chart("Which letter comes first, and is it the same again?", "accuracy", found),
+        bars("Which letter comes first, and is it the same again?", "accuracy", found),
     )
 
 
 def longer(at: Settings) -> Finding:
     """C24: rows longer than those of the training."""
-    tasks, found = placed(at, ("sinusoidal", "learned", "rotary")), dict[str, list[list[float]]]()
+    (first, again), found = placed(at, ("sinusoidal", "learned", "rotary")), dict[str, list[list[float]]]()
     lengths, num = (range(4, 13), range(13, 21), range(21, 31), range(31, 41)), at.pick(1000, 200, 5)
-    for k, each in enumerate(lengths):
-        first = at.file(f"first-{k}.tsv", marked(num, each, seed=k + 5))
-        again = at.file(f"again-{k}.conll", repeats(num, each, seed=k + 5))
-        for models, test in zip(tasks, (first, again), strict=True):
-            for name, runs in models.items():
-                found.setdefault(name, []).append([run.evaluate(test).scores["accuracy"] for run in runs])
-    seen = {name: [fmean(two) for two in zip(*rows[:2], strict=True)] for name, rows in found.items()}
-    places, shown = [f"{each[0]}-{each[-1]}" for each in lengths], found | {"floor: chance": [[0.5]] * len(lengths)}
+    for each in lengths:
+        rows, test = marked(num, each, seed=5), at.file("test.conll", repeats(num, each, seed=5))
+        for name, runs in first.items():
+            found.setdefault(name, []).append([right(run, rows) for run in runs])
+        for name, runs in again.items():
+            found.setdefault(name, []).append([run.evaluate(test).scores["accuracy"] for run in runs])
+    seen = {name: [fmean(two) for two in turned(rows[:2])] for name, rows in found.items()}
+    places, chance = [f"{each[0]}-{each[-1]}" for each in lengths], {"floor: chance": [0.5] * len(lengths)}
     return Finding(
         {task: minus(seen[f"{task}, sinusoidal"], found[f"{task}, sinusoidal"][-1]) for task in ("first", "again")},
-        [means("accuracy by the number of letters; 4 to 20 were seen in training", places, shown)],
-        over_places("Longer than 20 letters, which were never seen", ("letters", "accuracy"), places, found),
+        [means("accuracy by the number of letters; 4 to 20 were seen in training", places, found, chance)],
+        lines("More than 20 letters, which were never seen", ("letters", "accuracy"), places, found, chance),
     )
 
 
 def scaling(at: Settings) -> Finding:
     """C9: the softmax of random scores as d grows."""
-    sizes, num = at.pick((4, 16, 64, 256, 1024, 4096), (4, 16, 64, 256, 1024), (4, 1024)), at.pick(500, 100, 5)
+    sizes, num = at.pick((4, 16, 64, 256, 1024, 4096), (4, 16, 64, 256, 1024), (4, 1024)), at.pick(2000, 500, 50)
 
-    def measured(scaled: bool, size: int, seed: int) -> tuple[float, float]:
+    def measured(scaled: bool, size: int, seed: int) -> list[float]:
         """How sure the softmax is (the mean of its largest weight), and the gradient that comes through it."""
         random = torch.Generator().manual_seed(seed)
         query, key = (torch.randn(n, size, generator=random) for n in (num, 32))
         score = (scaled_score if scaled else dot_score)(query, key).requires_grad_()
         weights = score.softmax(-1)
         (grad,) = torch.autograd.grad((weights * torch.randn(weights.shape, generator=random)).sum(), score)
-        return float(weights.detach().amax(-1).mean()), float(vector_norm(grad) / math.sqrt(num))
+        return [float(weights.detach().amax(-1).mean()), float(vector_norm(grad, dim=-1).mean())]
 
     ways = {"q·k": False, "q·k / √d": True}
-    both = {n: [[measured(way, size, seed) for seed in at.seeds] for size in sizes] for n, way in ways.items()}
-    sure, grads = ({n: [[each[k] for each in row] for row in rows] for n, rows in both.items()} for k in (0, 1))
+    both = {n: [turned(measured(way, d, seed) for seed in at.seeds) for d in sizes] for n, way in ways.items()}
+    sure, grads = ({name: [row[k] for row in rows] for name, rows in both.items()} for k in (0, 1))
+    places = list(map(str, sizes))
     change = {name: over(rows[-1], rows[0]) for name, rows in grads.items()}
     return Finding(
         {"sure": sure["q·k"][-1], "shrinks": change["q·k"], "scaled": change["q·k / √d"]},
-        [
-            means("the largest weight, by d", sizes, sure),
-            means("norm of the gradient behind the softmax, by d", sizes, grads),
-        ],
-        over_places("The gradient that comes through the softmax", ("d", "norm"), sizes, grads),
+        [means("the largest weight, by d", places, sure), means("gradient behind the softmax, by d", places, grads)],
+        lines("The gradient that comes through the softmax", ("d", "norm"), places, grads),
     )
 
 
@@ -215,8 +192,7 @@ def heads(at: Settings) -> Finding:
     (held_out, train), texts = named(at), [name for _, name in names(1)[: at.pick(200, 60, 5)] if len(name) >= 8]
     common = {**NAMES, "train.steps": at.pick(1200, 200, 3), "model.encoder.size": at.pick(64, 32, 8)}
     fixed = common | {"model.encoder.kind": "transformer", "model.encoder.layers": 2, "model.encoder.heads": 4}
-    untrained = {"train.steps": 1, "train.validate_every": 1, "train.learning_rate": 1e-9}
-    ways = {"heads, untrained": untrained, "heads, trained": {}}
+    ways = {"heads, untrained": UNTRAINED, "heads, trained": {}}
     models = at.each(ways, "classify", train, "lstm-classifier", fixed | {"model.pooling": "mean"}, held_out)
     hops = {f"hops, penalty {penalty}": {"model.hop_penalty": penalty} for penalty in (0.0, 1.0)}
     models |= at.each(hops, "classify", train, "self-attentive", common | {"model.pooling": "hops"}, held_out)
@@ -232,5 +208,5 @@ def heads(at: Settings) -> Finding:
     return Finding(
         {"heads": minus(after, before), "penalty": minus(penalised, without)},
         [spread("what two of them do not share", found), scored("language of names", models, "accuracy")],
-        bar_chart("How little two heads, or two hops, share", "0: they are the same, 1: they share nothing", found),
+        bars("How little two heads, or two hops, share", "0: they are the same, 1: they share nothing", found),
     )

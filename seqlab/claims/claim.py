@@ -50,6 +50,7 @@ class Line:
     label: str
     x: list[float]
     y: list[list[float]]
+    beside: bool = False  # a floor or a bound, to compare the others with
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """Searching: what a beam finds that greedy does not (C12), and what all hypotheses find that a beam does not (C23)."""
 
-import math
 import random
 import time
 from statistics import fmean
 from typing import Any
 
-from seqlab.claims.claim import Chart, Finding, Table
+from seqlab.claims.claim import Finding, Row, Table
 from seqlab.claims.material import QUIET
 from seqlab.claims.settings import Settings, lines, minus, over, spread
 from seqlab.data.synthetic import split_dates
@@ -34,23 +33,15 @@ def beams(at: Settings) -> Finding:
         ways |= {f"beam {k}": likelihoods(model, given, beam=k) for k in widths}
         for name, each in ways.items():
             gains[name].append(fmean(minus(each, ways["floor: greedy"])))
-        best, four = (
-            [max(each) for each in zip(*ways.values(), strict=True)],
-            minus(ways["beam 4"], ways["floor: greedy"]),
-        )
+        best, four = list(map(max, *ways.values())), minus(ways["beam 4"], ways["floor: greedy"])
         found["likelier than greedy"].append(fmean(gain > SLACK for gain in four))
         found["less likely"].append(fmean(gain < -SLACK for gain in four))
         found["not the likeliest known"].append(fmean(gap > SLACK for gap in minus(best, ways["beam 4"])))
     return Finding(
         {"gain": gains["beam 4"], "missed": found["not the likeliest known"]},
-        [
-            spread("nats by which an answer is likelier than greedy's", gains),
-            spread("the answers of a beam of 4", found),
-        ],
-        Chart(
-            "Likelier than greedy by",
-            ("log2 of the beam's width", "nats"),
-            lines([0, *map(math.log2, widths)], {"": list(gains.values())}),
+        [spread("nats by which it is likelier than greedy's", gains), spread("the answers of a beam of 4", found)],
+        lines(
+            "Likelier than greedy", ("width of the beam", "nats"), map(str, (1, *widths)), {"": list(gains.values())}
         ),
     )
 
@@ -81,14 +72,12 @@ def exhaustive(at: Settings) -> Finding:
             gaps[name].append(minus(found["exhaustive"], each))
     below = {name: [fmean(row) for row in rows] for name, rows in gaps.items()}
     missed = {name: [fmean(gap > SLACK for gap in row) for row in rows] for name, rows in gaps.items()}
-    rows = [(name, width, *(fmean(each[name]) for each in (taken, below, missed))) for name, width in kept.items()]
+    facts = (taken, below, missed)
+    rows: list[Row] = [(name, width, *(fmean(each[name]) for each in facts)) for name, width in kept.items()]
     header = ("", "hypotheses kept", "CPU seconds", "nats below the best", "how often")
+    axes, widths = ("hypotheses kept", "nats below the best"), [f"{width:,}" for width in kept.values()]
     return Finding(
         {"time": over(taken["beam 4"], taken["exhaustive"]), "gap": below["beam 4"], "greedy": missed["greedy"]},
         [Table(f"words of {length} letters, from each pair of letters on", header, rows)],
-        Chart(
-            "How far a search stays below the best",
-            ("log2 of the hypotheses kept", "nats below the best"),
-            lines(map(math.log2, kept.values()), {"": list(below.values())}),
-        ),
+        lines("How far a search stays below the best", axes, widths, {"": list(below.values())}),
     )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
-from seqlab.claims.claim import Chart, Finding, Table
+from seqlab.claims.claim import Finding, Row, Table
 from seqlab.claims.material import NAMES, QUIET, manual, named
-from seqlab.claims.settings import Settings, learning_curves, lines, means, minus, over, scored, scores, validations
+from seqlab.claims.settings import Settings, curves, lines, means, minus, over, scored, scores, turned, validations
 from seqlab.equations.bptt import forward, state_gradients
 from seqlab.equations.recurrent import highway, residual
 from seqlab.errors import RunError
@@ -38,11 +38,11 @@ def singular_values(at: Settings) -> Finding:
     cases = {"orthogonal, at rest": (True, 0.0), "random, at rest": (False, 0.0), "orthogonal, driven": (True, 0.5)}
     found = {name: [[factor(s, *case, draw) for draw in draws] for s in sigmas] for name, case in cases.items()}
     below, above = ([fmean(row) for rows in found.values() for row in rows[part]] for part in (slice(2), slice(2, 4)))
-    drawn = lines(sigmas, {**found, "neither explodes nor vanishes": [[1.0]] * len(sigmas)})
+    border = {"neither explodes nor vanishes": [1.0] * len(sigmas)}
     return Finding(
         {"below": below, "above": above},
         [means("what a step back leaves of the gradient, by the largest singular value of W", sigmas, found)],
-        Chart("A gradient's factor of a step back", ("largest singular value of W", "factor"), drawn),
+        lines("A gradient's factor of a step back", ("largest singular value of W", "factor"), sigmas, found, border),
     )
 
 
@@ -66,21 +66,18 @@ def clipping(at: Settings) -> Finding:
 
     ways = {"clipped at 1": 1.0, "not clipped": 1e9}
     found = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
-    floor = min(floors, default=math.inf)
-    fastest, best = list[list[float]](), list[list[float]]()
-    for rows in found.values():
-        by_seed = list(zip(*rows, strict=True))
-        learns = [[r for r, v in zip(rates, row, strict=True) if v < floor] for row in by_seed]
-        fastest.append([max(row, default=rates[0] / 3) for row in learns])
-        best.append([min(row) for row in by_seed])
+    floor, num = min(floors, default=0.0), len(rates)
     shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in found.items()}
-    floored = {"floor: by frequency": [[floor]] * len(rates)}
-    title = "held-out loss in nats a letter, by the rate of SGD (inf: a gradient was not finite)"
-    drawn = lines([math.log10(rate) for rate in rates], shown | floored)
+    by_seed = [turned(rows) for rows in shown.values()]
+    learn = [[[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows] for rows in by_seed]
+    fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learn]
+    table: list[Row] = [(n, *("lost" if math.inf in row else fmean(row) for row in rows)) for n, rows in found.items()]
+    places, floored = list(map(str, rates)), {"floor: by frequency": [floor] * num}
+    table.append(("floor: by frequency", *[floor] * num))
     return Finding(
-        {"rate": over(*fastest), "loss": minus(*best)},
-        [means(title, rates, found | floored)],
-        Chart("Held-out loss by rate; what stands above the floor is lost", ("log10 of the rate", "nats"), drawn),
+        {"rate": over(*fastest), "loss": minus(*([min(row) for row in rows] for rows in by_seed))},
+        [Table("held-out loss in nats a letter, by the rate; lost: a gradient was not finite", ("", *places), table)],
+        lines("Lost runs stand above the floor", ("rate of SGD", "held-out nats a letter"), places, shown, floored),
     )
 
 
@@ -96,17 +93,14 @@ def deep_stacks(at: Settings) -> Finding:
     return Finding(
         {"residual": minus(skipping, plain), "highway": minus(gated, plain)},
         [scored("stacks of LSTM layers", models, "accuracy")],
-        learning_curves("Stacked LSTM layers learn to tell languages", models),
+        curves("Stacked LSTM layers learn to tell languages", models),
     )
 
 
 def layer_norm(at: Settings) -> Finding:
     """C17: a Transformer with norms in two places, and without."""
-    (held_out, train), steps, rates = (
-        named(at),
-        at.pick(900, 120, 4),
-        at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,)),
-    )
+    (held_out, train), steps = named(at), at.pick(900, 120, 4)
+    rates = at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,))
     fixed = {**NAMES, "model.encoder.kind": "transformer", "model.encoder.size": at.pick(64, 32, 8)}
     fixed |= {"model.encoder.layers": at.pick(6, 4, 1), "model.pooling": "mean", "train.steps": steps}
     fixed |= {"train.batch_tokens": 512, "train.validate_every": max(1, steps // 12)}
@@ -122,12 +116,12 @@ def layer_norm(at: Settings) -> Finding:
         """The share of the steps after which a run is where the one without norms ends."""
         ends = [validations(other)[-1][1] for other in models["without"]]
         both = zip(models[name], ends, strict=True)
-        return [min((s for s, v in validations(run) if v <= end), default=math.inf) / steps for run, end in both]
+        return [min((s for s, v in validations(run) if v <= end), default=2 * steps) / steps for run, end in both]
 
     return Finding(
         {"after": needed("after the sum"), "before": needed("before the sublayer")},
         [scored("layer norm, each at its best rate", models, "accuracy")],
-        learning_curves("Where the norm stands in a Transformer encoder", models),
+        curves("Where the norm stands in a Transformer encoder", models),
     )
 
 
@@ -160,24 +154,18 @@ def over_depth(at: Settings) -> Finding:
         return float(vector_norm(first) / vector_norm(last)) ** (1 / (length - 1))
 
     runs = [(cell, seed) for cell in cells.values() for seed in at.seeds]
-    found = {kind: [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
+    found = {str(kind): [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
     factors = {"step in time": [in_time(cell, seed) for cell, seed in runs]}
     factors |= {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in found.items()}
     x, hx, gate = torch.randn(100, size), torch.randn(100, size), torch.ones(100, size)
     values = {"time": factors["step in time"], "depth": factors["plain"]}
     values |= {kind: over(factors[kind], factors["plain"]) for kind in kinds[1:]}
     values["open"] = [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())]
-    rows = [(name, *(fmean(row[n : n + num]) for n in range(0, len(row), num))) for name, row in factors.items()]
-    lstm = {
-        kind: [[math.log10(v) for v in row] for row in zip(*rows[num : 2 * num], strict=True)]
-        for kind, rows in found.items()
-    }
+    by_cell = {name: [row[n : n + num] for n in range(0, len(row), num)] for name, row in factors.items()}
+    lstm = {kind: [[math.log10(v) for v in row] for row in turned(rows[num : 2 * num])] for kind, rows in found.items()}
+    axes = ("layers from the loss", "log10 of its norm")
     return Finding(
         values,
-        [Table("what a step in time, and a layer of each kind, leaves of the gradient", ("", *cells), rows)],
-        Chart(
-            "Gradient in an LSTM stack before training",
-            ("layers from the loss", "log10 of its norm"),
-            lines(range(depth), lstm),
-        ),
+        [means("what a step in time, and a layer of each kind, leaves of the gradient", cells, by_cell)],
+        lines("The gradient in an LSTM stack before training", axes, range(depth), lstm),
     )

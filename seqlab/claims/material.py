@@ -4,6 +4,7 @@ import random
 import re
 import string
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from seqlab.claims.settings import Settings
@@ -14,20 +15,11 @@ LATIN = ("en", "de", "nl", "sv", "da", "fr", "es", "it", "pt", "pl", "cs", "fi")
 LONGEST = 24  # letters of a name
 Pair = tuple[str, str]
 QUIET: dict[str, object] = {"model.dropout": 0.0, "train.average": "none", "train.warmup": 20}
+UNTRAINED = {"train.steps": 1, "train.validate_every": 1, "train.learning_rate": 1e-9}
 # A small classifier of names, letter by letter, that says what language they are
-NAMES: dict[str, object] = {
-    "source.kind": "characters",
-    "source.lower": "false",
-    "source.size": 1000,
-    "data.max_source": 100,
-}
-NAMES |= {
-    **QUIET,
-    "model.pooling": "final",
-    "train.learning_rate": 5e-3,
-    "train.batch_tokens": 1024,
-    "model.embedding": 32,
-}
+NAMES = {**QUIET, "source.kind": "characters", "source.lower": "false", "source.size": 1000, "data.max_source": 100}
+NAMES |= {"model.pooling": "final", "model.embedding": 32, "train.learning_rate": 5e-3, "train.batch_tokens": 1024}
+TAGS = NAMES | {"source.kind": "words", "source.min_count": 1, "model.encoder.layers": 1}  # the same for a tagger
 
 
 def manual() -> str:
@@ -37,7 +29,8 @@ def manual() -> str:
     return "\n\n".join(topics.values())
 
 
-def names(seed: int) -> list[Pair]:
+@cache
+def names(seed: int) -> tuple[Pair, ...]:
     """Languages, and how they name countries, languages, scripts and currencies, in a keyed order: Unicode's CLDR.
 
     A name that two languages share is left out: nobody could tell whose it is.
@@ -51,7 +44,7 @@ def names(seed: int) -> list[Pair]:
     own = {name: min(languages) for name, languages in said.items() if len(languages) == 1 and len(name) <= LONGEST}
     rows = sorted((language, name) for name, language in own.items())
     random.Random(seed).shuffle(rows)
-    return rows
+    return tuple(rows)
 
 
 def named(at: Settings) -> tuple[Path, Path]:

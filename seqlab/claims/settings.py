@@ -1,11 +1,12 @@
 """How large an experiment is, the trainings in it, and the small sums that all experiments do with their scores."""
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from seqlab.bundle import is_bundle
 from seqlab.claims.claim import Chart, Line, Row, Scale, Table
@@ -20,6 +21,7 @@ SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}
 Change = Mapping[str, object]  # of a recipe's settings
 Models = Mapping[str, Sequence[Model]]  # of each way that is compared, one for each seed
 Found = Mapping[str, Sequence[Sequence[float]]]  # of each way, at each place, the values of all seeds
+Beside = Mapping[str, Sequence[float]]  # floors and bounds, at each place
 
 
 @dataclass(frozen=True)
@@ -62,33 +64,28 @@ class Settings:
 
         Unless `change` says otherwise it validates once, at the end, so that no score is the best of several.
         """
-        folder = self.folder / f"{name}-{seed}".replace(" ", "-")
-        if is_bundle(folder):
-            return load(folder)
+        out = self.folder / f"{name}-{seed}".replace(" ", "-")
+        if is_bundle(out):
+            return load(out)
         self.told(f"  {name}, seed {seed}")
         changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
-        settings, old = [f"{key}={value}" for key, value in changed.items()], None if start is None else start.path
+        sets, held, old = (
+            [f"{key}={value}" for key, value in changed.items()],
+            valid or (),
+            None if start is None else start.path,
+        )
         with warnings.catch_warnings(action="ignore", category=SeqlabWarning):  # of few labels, which are meant
-            done = train(
-                task,
-                data,
-                recipe=recipe,
-                settings=settings,
-                valid=valid or (),
-                start=old,
-                out=folder,
-                overwrite=True,
-            )
-        return done.model
+            return train(task, data, valid=held, recipe=recipe, settings=sets, start=old, out=out, overwrite=True).model
 
     def each(
         self, ways: Mapping[str, Change], task: Task, data: Path, recipe: str, fixed: Change, valid: Path | None = None
     ) -> dict[str, list[Model]]:
         """A model for each way and seed; what a way says goes before what is fixed for all."""
-        runs = {name: {**fixed, **way} for name, way in ways.items()}
         return {
-            name: [self.trained(name, task, data, recipe, change, seed=seed, valid=valid) for seed in self.seeds]
-            for name, change in runs.items()
+            name: [
+                self.trained(name, task, data, recipe, {**fixed, **way}, seed=seed, valid=valid) for seed in self.seeds
+            ]
+            for name, way in ways.items()
         }
 
 
@@ -102,9 +99,25 @@ def over(one: Sequence[float], other: Sequence[float]) -> list[float]:
     return [a / b for a, b in zip(one, other, strict=True)]
 
 
+def flat(rows: Iterable[Sequence[float]]) -> list[float]:
+    """All values, one after the other."""
+    return [value for row in rows for value in row]
+
+
+def turned(rows: Iterable[Sequence[T]]) -> list[list[T]]:
+    """What stood by seed, by place; and the other way round."""
+    return [list(row) for row in zip(*rows, strict=True)]
+
+
 def scores(models: Models, measure: str) -> dict[str, list[float]]:
     """How good each model is on what its training held out."""
     return {name: [model.metrics["validation"][measure] for model in each] for name, each in models.items()}
+
+
+def right(model: Model, rows: Sequence[tuple[str, str]]) -> float:
+    """How many of some labels a model gives to their texts."""
+    answers = model.predict([text for _, text in rows])
+    return fmean(answer.output == label for answer, (label, _) in zip(answers, rows, strict=True))
 
 
 def spread(title: str, found: Mapping[str, Sequence[float]]) -> Table:
@@ -114,30 +127,32 @@ def spread(title: str, found: Mapping[str, Sequence[float]]) -> Table:
 
 def scored(what: str, models: Models, measure: str) -> Table:
     """The spread of each way's scores, and below them the floors."""
-    table = spread(f"{what}: {measure.replace('_', ' ')} on what was held out", scores(models, measure))
+    table = spread(f"{what}: {measure} on what was held out", scores(models, measure))
     floors = next(iter(models.values()))[0].metrics["validation"]["floors"]
-    rows: list[Row] = [(f"floor: {name}", row[measure], "", "") for name, row in floors.items() if measure in row]
-    return Table(table.title, table.header, table.rows + rows)
+    table.rows.extend((f"floor: {name}", row[measure], "", "") for name, row in floors.items() if measure in row)
+    return table
 
 
-def means(title: str, places: Iterable[object], found: Found) -> Table:
-    """A row for each way: the mean over the seeds at each place."""
-    return Table(title, ("", *map(str, places)), [(name, *map(fmean, each)) for name, each in found.items()])
+def means(title: str, places: Iterable[object], found: Found, beside: Beside | None = None) -> Table:
+    """A row for each way: the mean over the seeds at each place; and below, floors or bounds to compare it with."""
+    rows: list[Row] = [(name, *map(fmean, each)) for name, each in found.items()]
+    rows += [(name, *row) for name, row in (beside or {}).items()]
+    return Table(title, ("", *map(str, places)), rows)
 
 
-def lines(x: Iterable[float], found: Found) -> list[Line]:
-    """A line for each way over the same x."""
-    at = [float(place) for place in x]
-    return [Line(name, at, [[float(v) for v in row] for row in rows]) for name, rows in found.items()]
+def lines(
+    title: str, titles: tuple[str, str], places: Iterable[object], found: Found, beside: Beside | None = None
+) -> Chart:
+    """A line for each way over numbers, or over places by their names; and floors or bounds to compare it with."""
+    at = list(places)
+    names = [place for place in at if isinstance(place, str)]
+    x = [float(cast(float, place)) for place in (range(len(at)) if names else at)]
+    drawn = [Line(name, x, [[float(v) for v in row] for row in rows]) for name, rows in found.items()]
+    drawn += [Line(name, x, [[v] for v in row], beside=True) for name, row in (beside or {}).items()]
+    return Chart(title, titles, drawn, names)
 
 
-def over_places(title: str, titles: tuple[str, str], places: Iterable[object], found: Found) -> Chart:
-    """A chart of lines over named places."""
-    names = [str(place) for place in places]
-    return Chart(title, titles, lines(range(len(names)), found), names)
-
-
-def bar_chart(title: str, unit: str, found: Mapping[str, Sequence[float]]) -> Chart:
+def bars(title: str, unit: str, found: Mapping[str, Sequence[float]]) -> Chart:
     """A bar for the mean of each way."""
     return Chart(title, (unit, ""), bars={name: fmean(each) for name, each in found.items()})
 
@@ -148,9 +163,19 @@ def validations(model: Model) -> list[tuple[int, float]]:
     return [(row["step"], row["validation"]["loss"]) for row in rows if "validation" in row]
 
 
-def learning_curves(title: str, models: Models) -> Chart:
+def curves(title: str, models: Models) -> Chart:
     """The validations of each way's runs."""
-    curves = {name: [validations(model) for model in each] for name, each in models.items()}
-    steps = [step for step, _ in next(iter(curves.values()))[0]]
-    found = {name: [[loss for _, loss in row] for row in zip(*each, strict=True)] for name, each in curves.items()}
-    return Chart(title, ("steps", "held-out loss in nats"), lines(steps, found))
+    steps = [step for step, _ in validations(next(iter(models.values()))[0])]
+    losses = {name: turned([loss for _, loss in validations(run)] for run in each) for name, each in models.items()}
+    return lines(title, ("steps", "held-out loss in nats"), steps, losses)
+
+
+def timed(works: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
+    """CPU seconds of each: the least of several rounds in which they take turns, as others use the machine too."""
+    taken: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds + 1):  # the first warms up
+        for each, work in zip(taken, works, strict=True):
+            began = time.process_time()
+            work()
+            each.append(time.process_time() - began)
+    return [min(each[1:]) for each in taken]

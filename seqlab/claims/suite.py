@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from seqlab import __version__
-from seqlab.claims import ancestors, attention, cells, decoding, gradients, transfer
+from seqlab.claims import ancestors, attention, cells, decoding, gradients, graphs, transfer
 from seqlab.claims.claim import Finding, Scale, read_claims
 from seqlab.claims.report import Result, read_results, write_report
 from seqlab.claims.settings import Settings
@@ -25,7 +25,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
     "C8": attention.order,
     "C9": attention.scaling,
     "C10": attention.heads,
-    "C11": cells.parallel,
+    "C11": graphs.parallel,
     "C12": decoding.beams,
     "C13": transfer.few_labels,
     "C14": ancestors.bits_of_the_past,
@@ -34,7 +34,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
     "C17": gradients.layer_norm,
     "C18": cells.readable,
     "C19": transfer.contexts,
-    "C20": cells.distances,
+    "C20": graphs.distances,
     "C21": cells.lstm_or_gru,
     "C22": gradients.over_depth,
     "C23": decoding.exhaustive,

@@ -12,7 +12,7 @@ from seqlab.assemble.model import embedding_of
 from seqlab.assemble.vocabularies import padded
 from seqlab.claims.claim import Finding
 from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, names
-from seqlab.claims.settings import Settings, bar_chart, means, minus, over_places, scored, scores, spread
+from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, scored, scores, spread
 from seqlab.model import Model
 from seqlab.text import SPECIALS
 
@@ -20,41 +20,38 @@ from seqlab.text import SPECIALS
 def few_labels(at: Settings) -> Finding:
     """C13: a classifier of names from a language model of names, and anew."""
     rows, num, size = names(1), at.pick(1500, 500, 30), at.pick(128, 64, 8)
-    test, rest, counts = (
-        at.file("test.tsv", rows[:num]),
-        rows[num:],
-        at.pick((60, 240, 960, 3840), (60, 240, 960), (20, 40)),
-    )
+    test, rest = at.file("test.tsv", rows[:num]), rows[num:]
+    counts = at.pick((60, 240, 960, 3840), (60, 240, 960), (20, 40))
     text = at.file("text.txt", "".join(f"{name}\n" for _, name in rest[: at.pick(None, None, 60)]))
     before = {
         **QUIET,
         "target.kind": "characters",
         "target.lower": "false",
-        "model.embedding": 32,
         "model.tie": "false",
+        "model.embedding": 32,
     }
-    before |= {"model.decoder.size": size, "train.optimizer": "muon", "train.learning_rate": 1e-2}
-    before |= {"train.steps": at.pick(2500, 500, 3), "train.batch_tokens": 1024}
+    before |= {"model.decoder.size": size, "train.steps": at.pick(2500, 500, 3), "train.batch_tokens": 1024}
+    before |= {"train.optimizer": "muon", "train.learning_rate": 1e-2}
     fixed = {**NAMES, "train.steps": at.pick(400, 120, 2), "train.encoder_rate": 1.0, "model.dropout": 0.2}
     taken = {key: value for key, value in fixed.items() if not key.startswith(("source.", "model.embedding"))}
     old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
-    found = {name: list[list[float]]() for name in ("from a language model", "anew", "floor: TF-IDF, linear")}
+    found: dict[str, list[list[float]]] = {"from a language model": [], "anew": []}
+    floors = list[float]()
     for count in counts:
         few, ways = at.file(f"few{count}.tsv", rest[:count]), {f"anew {count}": {"model.encoder.size": size}}
-        anew = at.each(ways, "classify", few, "tuned-classifier", fixed, test)
+        (anew,) = at.each(ways, "classify", few, "tuned-classifier", fixed, test).values()
         tuned = [
             at.trained(f"tuned {count}", "classify", few, "tuned-classifier", taken, seed=seed, valid=test, start=start)
             for seed, start in zip(at.seeds, old, strict=True)
         ]
-        held_out = scores({"from a language model": tuned, "anew": anew[f"anew {count}"]}, "accuracy")
-        held_out["floor: TF-IDF, linear"] = [tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"]]
-        for name, each in held_out.items():
+        for name, each in scores({"from a language model": tuned, "anew": anew}, "accuracy").items():
             found[name].append(each)
-    gains = [minus(*both) for both in zip(*list(found.values())[:2], strict=True)]
+        floors.append(tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"])
+    gains, floor, places = list(map(minus, *found.values())), {"floor: TF-IDF, linear": floors}, list(map(str, counts))
     return Finding(
-        {"few": gains[0] + gains[1]},
-        [means("accuracy on what was held out, by the number of labelled names", counts, found)],
-        over_places("Which language is a name?", ("labelled names", "accuracy"), counts, found),
+        {"few": flat(gains[:2])},
+        [means("accuracy on what was held out, by the number of labelled names", places, found, floor)],
+        lines("Which language is a name?", ("labelled names", "accuracy"), places, found, floor),
     )
 
 
@@ -88,17 +85,15 @@ def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
 
 def contexts(at: Settings) -> Finding:
     """C19: taggers with ELMo's layers, with its word vectors alone, and with neither."""
-    sentences, unseen = (
-        list(ambiguous(at.pick(10_000, 3000, 60), seed=1)),
-        list(ambiguous(at.pick(500, 200, 30), seed=2)),
-    )
+    sentences = list(ambiguous(at.pick(10_000, 3000, 60), seed=1))
+    unseen = list(ambiguous(at.pick(500, 200, 30), seed=2))
     text = at.file("text.txt", "".join(" ".join(word for word, _ in each) + "\n" for each in sentences))
     few, test = at.file("few.conll", as_conll(sentences[:50])), at.file("test.conll", as_conll(unseen))
-    size, common = at.pick(128, 64, 8), {**QUIET, "train.learning_rate": 5e-3}
-    before = {**common, "model.embedding": size, "model.encoder.size": size, "train.batch_tokens": 1024}
-    before |= {"train.steps": at.pick(1500, 250, 2)}
-    fixed = {**common, "model.encoder.size": at.pick(64, 32, 8), "model.encoder.layers": 1, "model.embedding": size}
-    fixed |= {"train.steps": at.pick(400, 150, 2), "train.batch_tokens": 512, "model.dropout": 0.4}
+    size = at.pick(128, 64, 8)
+    common = {**QUIET, "train.learning_rate": 5e-3, "model.embedding": size, "train.batch_tokens": 1024}
+    before = common | {"model.encoder.size": size, "train.steps": at.pick(1500, 250, 2)}
+    fixed = common | {"model.encoder.size": at.pick(64, 32, 8), "model.encoder.layers": 1, "model.dropout": 0.4}
+    fixed |= {"train.steps": at.pick(400, 150, 2), "train.batch_tokens": 512}
     models: dict[str, list[Model]] = {"no vectors": [], "static vectors": [], "contextual vectors": []}
     like: dict[str, list[float]] = {"in one class": [], "in two classes": []}
     for seed in at.seeds:
@@ -115,9 +110,6 @@ def contexts(at: Settings) -> Finding:
     found = scores(models, "accuracy")
     return Finding(
         {"tags": minus(found["contextual vectors"], found["static vectors"]), "apart": minus(*like.values())},
-        [
-            scored("classes of words, learnt from 50 sentences", models, "accuracy"),
-            spread("cosine of two vectors of a word", like),
-        ],
-        bar_chart("Classes of words, learnt from 50 sentences", "accuracy", found),
+        [scored("classes of words", models, "accuracy"), spread("cosine of two vectors of a word", like)],
+        bars("Classes of words, learnt from 50 sentences", "accuracy", found),
     )
