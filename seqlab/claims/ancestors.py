@@ -43,17 +43,12 @@ def bits_of_the_past(at: Settings) -> Finding:
         name: [[(floor - loss) / math.log(2) for loss in row] for row in scores(models, "loss").values()]
         for name, models in (("HMM", hidden), ("RNN", networks))
     }
-    bounds, title = (
-        [math.log2(size) for size in sizes],
-        "bits of a letter that the past tells, by N (the floor, 1-gram: 0)",
-    )
+    bounds, places = [math.log2(size) for size in sizes], list(map(str, sizes))
+    above = [minus(row, [bound] * len(row)) for row, bound in zip(found["HMM"], bounds, strict=True)]
     return Finding(
-        {
-            "bound": [bits - bound for row, bound in zip(found["HMM"], bounds, strict=True) for bits in row],
-            "better": flat(map(minus, found["RNN"], found["HMM"])),
-        },
-        [means(title, sizes, found, {"log2 N": bounds})],
-        lines("What N states or units know of a letter", ("N", "bits"), map(str, sizes), found, {"log2 N": bounds}),
+        {"bound": flat(above), "better": flat(map(minus, found["RNN"], found["HMM"]))},
+        [means("bits of a letter that the past tells, by N (1-gram, the floor: 0)", places, found, {"log2 N": bounds})],
+        lines("What N states or units know of a letter", ("N", "bits"), places, found, {"log2 N": bounds}),
     )
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -19,6 +20,9 @@ from seqlab.explain.subject import subject
 from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
 from seqlab.recipe import Task
+
+
+WIN = 0.02  # nats
 
 
 def keys(num: int, lengths: range, *, seed: int) -> list[Pair]:
@@ -47,16 +51,10 @@ def lags(at: Settings) -> Finding:
     known = {name: [[right(model, rows) for model in each] for rows in tests] for name, each in models.items()}
     shares = {name: [on_the_first(model) for model in each] for name, each in models.items()}
     gains = {cell: minus(known[cell][-1], known["tanh RNN"][-1]) for cell in ("LSTM", "GRU")}
-    chance, title = (
-        {"floor: chance": [0.25] * len(since)},
-        f"share of the gradient on the first letter of {since[-1] + 1}",
-    )
+    title, chance = "how often the first letter is known, by the letters since", {"floor: chance": [0.25] * len(since)}
     return Finding(
         {"known": flat(gains.values()), "gradient": flat(minus(shares[cell], shares["tanh RNN"]) for cell in gains)},
-        [
-            means("how often the first letter is known, by the letters since", since, known, chance),
-            spread(title, shares),
-        ],
+        [means(title, since, known, chance), spread("share of the gradient on the first letter", shares)],
         lines("Which letter came first?", ("letters read since", "share of right answers"), since, known, chance),
     )
 
@@ -79,9 +77,8 @@ def cost(at: Settings) -> Finding:
     for size in sizes:
         x = torch.randn(rows, length, size)
         lstm, gru, other = (Recurrence(kind, size, size, name="") for kind in ("lstm", "gru", "gru-torch"))
-        steps = (lambda: by_steps(gru_step, gru, x)), (lambda: by_steps(lstm_step, lstm, x))  # noqa: B023
-        kernels = (lambda: by_kernel(other, x)), (lambda: by_kernel(lstm, x))  # noqa: B023
-        taken = timed([*steps, *kernels], rounds=at.pick(25, 10, 1))
+        works = [partial(by_steps, gru_step, gru, x), partial(by_steps, lstm_step, lstm, x)]
+        taken = timed([*works, *(partial(by_kernel, layer, x) for layer in (other, lstm))], rounds=at.pick(25, 10, 1))
         weights = [float(layer.W.numel() + layer.U.numel()) for layer in (gru, lstm)]
         for each, pair in zip(found.values(), (weights, taken[:2], taken[2:]), strict=True):
             each.append([pair[0] / pair[1]])
@@ -116,16 +113,12 @@ def directions(at: Settings) -> Finding:
 
 def kept_bytes(length: int) -> float:
     """What an LSTM layer of 64 units keeps for the way back through one sequence, besides its weights."""
-    layer, sizes = Recurrence("lstm", 64, 64, name=""), dict[int, int]()
-    known = {weight.data_ptr() for weight in layer.parameters()}
-
-    def pack(x: Tensor) -> Tensor:
-        sizes[x.data_ptr()] = 0 if x.data_ptr() in known else x.numel() * x.element_size()
-        return x
-
-    with saved_tensors_hooks(pack, lambda x: x):
+    layer, kept = Recurrence("lstm", 64, 64, name=""), list[Tensor]()
+    with saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
         layer(torch.randn(1, length, 64), layer.start(1))
-    return float(sum(sizes.values()))
+    sizes = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
+    weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
+    return float(sum(size for place, size in sizes.items() if place not in weights))
 
 
 def truncation(at: Settings) -> Finding:
@@ -198,15 +191,11 @@ def lstm_or_gru(at: Settings) -> Finding:
         lstm = {f"model.{side}.kind": "lstm", f"model.{side}.size": at.pick(112, 56, 8)}
         gru = {f"model.{side}.kind": "gru-torch", f"model.{side}.size": at.pick(133, 66, 10)}
         models = at.each({f"{name}, LSTM": lstm, f"{name}, GRU": gru}, *task)
-        losses = scores(models, "loss").values()
-        gains[name] = [100 * (a - b) / b for a, b in zip(*losses, strict=True)]
+        gains[name] = minus(*scores(models, "loss").values())
         tables.append(scored(name, models, "loss"))
-    wins = {
-        "lstm": sum(max(each) < -2 for each in gains.values()),
-        "gru": sum(min(each) > 2 for each in gains.values()),
-    }
+    lstm_wins, gru_wins = sum(max(v) <= -WIN for v in gains.values()), sum(min(v) >= WIN for v in gains.values())
     return Finding(
-        {cell: [float(won)] for cell, won in wins.items()},
-        [spread("loss of the LSTM above the GRU's, in percent: below 0 the LSTM is better", gains), *tables],
-        bars("Loss of the LSTM above the GRU's", "percent; to the left the LSTM is better", gains),
+        {"lstm": [float(lstm_wins)], "gru": [float(gru_wins)]},
+        [spread("nats by which the LSTM's loss is above the GRU's", gains), *tables],
+        bars("Loss of the LSTM above the GRU's", "nats; to the left the LSTM is better", gains),
     )

@@ -33,22 +33,16 @@ def beams(at: Settings) -> Finding:
         ways |= {f"beam {k}": likelihoods(model, given, beam=k) for k in widths}
         for name, each in ways.items():
             gains[name].append(fmean(minus(each, ways["floor: greedy"])))
-        best, four = (
-            [max(each) for each in zip(*ways.values(), strict=True)],
-            minus(ways["beam 4"], ways["floor: greedy"]),
-        )
+        best, four = list(map(max, *ways.values())), minus(ways["beam 4"], ways["floor: greedy"])
         found["likelier than greedy"].append(fmean(gain > SLACK for gain in four))
         found["less likely"].append(fmean(gain < -SLACK for gain in four))
         found["not the likeliest known"].append(fmean(gap > SLACK for gap in minus(best, ways["beam 4"])))
-    tables = [
-        spread("nats by which an answer is likelier than greedy's", gains),
-        spread("the answers of a beam of 4", found),
-    ]
-    names, axes = [str(k) for k in (1, *widths)], ("hypotheses of the beam", "nats")
     return Finding(
         {"gain": gains["beam 4"], "missed": found["not the likeliest known"]},
-        tables,
-        lines("Likelier than greedy by", axes, names, {"": list(gains.values())}),
+        [spread("nats by which it is likelier than greedy's", gains), spread("the answers of a beam of 4", found)],
+        lines(
+            "Likelier than greedy", ("width of the beam", "nats"), map(str, (1, *widths)), {"": list(gains.values())}
+        ),
     )
 
 
@@ -78,9 +72,8 @@ def exhaustive(at: Settings) -> Finding:
             gaps[name].append(minus(found["exhaustive"], each))
     below = {name: [fmean(row) for row in rows] for name, rows in gaps.items()}
     missed = {name: [fmean(gap > SLACK for gap in row) for row in rows] for name, rows in gaps.items()}
-    rows: list[Row] = [
-        (name, width, *(fmean(each[name]) for each in (taken, below, missed))) for name, width in kept.items()
-    ]
+    facts = (taken, below, missed)
+    rows: list[Row] = [(name, width, *(fmean(each[name]) for each in facts)) for name, width in kept.items()]
     header = ("", "hypotheses kept", "CPU seconds", "nats below the best", "how often")
     axes, widths = ("hypotheses kept", "nats below the best"), [f"{width:,}" for width in kept.values()]
     return Finding(

@@ -11,18 +11,7 @@ from torch.linalg import matrix_norm, vector_norm
 
 from seqlab.claims.claim import Finding, Row, Table
 from seqlab.claims.material import NAMES, QUIET, manual, named
-from seqlab.claims.settings import (
-    Settings,
-    learning_curves,
-    lines,
-    means,
-    minus,
-    over,
-    scored,
-    scores,
-    turned,
-    validations,
-)
+from seqlab.claims.settings import Settings, curves, lines, means, minus, over, scored, scores, turned, validations
 from seqlab.equations.bptt import forward, state_gradients
 from seqlab.equations.recurrent import highway, residual
 from seqlab.errors import RunError
@@ -80,10 +69,8 @@ def clipping(at: Settings) -> Finding:
     floor, num = min(floors, default=0.0), len(rates)
     shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in found.items()}
     by_seed = [turned(rows) for rows in shown.values()]
-    fastest = [
-        [max((rates[k] for k in range(num) if row[k] < floor), default=rates[0] / 3) for row in rows]
-        for rows in by_seed
-    ]
+    learn = [[[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows] for rows in by_seed]
+    fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learn]
     table: list[Row] = [(n, *("lost" if math.inf in row else fmean(row) for row in rows)) for n, rows in found.items()]
     places, floored = list(map(str, rates)), {"floor: by frequency": [floor] * num}
     table.append(("floor: by frequency", *[floor] * num))
@@ -106,17 +93,14 @@ def deep_stacks(at: Settings) -> Finding:
     return Finding(
         {"residual": minus(skipping, plain), "highway": minus(gated, plain)},
         [scored("stacks of LSTM layers", models, "accuracy")],
-        learning_curves("Stacked LSTM layers learn to tell languages", models),
+        curves("Stacked LSTM layers learn to tell languages", models),
     )
 
 
 def layer_norm(at: Settings) -> Finding:
     """C17: a Transformer with norms in two places, and without."""
-    (held_out, train), steps, rates = (
-        named(at),
-        at.pick(900, 120, 4),
-        at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,)),
-    )
+    (held_out, train), steps = named(at), at.pick(900, 120, 4)
+    rates = at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,))
     fixed = {**NAMES, "model.encoder.kind": "transformer", "model.encoder.size": at.pick(64, 32, 8)}
     fixed |= {"model.encoder.layers": at.pick(6, 4, 1), "model.pooling": "mean", "train.steps": steps}
     fixed |= {"train.batch_tokens": 512, "train.validate_every": max(1, steps // 12)}
@@ -137,7 +121,7 @@ def layer_norm(at: Settings) -> Finding:
     return Finding(
         {"after": needed("after the sum"), "before": needed("before the sublayer")},
         [scored("layer norm, each at its best rate", models, "accuracy")],
-        learning_curves("Where the norm stands in a Transformer encoder", models),
+        curves("Where the norm stands in a Transformer encoder", models),
     )
 
 
@@ -177,13 +161,11 @@ def over_depth(at: Settings) -> Finding:
     values = {"time": factors["step in time"], "depth": factors["plain"]}
     values |= {kind: over(factors[kind], factors["plain"]) for kind in kinds[1:]}
     values["open"] = [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())]
-    rows: list[Row] = [
-        (name, *(fmean(row[n : n + num]) for n in range(0, len(row), num))) for name, row in factors.items()
-    ]
+    by_cell = {name: [row[n : n + num] for n in range(0, len(row), num)] for name, row in factors.items()}
     lstm = {kind: [[math.log10(v) for v in row] for row in turned(rows[num : 2 * num])] for kind, rows in found.items()}
     axes = ("layers from the loss", "log10 of its norm")
     return Finding(
         values,
-        [Table("what a step in time, and a layer of each kind, leaves of the gradient", ("", *cells), rows)],
+        [means("what a step in time, and a layer of each kind, leaves of the gradient", cells, by_cell)],
         lines("The gradient in an LSTM stack before training", axes, range(depth), lstm),
     )

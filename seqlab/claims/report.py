@@ -1,6 +1,7 @@
 """The report of the claims: a page to read, a picture for each claim, and the numbers for machines."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,12 +69,11 @@ def to_json(claim: Claim, result: Result) -> dict[str, Any]:
 
 def page(results: Mapping[Claim, Result]) -> str:
     """The report as Markdown: first all verdicts, then a section for each claim."""
-    verdicts = [claim.verdict(result.finding) for claim, result in results.items()]
-    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in ("confirmed", "depends", "not confirmed") if v in verdicts)
     rows = [
-        (f"[{claim.id}](#{claim.id.lower()})", claim.title, verdict, claim.sentence(result.finding))
-        for (claim, result), verdict in zip(results.items(), verdicts, strict=True)
+        (f"[{c.id}](#{c.id.lower()})", c.title, c.verdict(r.finding), c.sentence(r.finding)) for c, r in results.items()
     ]
+    verdicts = Counter(row[2] for row in rows)
+    counted = ", ".join(f"{verdicts[v]} {v}" for v in ("confirmed", "depends", "not confirmed") if v in verdicts)
     lines = ["# The claims of the lectures, measured", "", f"Of {len(results)} claims: {counted}.", "", OPENING, ""]
     lines += markdown(("", "claim", "verdict", "in numbers: mean (least to most)"), rows)
     for claim, result in results.items():
@@ -84,10 +84,8 @@ def page(results: Mapping[Claim, Result]) -> str:
 def section(claim: Claim, result: Result) -> list[str]:
     """One claim: what it says, what was done, what was found, and what that does not show."""
     finding, seeds = result.finding, f"{result.seeds} seed{'s' if result.seeds > 1 else ''}"
-    rows = [
-        (c.rule, number(fmean(v)), number(min(v)), number(max(v)), c.verdict(v))
-        for c, v in ((criterion, finding.values[name]) for name, criterion in claim.criteria.items())
-    ]
+    judged = [(criterion, finding.values[name]) for name, criterion in claim.criteria.items()]
+    rows = [(c.rule, fmean(v), min(v), max(v), c.verdict(v)) for c, v in judged]
     lines = [f"## {claim.id}", "", f"> {claim.words}", "", f"*What was done.* {claim.experiment}", ""]
     lines += [f"*Data:* {claim.data}. *Scale:* {result.scale}, {seeds}, {result.seconds:.0f} s.", ""]
     lines += markdown(("criterion", "mean", "least", "most", "met"), rows)
@@ -99,12 +97,8 @@ def section(claim: Claim, result: Result) -> list[str]:
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """A table; numbers stand at the right."""
-    right = [
-        bool(rows) and not any(isinstance(row[k], str) and not _figures(row[k]) for row in rows)
-        for k in range(len(header))
-    ]
-    lines = [header, ["---:" if side else "---" for side in right], *([number(cell) for cell in row] for row in rows)]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+    rules = ["---" if all(isinstance(row[k], str) for row in rows) else "---:" for k in range(len(header))]
+    return [f"| {' | '.join(map(number, cells))} |" for cells in (header, rules, *rows)]
 
 
 def drawn(chart: Chart) -> Canvas:
@@ -120,7 +114,3 @@ def drawn(chart: Chart) -> Canvas:
         bands += [Band("", least, most, x, colour)] if (most > least).any() else []
     canvas = line_chart(curves, bands, titles=chart.titles, x_labels=chart.places)
     return stack([canvas], title=chart.title)
-
-
-def _figures(cell: Cell) -> bool:
-    return isinstance(cell, str) and (not cell or cell[0].isdigit() or cell[0] == "-")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from seqlab.bundle import is_bundle
 from seqlab.claims.claim import Chart, Line, Row, Scale, Table
@@ -141,12 +141,12 @@ def means(title: str, places: Iterable[object], found: Found, beside: Beside | N
 
 
 def lines(
-    title: str, titles: tuple[str, str], places: Iterable[float | str], found: Found, beside: Beside | None = None
+    title: str, titles: tuple[str, str], places: Iterable[object], found: Found, beside: Beside | None = None
 ) -> Chart:
     """A line for each way over numbers, or over places by their names; and floors or bounds to compare it with."""
     at = list(places)
     names = [place for place in at if isinstance(place, str)]
-    x = [float(place) for place in range(len(at))] if names else [float(place) for place in at]
+    x = [float(cast(float, place)) for place in (range(len(at)) if names else at)]
     drawn = [Line(name, x, [[float(v) for v in row] for row in rows]) for name, rows in found.items()]
     drawn += [Line(name, x, [[v] for v in row], beside=True) for name, row in (beside or {}).items()]
     return Chart(title, titles, drawn, names)
@@ -163,7 +163,7 @@ def validations(model: Model) -> list[tuple[int, float]]:
     return [(row["step"], row["validation"]["loss"]) for row in rows if "validation" in row]
 
 
-def learning_curves(title: str, models: Models) -> Chart:
+def curves(title: str, models: Models) -> Chart:
     """The validations of each way's runs."""
     steps = [step for step, _ in validations(next(iter(models.values()))[0])]
     losses = {name: turned([loss for _, loss in validations(run)] for run in each) for name, each in models.items()}

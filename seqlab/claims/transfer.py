@@ -20,21 +20,18 @@ from seqlab.text import SPECIALS
 def few_labels(at: Settings) -> Finding:
     """C13: a classifier of names from a language model of names, and anew."""
     rows, num, size = names(1), at.pick(1500, 500, 30), at.pick(128, 64, 8)
-    test, rest, counts = (
-        at.file("test.tsv", rows[:num]),
-        rows[num:],
-        at.pick((60, 240, 960, 3840), (60, 240, 960), (20, 40)),
-    )
+    test, rest = at.file("test.tsv", rows[:num]), rows[num:]
+    counts = at.pick((60, 240, 960, 3840), (60, 240, 960), (20, 40))
     text = at.file("text.txt", "".join(f"{name}\n" for _, name in rest[: at.pick(None, None, 60)]))
     before = {
         **QUIET,
         "target.kind": "characters",
         "target.lower": "false",
-        "model.embedding": 32,
         "model.tie": "false",
+        "model.embedding": 32,
     }
-    before |= {"model.decoder.size": size, "train.optimizer": "muon", "train.learning_rate": 1e-2}
-    before |= {"train.steps": at.pick(2500, 500, 3), "train.batch_tokens": 1024}
+    before |= {"model.decoder.size": size, "train.steps": at.pick(2500, 500, 3), "train.batch_tokens": 1024}
+    before |= {"train.optimizer": "muon", "train.learning_rate": 1e-2}
     fixed = {**NAMES, "train.steps": at.pick(400, 120, 2), "train.encoder_rate": 1.0, "model.dropout": 0.2}
     taken = {key: value for key, value in fixed.items() if not key.startswith(("source.", "model.embedding"))}
     old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
@@ -88,17 +85,15 @@ def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
 
 def contexts(at: Settings) -> Finding:
     """C19: taggers with ELMo's layers, with its word vectors alone, and with neither."""
-    sentences, unseen = (
-        list(ambiguous(at.pick(10_000, 3000, 60), seed=1)),
-        list(ambiguous(at.pick(500, 200, 30), seed=2)),
-    )
+    sentences = list(ambiguous(at.pick(10_000, 3000, 60), seed=1))
+    unseen = list(ambiguous(at.pick(500, 200, 30), seed=2))
     text = at.file("text.txt", "".join(" ".join(word for word, _ in each) + "\n" for each in sentences))
     few, test = at.file("few.conll", as_conll(sentences[:50])), at.file("test.conll", as_conll(unseen))
-    size, common = at.pick(128, 64, 8), {**QUIET, "train.learning_rate": 5e-3}
-    before = {**common, "model.embedding": size, "model.encoder.size": size, "train.batch_tokens": 1024}
-    before |= {"train.steps": at.pick(1500, 250, 2)}
-    fixed = {**common, "model.encoder.size": at.pick(64, 32, 8), "model.encoder.layers": 1, "model.embedding": size}
-    fixed |= {"train.steps": at.pick(400, 150, 2), "train.batch_tokens": 512, "model.dropout": 0.4}
+    size = at.pick(128, 64, 8)
+    common = {**QUIET, "train.learning_rate": 5e-3, "model.embedding": size, "train.batch_tokens": 1024}
+    before = common | {"model.encoder.size": size, "train.steps": at.pick(1500, 250, 2)}
+    fixed = common | {"model.encoder.size": at.pick(64, 32, 8), "model.encoder.layers": 1, "model.dropout": 0.4}
+    fixed |= {"train.steps": at.pick(400, 150, 2), "train.batch_tokens": 512}
     models: dict[str, list[Model]] = {"no vectors": [], "static vectors": [], "contextual vectors": []}
     like: dict[str, list[float]] = {"in one class": [], "in two classes": []}
     for seed in at.seeds:

@@ -18,3 +18,18 @@ def test_a_claim_that_is_not_there(run, tmp_path):
     assert said.code == 2
     assert said.error == ("there is no claim 'C26'", "there are C1 to C25; --list names them.")
     assert not (tmp_path / "report").exists()
+
+
+def test_a_quick_run_ends_with_a_table(run, tmp_path):
+    said = run("claims", "c20", "C9", "--quick", "--seeds", "1", "--out", tmp_path)
+    assert said.code == 0, said.stderr
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    assert said.stdout.count("confirmed") == 2
+    assert "README.md" in said.stdout
+    assert said.stderr.splitlines() == [
+        "C20 (1 of 2): paths grow with distance, but not in self-attention",
+        "C9 (2 of 2): without 1/sqrt(d) the softmax saturates",
+    ]
+    again = run("claims", "C9", "--quick", "--seeds", "1", "--out", tmp_path, "--json")
+    assert "measured before" in again.stderr
+    assert json.loads(again.stdout)["C9"]["verdict"] == "confirmed"
