@@ -21,7 +21,6 @@ from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
 from seqlab.recipe import Task
 
-
 WIN = 0.02  # nats
 
 
