@@ -113,7 +113,12 @@ def directions(at: Settings) -> Finding:
 def kept_bytes(length: int) -> float:
     """What an LSTM layer of 64 units keeps for the way back through one sequence, besides its weights."""
     layer, kept = Recurrence("lstm", 64, 64, name=""), list[Tensor]()
-    with saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
+
+    def keep(x: Tensor) -> Tensor:
+        kept.append(x)
+        return x
+
+    with saved_tensors_hooks(keep, lambda x: x):
         layer(torch.randn(1, length, 64), layer.start(1))
     sizes = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
     weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
