@@ -55,6 +55,10 @@ class Client:
                 elif name == "data" and event == "error":
                     said = json.loads(value)
                     raise ServerError(answer.status, said["error"], hint=said["hint"])
+            if event != "done":
+                raise ServerError(
+                    504, "the answer broke off", hint="it took too long, or the server stopped: ask again."
+                )
 
     def next(self, model: str, given: Any, written: Sequence[int] = (), **options: Any) -> dict[str, Any]:
         """What could come next after what is written so far; options: temperature, top_k, top_p, most."""

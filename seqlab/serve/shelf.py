@@ -1,5 +1,6 @@
 """The models that are served, by name. A request says a name, never a path."""
 
+import base64
 import threading
 import time
 from collections.abc import Sequence
@@ -9,15 +10,18 @@ from typing import Any
 
 from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import is_bundle
+from seqlab.data.images import png
+from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import SeqlabError, UsageError, nearest
 from seqlab.explain.views import usual_view, views_of
 from seqlab.lab import checkpoints, load_checkpoint
 from seqlab.model import RUN, STORES, Model, load
-from seqlab.recipe import parse_recipe
+from seqlab.recipe import Recipe, parse_recipe
 from seqlab.training.log import MetricsFile
 
 EXAMPLES = 5
+PICTURE = "data:image/png;base64,"  # how the address of a picture begins that is its whole file
 SILENT = 600.0  # seconds without a line in its log after which a run is taken for dead
 
 
@@ -121,11 +125,20 @@ def _examples(model: Model) -> list[str]:
             flat = TokenStore.open(stores / "validation_stream").flat
             lines = vocabularies.targets.decode(flat[:1000].tolist()).split("\n")
             return [line[:60] for line in lines[1:] if len(line) > 10][:EXAMPLES]
-        found = [example.source or example.target for example in islice(held_out(stores), EXAMPLES)]
+        examples = list(islice(held_out(stores), 20 * EXAMPLES))
     except (OSError, SeqlabError):
         return []
-    texts = [" ".join(each) if isinstance(each, tuple) else each for each in found]
-    return [text if recipe.task != "mask" else _blanked(text) for text in texts if isinstance(text, str)]
+    found = [_as_text(example.source if example.source is not None else example.target, recipe) for example in examples]
+    different = list(dict.fromkeys(filter(None, found)))[:EXAMPLES]
+    return [text if recipe.task != "mask" else _blanked(text) for text in different]
+
+
+def _as_text(given: Any, recipe: Recipe) -> str:
+    """What a person types for an input; a picture is spelt as the address of its own file."""
+    if isinstance(given, Picture) and recipe.image is not None:
+        shape = recipe.image.height, recipe.image.width, recipe.image.channels
+        return f"{PICTURE}{base64.b64encode(png(given.values.reshape(shape))).decode()}"
+    return " ".join(given) if isinstance(given, tuple) else given if isinstance(given, str) else ""
 
 
 def _blanked(text: str) -> str:

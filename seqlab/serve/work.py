@@ -1,5 +1,6 @@
 """What requests ask of a model, as plain functions that run in the one thread that computes."""
 
+import base64
 import json
 import os
 import re
@@ -11,6 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from seqlab.assemble.pictured import is_pictured
+from seqlab.data.images import picture_values
+from seqlab.data.sources import Picture
 from seqlab.errors import DataError, SeqlabError, UsageError
 from seqlab.explain.subject import subject
 from seqlab.explain.view import View
@@ -45,7 +48,7 @@ def read(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Iterator[Sour
     if not isinstance(given, str):
         if model.bundle.vocabularies.features is None and model.recipe.task != "forecast":
             raise UsageError("this model reads text, not numbers", hint="give a string.")
-        yield _array(given)
+        yield _array(given, pixels=model.recipe.image is not None)
     elif model.recipe.task == "forecast":
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "series.csv")
@@ -55,10 +58,12 @@ def read(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Iterator[Sour
                 yield path
             except SeqlabError as error:
                 raise DataError(str(error).replace(path, "the series"), hint=error.hint) from None
+    elif model.recipe.image is not None and given.startswith("data:image/"):
+        yield Picture("", picture_values(_file_of(given), "the picture", model.recipe.image))
     elif is_pictured(model.recipe) or model.bundle.vocabularies.features is not None:
         raise UsageError(
             "this model reads numbers, and the server opens no files",
-            hint="give a list of rows of numbers; of a picture, its pixels.",
+            hint="give a list of rows of numbers; of a picture, its pixels, or its file as data:image/png;base64,...",
         )
     elif len(given) > most:
         raise UsageError(f"{len(given):,} letters where {most:,} are the most", hint="send less at a time.")
@@ -66,11 +71,22 @@ def read(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Iterator[Sour
         yield given
 
 
-def _array(given: Any) -> np.ndarray:
+def _file_of(address: str) -> bytes:
+    """The file that an address spells out."""
     try:
-        return np.asarray(given, dtype=np.float32)
+        return base64.b64decode(address.partition(",")[2], validate=True)
+    except ValueError:
+        raise UsageError("the picture is not spelt in base64", hint="data:image/png;base64, then the file.") from None
+
+
+def _array(given: Any, *, pixels: bool) -> np.ndarray:
+    """Rows of numbers. Pixels are fractions, or whole numbers up to 255, which JSON does not tell apart."""
+    try:
+        array = np.asarray(given, dtype=np.float32)
     except ValueError:
         raise UsageError("rows of unequal length", hint="give each row as many numbers as the others.") from None
+    whole = pixels and array.size > 0 and array.max() > 1 and (array == array.round()).all()
+    return array.astype(np.int64) if whole else array
 
 
 def predict_together(

@@ -7,12 +7,17 @@ from dataclasses import replace
 import pytest
 
 from seqlab import lab
+from seqlab.data.scenes import make_pictures
 from seqlab.data.synthetic import parity, reversals
 from seqlab.serve.client import Client
 from seqlab.serve.limits import Limits
 from seqlab.serve.server import Server
 
 SMALL = ["model.embedding=8", "train.validate_every=5", "train.steps=10"]
+PICTURES = [
+    *("image.height=8", "image.width=8", "model.encoder.size=8", "model.encoder.layers=2", "model.encoder.channels=4"),
+    *("model.decoder.size=8", "target.min_count=1", "decode.max_length=6", "data.validation=0.5"),
+]
 SIZES = {side: f"model.{side}.size=16" for side in ("encoder", "decoder")}
 PATIENCE = 30.0  # seconds, for whatever takes none of them
 
@@ -72,7 +77,9 @@ def folders(tmp_path_factory):
         data = folder / f"{task}-data{suffix}"
         data.write_text("".join(line + "\n" for line in text), "utf-8")
         lab.train(task, data, settings=[*SMALL, *sizes[task]], out=folder / task)
-    return {task: folder / task for task in lines}
+    make_pictures("shapes", 24, folder / "caption-data.npz", seed=1)
+    lab.train("caption", folder / "caption-data.npz", settings=[*SMALL, *PICTURES], out=folder / "caption")
+    return {task: folder / task for task in (*lines, "caption")}
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,17 @@
 """Each route gives what the library gives, for each task."""
 
+import base64
 import json
 import math
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load as load_tensors
 
+from seqlab.data.images import png
 from seqlab.explain.views import views_of
 from seqlab.serve.client import Client, ServerError
 
@@ -88,6 +91,29 @@ class TestPredict:
         assert answer["output"].startswith("c")
         assert len(answer["hypotheses"]) == 2
         assert len(client.predict("translate", ["abc"], n_best=3)[0]["hypotheses"]) == 3
+
+    def test_a_picture_is_sent_as_its_file_or_as_its_pixels(self, client, offline, folders):
+        pixels = np.load(str(folders["caption"]) + "-data.npz")["images"][5]
+        expected = [as_printed(answer) for answer in offline["caption"].predict([pixels])]
+        file = f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
+        for given in (file, pixels.tolist(), (pixels / 255).tolist()):
+            answers = client.predict("caption", [given])
+            assert alike([answer | {"input": expected[0]["input"]} for answer in answers], expected)
+        assert len(client.explain("caption", "maps", file)["pictures"]) >= 1
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [("data:image/png;base64,%%", "base64"), ("data:image/png;base64,AAAA", "cannot be read as a picture")],
+    )
+    def test_a_picture_that_is_none(self, client, given, said):
+        with pytest.raises(ServerError, match=said) as refused:
+            client.predict("caption", [given])
+        assert refused.value.status == 422
+
+    def test_a_text_that_is_too_long_says_how_much_was_not_read(self, client):
+        short, long = client.predict("translate", ["abc" * 10, "abc" * 12])
+        assert "unread" not in short
+        assert long["unread"] == 6
 
     def test_no_input_no_output(self, client):
         assert client.predict("translate", []) == []

@@ -6,13 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
+import numpy as np
 import pytest
 
 from seqlab import lab
+from seqlab.assemble.corpus import held_out
+from seqlab.data.images import png
+from seqlab.data.scenes import make_pictures
 from seqlab.explain import palette
+from seqlab.model import RUN, STORES
 from seqlab.serve.next import next_tokens
 
 PAGE = Path(__file__).parents[2] / "seqlab" / "serve" / "page"
@@ -20,6 +26,10 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 PANES = ("follow", "decode", "attention", "beam", "inside", "what-if", "compare", "training")
 MONTHS = ("janvier", "mars", "mai", "juin")
 LSTM = ["model.embedding=8", "model.encoder.size=12", "model.decoder.size=12"]
+PICTURES = [
+    *("image.height=8", "image.width=8", "model.encoder.size=8", "model.encoder.layers=2", "model.encoder.channels=4"),
+    *("model.embedding=8", "model.decoder.size=8", "target.min_count=1", "decode.max_length=6", "data.validation=0.5"),
+]
 BLOCKS = " ".join(
     f"model.{side}.{what}" for side in ("encoder", "decoder") for what in ("size=16", "layers=2", "heads=2")
 )
@@ -68,7 +78,9 @@ def models(tmp_path_factory):
     lab.train("lm", book, recipe="char-lstm", settings=settings, out=folder / "book")
     settings = [*short, "model.embedding=8", "model.encoder.size=8", "source.min_count=1"]
     lab.train("tag", tagged, settings=settings, out=folder / "tagger")
-    return {name: lab.load(folder / name) for name in ("dates", "turned", "book", "tagger")}
+    make_pictures("shapes", 24, folder / "shapes.npz", seed=1)
+    lab.train("caption", folder / "shapes.npz", settings=[*short, *PICTURES], out=folder / "scenes")
+    return {name: lab.load(folder / name) for name in ("dates", "turned", "book", "tagger", "scenes")}
 
 
 @pytest.fixture(scope="module")
@@ -294,6 +306,28 @@ def test_attention_of_a_long_input_comes_from_its_trace(look, models):
     assert "weights" not in maps[0]
     hover(page, "attention", 0, int(maps[0]["looks_at"][0, 0]))
     assert value(page, "seq-matrix .readout b") == pytest.approx(maps[0]["weight"][0, 0], abs=0.06)
+
+
+@pytest.mark.browser
+def test_attention_over_a_picture_of_the_server_s_or_of_one_s_own(look, models, tmp_path):
+    model, page = models["scenes"], look("scenes", None, "attention")
+    shown = page.locator(".examples img")
+    assert shown.count() == 5
+    different = {each.source.place: each.source for each in held_out(model.path / RUN / STORES)}
+    for place, source in islice(enumerate(different.values()), 0, 5, 3):
+        shown.nth(place).click()
+        settled(page)
+        weights = model.explain(source, "attention").data["maps"][-1]["weights"]
+        hover(page, "attention", 0, 2)
+        assert value(page, "seq-matrix .readout b") == pytest.approx(weights[:, 0, 2].mean(), rel=1e-4)
+        assert page.locator("figure svg image").count() >= 1
+    pixels = np.load(model.path.parent / "shapes.npz")["images"][0]
+    (tmp_path / "mine.png").write_bytes(png(pixels))
+    page.set_input_files("input[type=file]", tmp_path / "mine.png")
+    until(page, "location.hash.includes('mine.png')")
+    page.click("#tab-compare")
+    page.wait_for_selector(".answer bdi")
+    assert page.locator(".answer bdi").first.inner_text() == (model.predict([pixels])[0].output or "(nothing)")
 
 
 @pytest.mark.browser

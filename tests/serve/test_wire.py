@@ -270,7 +270,7 @@ class TestUnderLoad:
 
     def test_so_is_a_stream(self, serving, folders):
         client = Client(serving([folders["lm"]], seconds=0.3).address, timeout=PATIENCE)
-        with pytest.raises(ServerError, match="it took too long"):
+        with pytest.raises(ServerError, match=r"it took too long|broke off"):
             list(client.generate("lm", "the", max_length=1000, temperature=1.0))
 
     def test_a_client_that_goes_away_frees_its_place(self, serving, folders):

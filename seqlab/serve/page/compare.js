@@ -59,6 +59,8 @@ export class ComparePane extends Pane {
         element("p", {class: "answer"}, quoted(answer || "(nothing)")),
         said.score === undefined || said.score === null ? null : element("p", {class: "hint"},
           `score ${shown(said.score, 4)}`),
+        said.unread ? element("p", {class: "error"},
+          `It was not shown the last ${said.unread} tokens: too long.`) : null,
         sure.length ? element("details", {open: sure.length <= 24},
           element("summary", {}, "How likely it found each part"),
           bars(sure.slice(0, 64), {label: "probability of each part of the answer", far: 1})) : null, ...drawn)

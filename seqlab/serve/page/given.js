@@ -23,6 +23,16 @@ export async function open(file) {
   return file.name
 }
 
+/** What stands in the input for an example of the server's: a text for itself, a picture has a name. */
+export function offered(example, name) {
+  if (!example.startsWith("data:image/")) return example
+  files.set(name, example)
+  return name
+}
+
+/** The picture that a name stands for, where it is one of the server's. */
+export const pictured = name => typeof files.get(name) === "string" ? files.get(name) : null
+
 /** Lists of lists of numbers, where a text is that. */
 function rows(text) {
   if (!text.startsWith("[[")) return null

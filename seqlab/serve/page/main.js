@@ -3,7 +3,7 @@ import * as address from "./address.js"
 import * as api from "./api.js"
 import {button} from "./control.js"
 import {element, fresh} from "./element.js"
-import {given, open} from "./given.js"
+import {given, offered, open, pictured} from "./given.js"
 import {capital} from "./pane.js"
 import {AttentionPane} from "./attention.js"
 import {BeamPane} from "./beam.js"
@@ -32,6 +32,8 @@ async function begin() {
   find("panes").append(element("p", {class: "empty"}, "Asking the server for its models…"))
   try {
     ({models} = await api.models())
+    for (const model of models) model.examples = model.examples.map((example, place) =>
+      offered(example, `${model.name} ${place + 1}`))
   } catch (error) {
     return denied(error)
   }
@@ -118,11 +120,12 @@ function drawAsked(model) {
   if (asked.examplesOf !== model.name) {
     asked.examplesOf = model.name
     asked.examples.hidden = !model.examples.length
-    asked.file.hidden = !asked.examples.hidden
+    asked.file.hidden = model.examples.length > 0 && !model.examples.some(pictured)
     asked.examples.replaceChildren(element("span", {}, "Examples it has not trained on:"))
     asked.examples.append(...model.examples.map(example => {
-      const text = String(example)
-      return button(element("bdi", {}, text.length > 48 ? `${text.slice(0, 46)}…` : text), `Look at: ${text}`,
+      const text = String(example), seen = pictured(text)
+      return button(seen ? element("img", {src: seen, alt: text, height: 48})
+        : element("bdi", {}, text.length > 48 ? `${text.slice(0, 46)}…` : text), `Look at: ${text}`,
         () => { asked.input.value = text; change({input: text}) }, {class: "chip"})
     }))
   }
