@@ -26,7 +26,7 @@ from seqlab.data.windows import Windows
 from seqlab.device import tensor_of
 from seqlab.equations.attention import hop_overlap
 from seqlab.equations.similarity import perplexity
-from seqlab.errors import SeqlabWarning
+from seqlab.errors import DataError, SeqlabWarning
 from seqlab.layers.tap import listening
 from seqlab.metrics.labels import accuracy, macro_f1
 from seqlab.metrics.linear import LinearFloor
@@ -36,7 +36,7 @@ from seqlab.metrics.strings import corpus_scores, exact_match
 from seqlab.models.interface import Model
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.padded import Batch
-from seqlab.predict import predict
+from seqlab.predict import predict, room
 from seqlab.reading import Source, classify, measure, shown, tag
 from seqlab.recipe import Decode
 from seqlab.rolling import held_out_windows, roll
@@ -387,6 +387,12 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
     rows = [(source[: data.max_source], target) for source, target in bundle.vocabularies.encode(examples)]
     if bundle.recipe.task == "tag":
         rows = [(source, target[: data.max_source]) for source, target in rows]
+    for example, (_, target) in zip(examples, rows, strict=True):
+        if len(target) > room(bundle.recipe) + 1:  # the last token is written, not read
+            raise DataError(
+                f"{example.where}: {len(target)} tokens, and this model learned {room(bundle.recipe)} positions",
+                hint="shorten it, or train with a larger data.max_target.",
+            )
     lengths = np.asarray([[len(source), len(target)] for source, target in rows], dtype=np.int64)
     for places in plan_in_order(lengths, budget=BUDGET):
         reads, writes = bundle.recipe.task != "lm", bundle.recipe.task not in ("mask", "bilm")

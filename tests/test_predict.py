@@ -32,6 +32,15 @@ def test_what_fits_is_not_shortened(short_sighted):
     assert len(short_sighted.predict("abcd", method="greedy", max_length=3).details["tokens"]) == 3
 
 
+def test_a_line_beyond_them_is_not_evaluated(tmp_path):
+    (tmp_path / "text.txt").write_text("abc abd\n" * 40, "utf-8")
+    (tmp_path / "long.txt").write_text("abc\n" + "abc abd " * 4 + "\n", "utf-8")
+    settings = [*LEARNED, "data.unit=line", "data.max_target=8", "train.steps=2"]
+    model = lab.train("lm", tmp_path / "text.txt", recipe="gpt-tiny", settings=settings, out=tmp_path / "model").model
+    with pytest.raises(DataError, match=r"long.txt:2: 34 tokens, and this model learned 10 positions"):
+        model.evaluate(tmp_path / "long.txt")
+
+
 def test_a_prompt_beyond_them_is_refused_by_its_line(short_sighted):
     with pytest.raises(DataError, match="line 2: 11 tokens, and this model learned 10 positions"):
         short_sighted.predict(["a", "a" * 11], max_length=5)
