@@ -387,10 +387,10 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
     rows = [(source[: data.max_source], target) for source, target in bundle.vocabularies.encode(examples)]
     if bundle.recipe.task == "tag":
         rows = [(source, target[: data.max_source]) for source, target in rows]
-    for example, (_, target) in zip(examples, rows, strict=True):
-        if len(target) > room(bundle.recipe) + 1:  # the last token is written, not read
+    for example, (_, written) in zip(examples, rows, strict=True):
+        if len(written) > room(bundle.recipe) + 1:  # the last token is written, not read
             raise DataError(
-                f"{example.where}: {len(target)} tokens, and this model learned {room(bundle.recipe)} positions",
+                f"{example.where}: {len(written)} tokens, and this model learned {room(bundle.recipe)} positions",
                 hint="shorten it, or train with a larger data.max_target.",
             )
     lengths = np.asarray([[len(source), len(target)] for source, target in rows], dtype=np.int64)
