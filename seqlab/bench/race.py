@@ -24,6 +24,7 @@ SAME = 1e-6
 @dataclass(frozen=True)
 class Side:
     """One way to do the work. `run` is timed; `numbers` of what it returns are compared, a row for each part of it.
+    A bound, which does less than the work, has none to compare.
 
     A slow side may do only the first `parts` of the work: times are given for one part.
     """
@@ -31,7 +32,7 @@ class Side:
     name: str
     version: str
     run: Callable[[], Any]
-    numbers: Callable[[Any], np.ndarray]
+    numbers: Callable[[Any], np.ndarray] | None
     parts: int = 1
     wanted: float | None = None
 
@@ -98,7 +99,8 @@ class Result:
 def race(case: Race, *, rounds: int) -> Result:
     """All sides in turn, `rounds` times, after a round that only warms up and is checked."""
     sides, load = [case.ours, *case.peers], os.getloadavg()[0]
-    _check([(side, side.numbers(side.run())) for side in sides])
+    done = [(side, side.run()) for side in sides]
+    _check([(side, side.numbers(found)) for side, found in done if side.numbers is not None])
     clock, processor = np.empty((rounds, len(sides))), np.empty((rounds, len(sides)))
     for each in range(rounds):
         for place, side in enumerate(sides):

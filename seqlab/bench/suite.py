@@ -7,6 +7,7 @@ from seqlab.bench.hmm import baum_welch_race
 from seqlab.bench.kalman import kalman_race
 from seqlab.bench.race import Race, Result, race
 from seqlab.bench.recurrent import recurrent_race
+from seqlab.bench.training import epoch_race, step_race
 from seqlab.errors import UsageError, nearest
 
 SIZES = (128, 256, 512)
@@ -22,6 +23,9 @@ RACES: dict[str, Callable[[int], Iterator[Result]]] = {
     "hmm": lambda rounds: (race(case, rounds=rounds) for case in [baum_welch_race()]),
     "kalman": lambda rounds: (race(case, rounds=rounds) for case in [kalman_race(), kalman_race(num=1)]),
     "recurrent": lambda rounds: (race(case, rounds=rounds) for case in _recurrent()),
+    "train": lambda rounds: (
+        race(case, rounds=rounds) for case in (step_race("small"), step_race("base"), epoch_race())
+    ),
     "decode": lambda rounds: decoding_results(rounds=rounds),
 }
 

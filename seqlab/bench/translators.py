@@ -42,7 +42,7 @@ def attend_to_orders() -> None:
     order = json.loads(sys.argv[1])
     torch.set_num_threads(order["threads"])
     with torch.inference_mode(), TemporaryDirectory() as folder:
-        translate = SIDES[order["side"]](_model(order["shape"]), order, folder)
+        translate = SIDES[order["side"]](random_model(order["shape"]), order, folder)
         for line in sys.stdin:
             rows, width = json.loads(line)
             sys.stdout.write(json.dumps(_timed(translate, rows * order["batches"], width)) + "\n")
@@ -62,15 +62,15 @@ def _timed(translate: Translate, rows: int, width: int) -> dict[str, Any]:
     return {"seconds": median(clock) / (rows * LENGTH), "cpu": median(processor) / (rows * LENGTH), "tokens": outputs}
 
 
-def _model(shape: str) -> Seq2Seq:
+def random_model(shape: str, *, dropout: float = 0.0) -> Seq2Seq:
     """The paper's wiring, with one table for source and target, and random weights."""
     settings = SHAPES[shape]
     torch.manual_seed(1)
     table = Embedding(VOCABULARY, settings.size, name="shared")
-    entrance = Entrance(settings.size, settings, most=200, dropout=0.0, name="both")
-    encoder = TransformerEncoder(TokenInputs(table), entrance, settings, dropout=0.0)
+    entrance = Entrance(settings.size, settings, most=200, dropout=dropout, name="both")
+    encoder = TransformerEncoder(TokenInputs(table), entrance, settings, dropout=dropout)
     head = Head(settings.size, VOCABULARY)  # a tied one would say the same token for ever
-    decoder = TransformerDecoder(table, entrance, settings, head, memory_size=settings.size, dropout=0.0)
+    decoder = TransformerDecoder(table, entrance, settings, head, memory_size=settings.size, dropout=dropout)
     return Seq2Seq(encoder, decoder)
 
 
@@ -98,7 +98,9 @@ def _seqlab(model: Seq2Seq, order: dict[str, Any], folder: str) -> Translate:
     return translate
 
 
-def _huggingface(model: Any, order: dict[str, Any], folder: str) -> Translate:
+@torch.no_grad()
+def huggingface(model: Any, *, dropout: float = 0.0) -> Any:
+    """Hugging Face's model with the same weights."""
     from transformers import MarianConfig, MarianMTModel
 
     settings: Transformer = model.decoder.settings
@@ -116,6 +118,7 @@ def _huggingface(model: Any, order: dict[str, Any], folder: str) -> Translate:
             decoder_start_token_id=SOS,
             forced_eos_token_id=None,
             tie_word_embeddings=False,
+            dropout=dropout,
             **sides,
         )
     ).eval()
@@ -135,6 +138,11 @@ def _huggingface(model: Any, order: dict[str, Any], folder: str) -> Translate:
                 one.weight.copy_(other.weight)
                 one.bias.copy_(other.bias)
             _copy_norm(layer.final_layer_norm, block.second.norm)
+    return peer
+
+
+def _huggingface(model: Any, order: dict[str, Any], folder: str) -> Translate:
+    peer = huggingface(model)
 
     def translate(sources: list[list[int]], width: int) -> list[list[int]]:
         padded = Padded.from_rows(sources)

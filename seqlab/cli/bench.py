@@ -12,7 +12,7 @@ from seqlab.cli.told import told
 
 @told
 def bench(
-    name: Annotated[str | None, typer.Argument(help="hmm, kalman, recurrent or decode; none: all")] = None,
+    name: Annotated[str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; none: all")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads, the same for all sides")] = 1,
     markdown: Annotated[bool, typer.Option("--markdown", help="rows for a table in Markdown")] = False,
