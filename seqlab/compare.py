@@ -32,7 +32,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "translate": ("seq2seq", "bahdanau", "transformer-lstm", "transformer-tiny"),
     "forecast": ("lds-forecast", "gru-forecast", "transformer-forecast"),
     "caption": ("show-and-tell", "show-attend-tell", "caption-transformer"),
-    "mask": ("bert-tiny",),
+    "mask": ("bilstm-mask", "bert-tiny"),
     "bilm": ("elmo",),
 }
 # what a task is judged by, and whether more of it is better
