@@ -282,7 +282,8 @@ class Train(Section):
     divergence: Literal["skip", "rollback", "stop"] = "skip"
     keep: int = Field(0, ge=0)  # weights of so many validations are kept, the last ones, to be looked at
     tensorboard: bool = False  # the curves also as event files beside metrics.jsonl, for `tensorboard --logdir runs`
-    patience: int | None = Field(None, ge=1)  # validations without a better loss until it stops
+    best: Literal["loss", "accuracy"] = "loss"  # which validation is the best; of equal accuracies, that of lower loss
+    patience: int | None = Field(None, ge=1)  # validations without a better one until it stops
     restarts: int = Field(1, ge=1)  # EM: climbs, each of up to `steps` iterations from a start of its own
     tolerance: float = Field(1e-4, ge=0)  # EM: a smaller gain, in nats a token, ends a climb
 

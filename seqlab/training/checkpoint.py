@@ -27,6 +27,7 @@ class Progress:
     index: int = 0  # the next batch of this epoch
     seconds: float = 0.0
     best_loss: float | None = None
+    best_accuracy: float = 0.0
     best_step: int = 0
     worse: int = 0  # validations since the best one
     finished: bool = False

@@ -246,10 +246,11 @@ class GradientTraining:
                 metrics = self.validate()
         metrics = self.world.heard(metrics)
         self.average.after_validation(self.model)
-        best = math.isfinite(metrics["loss"]) and (place.best_loss is None or metrics["loss"] < place.best_loss)
+        best = self._better(metrics)
         place.worse = 0 if best else place.worse + 1
         if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
+            place.best_accuracy = metrics.get("token_accuracy", 0.0)
             self._write(self.folder / "best.safetensors", {"model": weights})
         if self.settings.keep:
             self._keep(weights)
@@ -257,6 +258,15 @@ class GradientTraining:
         self.report.validated(place.step, metrics, best=best)
         place.finished = self.settings.patience is not None and place.worse >= self.settings.patience
         self._save()
+
+    def _better(self, metrics: dict[str, float]) -> bool:
+        """Whether no validation was as good. With few examples a loss may grow while more answers are right."""
+        place, loss, right = self.progress, metrics["loss"], metrics.get("token_accuracy", 0.0)
+        if not math.isfinite(loss) or place.best_loss is None:
+            return math.isfinite(loss)
+        if self.settings.best == "accuracy" and right != place.best_accuracy:
+            return right > place.best_accuracy
+        return loss < place.best_loss
 
     def _keep(self, weights: Weights) -> None:
         folder = self.folder / KEPT

@@ -221,7 +221,7 @@ class Repeated:
         return Batch(torch.tensor([index]), target=Padded.from_rows([[2, 6 + index, 7, 8, 3]]))
 
 
-def training(folder, *, losses=(), batches=None, report=None, **settings):
+def training(folder, *, losses=(), accuracies=(), batches=None, report=None, **settings):
     """A run over the repeated batches, whose validations find these losses, and the weights they were found for."""
     folder.mkdir(exist_ok=True)
     settings = {"steps": 12, "validate_every": 2, "warmup": 0, **settings}
@@ -230,11 +230,11 @@ def training(folder, *, losses=(), batches=None, report=None, **settings):
     table = {"name": "tiny", "task": "lm", "model": {"embedding": 3, "decoder": decoder}, "train": settings}
     recipe = build_recipe(table, where="test")
     model = build_model(recipe, vocabularies)
-    found, seen = iter(losses), []
+    found, right, seen = iter(losses), iter(accuracies), []
 
     def validate():
         seen.append({name: weight.clone() for name, weight in parameters_of(model).items()})
-        return {"loss": next(found, 1.0)}
+        return {"loss": next(found, 1.0)} | ({"token_accuracy": next(right)} if accuracies else {})
 
     batches = batches or Repeated()
     made = GradientTraining(model, batches, recipe.train, validate=validate, folder=folder, report=report or Watch())
@@ -301,6 +301,15 @@ def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weight
     kept = parameters_of(run.model)
     assert all(kept[name].equal(seen[1][name]) for name in kept)
     assert not all(kept[name].equal(seen[-1][name]) for name in kept)
+
+
+def test_the_best_may_be_who_is_right_most_often_and_among_those_who_is_surest(tmp_path):
+    watch = Watch()
+    losses, accuracies = [1.0, 1.5, 1.4, 1.3, 1.6, 0.9], [0.5, 0.8, 0.8, 0.7, 0.9, 0.8]
+    run, _ = training(tmp_path, losses=losses, accuracies=accuracies, best="accuracy", report=watch)
+    outcome = run.fit()
+    assert [best for _, best in watch.validations] == [True, True, True, False, True, False]
+    assert (outcome.progress.best_step, outcome.progress.best_loss, outcome.progress.best_accuracy) == (10, 1.6, 0.9)
 
 
 def test_patience_begins_anew_with_every_better_loss(tmp_path):
