@@ -208,6 +208,17 @@ class TestFromAMaskedModel:
         assert arrived(tuned("mask", "mask"), old("mask"), same_names(old("mask"), ""))
 
 
+class TestLayersOnTop:
+    def test_more_recurrent_layers_than_before_begin_at_random(self, old, files, tmp_path):
+        settings = (*QUICK, "model.encoder.layers=2")
+        new = lab.train("classify", files / "second.tsv", start=old("lm").path, settings=settings, out=tmp_path).model
+        below = {name: name.replace("decoder.", "encoder.") for name in same_names(old("lm"), "decoder.stack.")}
+        assert below
+        assert arrived(new, old("lm"), below)
+        assert new.recipe.model.encoder.layers == 2
+        assert any("layers.1." in name for name in weights_of(new))
+
+
 class TestFromABidirectionalLanguageModel:
     ENCODER = ("model.encoder.size=8", "model.encoder.layers=1", "model.embedding=8")
 
