@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ class Command:
     @property
     def stages(self):
         """The words of each part between bars, and the file that the last one is kept in."""
-        lexer = shlex.shlex(self.text, posix=True, punctuation_chars="|>")
+        lexer = shlex.shlex(self.text.replace("\\\n", " "), posix=True, punctuation_chars="|>")
         lexer.whitespace_split = True
         parts, kept, words = [[]], None, iter(lexer)
         for word in words:
@@ -74,7 +75,7 @@ def commands(page):
     """The commands of a page's ```sh blocks, whole: with their continuation lines and what stands up to EOF."""
     text, place = page.read_text(), 0
     fences = list(FENCE.finditer(text))
-    for this, after in zip(fences, [*fences[1:], None], strict=True):
+    for this, after in zip_longest(fences, fences[1:]):
         long = "<!-- long -->" in text[place : this.start()]
         place = this.end()
         if this[1] != "sh":
@@ -117,7 +118,7 @@ def understood(words):
         for name in names:
             if name is None or not name.endswith(".toml"):
                 recipe = _found(task, name) if name else load_recipe(DEFAULTS[task])
-                override(recipe, [each for each in asked["settings"] or () if "..." not in each])
+                override(recipe, [each for each in asked["settings"] or () if not re.search(r"\.\.\.|=[A-Z]$", each)])
     if words[0] == "explain" and asked["view"] is not None:
         assert asked["view"] in VIEWS
     if words[0] == "recipes" and asked["name"] is not None:
@@ -210,7 +211,8 @@ def bring_files(folder):
     written = [(text, iso) for text, iso, _ in dates(60, seed=1)]
     words = [[draw.choice(["the", "cat", "sat", "on", "a", "mat"]) for _ in range(6)] for _ in range(60)]
     lines = "".join(" ".join(each) + "\n" for each in words)
-    sentences = "".join("".join(f"{n}\t{w}\t_\t{w[0].upper()}\n" for n, w in enumerate(s, 1)) + "\n" for s in words)
+    rest = "\t_" * 6 + "\n"
+    sentences = "".join("".join(f"{n}\t{w}\t_\t{w[0].upper()}{rest}" for n, w in enumerate(s, 1)) + "\n" for s in words)
     labelled = "".join(f"{draw.choice(['good', 'bad'])}\t{' '.join(each)}\n" for each in words)
     hours = "".join(f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00,{h % 24 + draw.random():.2f}\n" for h in range(480))
     files = {

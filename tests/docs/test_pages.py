@@ -1,5 +1,6 @@
 """The pages that are made of the code say what the code says."""
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -33,3 +34,17 @@ def test_every_equation_of_the_lectures_has_a_function_and_a_test():
 def test_no_link_of_the_documents_is_dead(path):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
         assert "://" in target or (path.parent / target).exists(), target
+
+
+def test_every_function_that_the_companion_names_is_where_it_says():
+    named = re.findall(r"\[`([\w.]+)`\]\(\.\./(seqlab/[\w/]+\.py)\)", (ROOT / "docs" / "lectures.md").read_text())
+    assert len(named) > 50
+    for name, path in named:
+        module = path.removesuffix(".py").replace("/", ".")
+        rest = f"seqlab.{name}".removeprefix(module).removeprefix(".")
+        assert not rest or hasattr(importlib.import_module(module), rest), name
+
+
+def test_every_system_and_worked_example_of_the_lectures_has_a_row():
+    rows = re.findall(r"^\| ([SW]\d+) \|", (ROOT / "docs" / "lectures.md").read_text(), re.MULTILINE)
+    assert {*rows} == {f"S{n}" for n in range(1, 31)} | {f"W{n}" for n in range(1, 12)}
