@@ -6,6 +6,7 @@ import pytest
 
 from seqlab.data.catalogue import datasets
 from seqlab.data.synthetic import reversals
+from seqlab.doctor import beside_floor
 from seqlab.recipe import DEFAULTS, parse_recipe, recipe_names
 
 TASKS = sorted(DEFAULTS)
@@ -224,6 +225,13 @@ def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, smal
     said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
     assert "note: its loss is " in said.stdout
     assert "the simple thing is as good: train longer" in said.stdout
+
+
+def test_a_translator_of_single_words_is_not_judged_by_bleu():
+    right = {"bleu": 0.0, "chrf": 100.0, "exact": 1.0}
+    (finding,) = beside_floor("translate", right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}})
+    assert finding.well
+    assert finding.said == "its chrf is 100, that of 'copy of the source' 12"
 
 
 def test_facts_have_no_empty_header(run, models):
