@@ -71,7 +71,7 @@ def test_each_answers(loaded, name):
 def test_each_card_says_where_it_comes_from_and_how_good_it_is(loaded, name):
     card = (loaded[name].path / "CARD.md").read_text("utf-8")
     notes = loaded[name].metrics["notes"]
-    assert list(notes) == ["data", "licence", "attribution", "recipe", "limits"]
+    assert list(notes) == ["recipe", "time", "data", "licence", "attribution", "limits"]
     assert all(f"- {what}: {said}\n" in card for what, said in notes.items())
     assert "- trained: " in card
     assert notes["recipe"].startswith("`seqlab train ")

@@ -31,16 +31,17 @@ TATOEBA = {
     "attribution": "sentences by the contributors of tatoeba.org, paired by www.manythings.org/anki",
 }
 SHORT = (
-    "short everyday sentences; longer ones lose words, tenses and numbers slip, names and rare words are guessed, and "
-    "who is addressed (tu, vous; he, she) is a coin tossed. Not for anything that matters"
+    "short everyday sentences in words; longer ones lose parts, tenses slip, names and rare words are guessed, figures "
+    "such as dates can send it round in circles, and whom one speaks to (tu or vous) is a toss. Not for what matters"
 )
 
 
 @dataclass(frozen=True)
 class Made:
-    """How one model is made, what its card says, and what may be asked of it first."""
+    """How one model is made, in how many minutes, what its card says, and what may be asked of it first."""
 
     command: str
+    minutes: int  # on a core of its own
     notes: dict[str, str]
     examples: tuple[str, ...]
 
@@ -48,6 +49,7 @@ class Made:
 MODELS = {
     "dates": Made(
         "seqlab train translate dates.tsv --valid days.tsv --recipe dates-attention --threads 1",
+        3,
         {
             "data": "80,000 dates in 48 languages made with Babel: `split_dates(80_000, 2_000, seed=1)`; "
             "what is held out are 2,000 dates whose days occur in no language of the training part",
@@ -56,10 +58,11 @@ MODELS = {
             "limits": "dates of 1900 to 2099, written out with the month's name or as CLDR has it, as in its 48 "
             "languages; an impossible or half-written date still gets an answer",
         },
-        ("samedi 3 mai 1997", "July 4, 1976", "9. November 1989", "2001年9月11日", "понедельник, 12 апреля 1961 г."),
+        ("samedi 3 mai 1997", "July 4, 1976", "9. November 1989", "2001年9月11日", "среда, 12 апреля 1961 г."),
     ),
     "en-fr": Made(
         TRANSLATION,
+        35,
         {**TATOEBA, "limits": SHORT},
         (
             "Where is the train station?",
@@ -71,6 +74,7 @@ MODELS = {
     ),
     "fr-en": Made(
         f"{TRANSLATION} --set data.source=2 --set data.target=1",
+        35,
         {**TATOEBA, "limits": f"{SHORT}. An English sentence may be held out here that training saw elsewhere"},
         (
             "Où est la gare ?",
@@ -81,15 +85,18 @@ MODELS = {
         ),
     ),
     "time-machine": Made(
-        "seqlab train lm timemachine/timemachine.txt --recipe char-lstm --threads 1",
+        "seqlab train lm timemachine/timemachine.txt --recipe char-lstm --set target.lower=true "
+        "--set target.letters_only=true",
+        5,
         {
-            "data": "The Time Machine by H. G. Wells (1895), 178,979 characters, the last tenth held out",
+            "data": "The Time Machine by H. G. Wells (1895), 178,979 characters as small letters and spaces, "
+            "the last tenth held out",
             "licence": "the text is in the public domain, the weights Apache-2.0",
             "attribution": "H. G. Wells; the text of Project Gutenberg, as d2l.ai has it",
-            "limits": "writes English words in the manner of one book, most of them real, without meaning beyond a "
-            "phrase; knows nothing, and its book's view of the world is of 1895",
+            "limits": "small letters and spaces alone; words in the manner of one book, most of them English, without "
+            "meaning beyond a phrase; it knows nothing, and its book sees the world as of 1895",
         },
-        ("The Time Traveller", "'I do not mean to", "The Morlocks", "Then suddenly", "It was at ten o'clock"),
+        ("the time traveller", "the morlocks", "then suddenly", "i do not mean to", "it was at ten o clock"),
     ),
 }
 
@@ -117,8 +124,7 @@ def _train(name: str, data: Path, run: Path) -> None:
 def _ship(name: str, run: Path) -> None:
     """The model in bytes, scored as it is shipped, into the package."""
     made, model = MODELS[name], seqlab.load(run, int8=True)
-    first = {"data": "", "licence": "", "attribution": "", "recipe": f"`{made.command}`"}
-    notes = first | made.notes
+    notes = {"recipe": f"`{made.command}`", "time": f"about {made.minutes} minutes on a core of its own", **made.notes}
     metrics = {**model.metrics, "validation": model.evaluate().to_json(), "notes": notes, "examples": made.examples}
     shutil.rmtree(SHIPPED / name, ignore_errors=True)
     save_bundle(replace(model.bundle, metrics=metrics), SHIPPED / name)
