@@ -292,7 +292,7 @@ def info(
     model: Annotated[Path | None, typer.Argument(help=f"{MODEL}; none: this installation")] = None,
     json: Json = False,
 ) -> None:
-    """What a model is; without one, what this installation is, with the models that came with it."""
+    """What a model is, or what this installation is and has."""
     from seqlab.cli import show
 
     if model is None:
