@@ -4,14 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
 RUNS := 20000
+DATA := ../shared/data
+NAMES :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow fuzz check kernels bench docs gallery wheel clean
+.PHONY: setup demo test slow fuzz check kernels bench docs gallery models wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
 
-demo: $(STAMPS)-demo  ## train a model on dates in 48 languages and try it
+demo: $(STAMPS)-demo  ## train a model on dates in 48 languages, and try it on a page beside the shipped ones
 	$(BIN)/seqlab demo
 
 test: $(STAMPS)-test  ## the fast tests
@@ -43,6 +45,9 @@ docs: $(STAMPS)-demo  ## the pages that are made of the code
 
 gallery: $(STAMPS)-demo  ## every view on every kind of model, into docs/gallery
 	$(BIN)/python docs/gallery/make.py
+
+models: $(STAMPS)-demo  ## train the models that come with the package, all or those of NAMES, from the data in DATA
+	$(BIN)/python docs/models/make.py $(DATA) $(NAMES)
 
 wheel: $(STAMPS)-demo  ## a wheel in dist/
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .

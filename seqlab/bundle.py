@@ -9,11 +9,13 @@ CARD.md             all of this in a page
 manifest.json       format number, and the sha256 of each file above
 
 Format 2 is a bundle in bytes: each matrix of its weights is int8, and NAME.scale has the scale of each output.
+Some lie in shipped/ and come with the package: they are called by their names.
 """
 
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from seqlab.training.checkpoint import write_whole
 
 FORMAT, BYTES = 1, 2
 MANIFEST = "manifest.json"
+SHIPPED = Path(__file__).parent / "shipped"
 _NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
 _RESTORE = "restore the file from where the bundle came from, or train again."
 
@@ -73,7 +76,7 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
 
 def load_bundle(folder: str | Path) -> Bundle:
     """Read a bundle, after checking that each of its files is there and is the one that was written."""
-    folder = Path(folder)
+    folder = find_bundle(folder)
     files = _checked_files(folder)
     try:
         recipe = parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml"))
@@ -117,9 +120,22 @@ def is_bundle(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+def shipped() -> dict[str, Path]:
+    """The models that come with the package, by name."""
+    return {folder.name: folder for folder in sorted(SHIPPED.glob("*")) if is_bundle(folder)}
+
+
+def find_bundle(folder: str | Path) -> Path:
+    """The directory itself where there is one; else that of the shipped model with this name."""
+    return Path(folder) if Path(folder).exists() else shipped().get(str(folder), Path(folder))
+
+
 def _checked_files(folder: Path) -> dict[str, bytes]:
     if not folder.is_dir():
-        raise BundleError(f"{folder}: there is no such model", hint="`seqlab train` makes one; give its directory.")
+        near = get_close_matches(str(folder), shipped(), n=1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
+        come = f"`seqlab train` makes one; these come with Seqlab: {', '.join(shipped())}."
+        raise BundleError(f"{folder}: there is no such model", hint=meant + come)
     if not is_bundle(folder):
         hint = "train it to its end, or stop it with Ctrl-C." if (folder / "run").is_dir() else _RESTORE
         raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=hint)
@@ -176,6 +192,7 @@ def card(bundle: Bundle) -> str:
     """A page about the model, for people."""
     recipe = bundle.recipe
     scores = "\n".join(f"| {name} | {_figure(value)} |" for name, value in _flat(bundle.metrics.get("validation", {})))
+    notes = "".join(f"- {name}: {text}\n" for name, text in bundle.metrics.get("notes", {}).items())
     return f"""# {recipe.name}
 
 {recipe.about}
@@ -183,7 +200,7 @@ def card(bundle: Bundle) -> str:
 - task: {recipe.task}
 - parameters: {bundle.num_parameters:,}{", matrices as int8" if bundle.int8 else ""}
 - trained: {bundle.metrics.get("steps", 0):,} steps, {bundle.metrics.get("seconds", 0):.0f} s
-
+{notes}
 ## Scores on the held-out part
 
 | score | value |

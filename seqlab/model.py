@@ -12,7 +12,7 @@ from jaxtyping import Float32
 
 from seqlab.assemble.corpus import held_out, is_stream, read_examples
 from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.bundle import Bundle, load_bundle, to_int8
+from seqlab.bundle import Bundle, find_bundle, load_bundle, to_int8
 from seqlab.captions import WordMap, word_maps
 from seqlab.data.lines import read_text
 from seqlab.data.sources import Picture
@@ -176,11 +176,13 @@ class Model:
 def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model:
     """A trained model from its directory, after checking that nothing in it is missing or changed.
 
+    Or one that comes with the package, by its name: `load("dates")`; a directory of that name goes first.
     With `int8` its matrices are rounded to bytes, which is faster and nearly as good. Where several processes are
     `joined` in a world, each loads it, and each asks it the same: it works on its share.
     """
-    bundle = load_bundle(path)
-    return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, Path(path), world)
+    folder = find_bundle(path)
+    bundle = load_bundle(folder)
+    return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, folder, world)
 
 
 def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:

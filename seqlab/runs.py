@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -29,7 +28,7 @@ from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.bundle import Bundle, is_bundle, read_vocabularies, save_bundle
 from seqlab.captions import references
 from seqlab.data.lines import STDIN, spool
-from seqlab.data.sources import Example
+from seqlab.data.sources import Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
@@ -174,12 +173,12 @@ def fit(
     bundle = Bundle(recipe, corpus.vocabularies, model, {})
     stores = folder / RUN / STORES
     undecoded = is_stream(recipe) or recipe.task == "forecast"
-    examples = [] if undecoded else list(islice(held_out(stores), EVALUATED_AT_THE_END))
+    examples = [] if undecoded else _some(list(held_out(stores)), EVALUATED_AT_THE_END)
 
     def validate() -> dict[str, float]:
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
         if recipe.task in ("translate", "caption"):
-            scores["exact"] = _decoded_exactly(bundle, examples[:DECODED_WHILE_TRAINING])
+            scores["exact"] = _decoded_exactly(bundle, _some(examples, DECODED_WHILE_TRAINING))
         return scores
 
     begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
@@ -323,6 +322,13 @@ def _training(
         systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
         return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
     return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report, world=world)
+
+
+def _some(examples: list[Example], most: int) -> list[Example]:
+    """So many from end to end, for a file may be sorted; of pictures the first, whose captions stand together."""
+    if len(examples) <= most or isinstance(examples[0].source, Picture):
+        return examples[:most]
+    return [examples[place * len(examples) // most] for place in range(most)]
 
 
 def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:

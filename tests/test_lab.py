@@ -255,3 +255,20 @@ def test_what_many_processes_would_learn_differently_is_refused(pairs, tmp_path,
             stop=bool,
             world=World(0, 2),
         )
+
+
+def test_scores_at_the_end_are_of_the_whole_held_out_part(tmp_path):
+    """A file may be sorted: its first thousand lines tell little of the others."""
+    train, valid = tmp_path / "train.txt", tmp_path / "valid.txt"
+    train.write_text("ab\n" * 50)
+    valid.write_text("ab\n" * 1000 + "ba\n" * 1000)
+    settings = [
+        "data.unit=line",
+        "data.max_validation=2000",
+        "train.steps=30",
+        "train.warmup=0",
+        "model.decoder.size=8",
+    ]
+    run = lab.train("lm", train, valid=[valid], recipe="char-rnn", settings=settings, out=tmp_path / "model")
+    validated = json.loads((tmp_path / "model/run/metrics.jsonl").read_text().splitlines()[-1])["validation"]["loss"]
+    assert run.model.metrics["validation"]["loss"] == pytest.approx(validated, rel=0.01)

@@ -13,6 +13,7 @@ from seqlab.cli import data as data_commands
 from seqlab.cli.bench import bench
 from seqlab.cli.claims import claims
 from seqlab.cli.common import (
+    MODEL,
     TASKS,
     Device,
     Json,
@@ -179,9 +180,9 @@ def predict(
 ) -> None:
     """Use a model: a line in, a line out, same count and order.
 
-    seqlab predict runs/dates "samedi 3 mai 1997"
+    seqlab predict en-fr "Where is the train station?"
 
-    seqlab predict runs/dates --input lines.txt > answers.txt
+    seqlab predict runs/pairs --input lines.txt > answers.txt
 
     seqlab predict runs/sales sales.csv --out forecast.csv
     """
@@ -288,10 +289,10 @@ def evaluate(
 
 @told
 def info(
-    model: Annotated[Path | None, typer.Argument(help="directory of a trained model; none: this installation")] = None,
+    model: Annotated[Path | None, typer.Argument(help=f"{MODEL}; none: this installation")] = None,
     json: Json = False,
 ) -> None:
-    """What a model is, or what this installation is."""
+    """What a model is, or what this installation is and has."""
     from seqlab.cli import show
 
     if model is None:
@@ -303,7 +304,8 @@ def info(
     if json:
         show.as_json(facts)
         return
-    metrics = facts.pop("metrics", None)
+    metrics = facts.pop("metrics", {})
+    facts |= metrics.get("notes", {})
     show.table(["", ""], [[name, readable(value)] for name, value in facts.items()])
     if metrics:
         show.scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
@@ -486,6 +488,7 @@ def _installation() -> dict[str, Any]:
     import torch
 
     import seqlab
+    from seqlab.bundle import shipped
     from seqlab.kernels import native
 
     extras = {"serve": "fastapi", "demo": "babel", "images": "PIL"}
@@ -497,4 +500,5 @@ def _installation() -> dict[str, Any]:
         "machine": platform.machine(),
         "native kernels": native.describe(),
         "extras": ", ".join(name for name, package in extras.items() if find_spec(package)) or "none",
+        "shipped models": ", ".join(shipped()) or "none",
     }

@@ -7,7 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="directory of a trained model")]
+MODEL = "directory of a trained model, or a shipped one's name"
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from seqlab.cli.common import Json, ModelPath, Threads, use_threads
+from seqlab.cli.common import MODEL, Json, ModelPath, Threads, use_threads
 from seqlab.cli.told import told
 
 
 @told
 def explain(
-    model: Annotated[Path | None, typer.Argument(help="directory of a trained model")] = None,
+    model: Annotated[Path | None, typer.Argument(help=MODEL)] = None,
     text: Annotated[str | None, typer.Argument(help="what the model is to work on")] = None,
     view: Annotated[str | None, typer.Option("--view", "-v", help="what to look at; --list names all")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="a file: .html, .svg, .png or .json")] = None,
@@ -40,9 +40,9 @@ def explain(
 ) -> None:
     """Look into a model at work.
 
-    seqlab explain runs/dates "samedi 3 mai 1997"
+    seqlab explain dates "samedi 3 mai 1997"
 
-    seqlab explain runs/dates "samedi 3 mai 1997" --view beam --out tree.html
+    seqlab explain runs/pairs "samedi 3 mai 1997" --view beam --out tree.html
     """
     from seqlab import lab
     from seqlab.cli import show

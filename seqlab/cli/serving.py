@@ -20,7 +20,10 @@ PORT = 8000
 
 @told
 def serve(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="directories of models, or of runs")],
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="MODEL", help="directories of models or runs, or names; none: the shipped models"),
+    ] = None,
     host: Annotated[str, typer.Option(help="where to listen; beyond this machine with a token")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = PORT,
     token: Annotated[str | None, typer.Option(help="what clients must show; without it, made where needed")] = None,
@@ -28,21 +31,25 @@ def serve(
 ) -> None:
     """Serve models over HTTP: a page to look inside, and an API.
 
-    seqlab serve runs/dates runs/dates-attention
+    seqlab serve en-fr runs/pairs
 
-    seqlab serve runs/dates --host 0.0.0.0 --token SECRET
+    seqlab serve runs/pairs --host 0.0.0.0 --token SECRET
     """
+    from seqlab.bundle import shipped
+
     use_threads(threads)
-    server = _server(models, host=host, port=port, token=token)
+    server = _server(models or list(shipped().values()), host=host, port=port, token=token)
     if server.token is not None and token is None:
         print(f"token: {server.token}", file=sys.stderr)
     _run(server)
 
 
 def serve_demo(models: Sequence[Path]) -> None:
-    """Serve what a demo has trained, until somebody has seen enough."""
+    """Serve what a demo has trained, and the shipped models, until somebody has seen enough."""
+    from seqlab.bundle import shipped
+
     try:
-        server = _anywhere(models)
+        server = _anywhere([*models, *shipped().values()])
     except UsageError as error:
         print(f"the page is not served: {error}\nhint: {error.hint}", file=sys.stderr)
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqlab.assemble.corpus import held_out, is_stream
-from seqlab.bundle import is_bundle
+from seqlab.bundle import find_bundle, is_bundle
 from seqlab.data.images import png
 from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
@@ -36,7 +36,7 @@ class Shelf:
         self.folders: dict[str, Path] = {}
         self._loaded: dict[str, tuple[float, Model]] = {}
         self._lock = threading.Lock()
-        for folder in folders:
+        for folder in map(find_bundle, folders):
             name = folder.resolve().name
             number = sum(known.partition("~")[0] == name for known in self.folders)
             self.folders[f"{name}~{number + 1}" if number else name] = folder
@@ -115,12 +115,12 @@ class Shelf:
 
 
 def _examples(model: Model) -> list[str]:
-    """A few inputs that training held out."""
+    """A few inputs that training held out, or that were given to the model on its way."""
     stores = model.path / RUN / STORES
     recipe, vocabularies = model.recipe, model.bundle.vocabularies
     try:
         if recipe.task == "forecast" or not stores.is_dir():
-            return []
+            return list(model.metrics.get("examples", []))
         if is_stream(recipe):
             flat = TokenStore.open(stores / "validation_stream").flat
             lines = vocabularies.targets.decode(flat[:1000].tolist()).split("\n")

@@ -128,8 +128,8 @@ def test_the_demo_ends_with_the_page_on_a_terminal_alone(terminal, start, tmp_pa
     process = start(*words, stdout=slave)
     os.close(slave)
     os.set_blocking(master, False)
-    found = spoken(process, r"serving dates-attention, dates at (http://\S+)")
-    assert Client(found[1], timeout=PATIENCE).healthy()
+    found = spoken(process, r"serving dates-attention, dates, (\S+, )*en-fr, .* at (http://\S+)")
+    assert [model["name"] for model in Client(found[2], timeout=PATIENCE).models()][:2] == ["dates-attention", "dates"]
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 0
     os.close(master)
