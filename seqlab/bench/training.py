@@ -1,6 +1,6 @@
 """Training a translator: one step beside the products alone that it needs, and an epoch beside a plain padded loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,55 +22,53 @@ from seqlab.training.objective import batch_loss
 from seqlab.training.optimise import clip_, optimizers
 
 DROPOUT, TOKENS = 0.1, 2048  # of a batch, on its longer side
-PAIRS, MEAN, SPREAD = 2900, 13.5, 4.2  # a tenth of Multi30k, and how long its English sentences are in pieces
+PAIRS = 2900  # a tenth of Multi30k
 SETTINGS = Train(steps=1, learning_rate=1e-4)
 Loop = Callable[[], Any]
 
 
 def step_race(shape: str, *, rows: int = 64, length: int = 32) -> Race:
     """One step on one batch in which every row is as long as the others: nobody gains by leaving pads out."""
-    model, lengths = random_model(shape, dropout=DROPOUT), np.full((rows, 2), length)
-    batch = next(_batches(lengths, [np.arange(rows)]))
-    peers = []
-    if version := installed("transformers"):
-        peer = huggingface(random_model(shape, dropout=DROPOUT), dropout=DROPOUT)
-        check = _their_loss(peer, batch)
-        peers.append(Side("Hugging Face", version, _their_loop(peer, [batch]), lambda _: check))
-    before = _our_loss(model, batch)
+    batch = next(_batches(np.full((rows, 2), length), [np.arange(rows)]))
     limit = Side("the products alone", torch.__version__, _products(SHAPES[shape], rows, length), None, wanted=0.8)
-    return Race(
-        title=f"a step of translation, {shape}, {rows} pairs of {length} tokens, dropout {DROPOUT}",
-        part="one step",
-        ours=Side("Seqlab", seqlab.__version__, _our_loop(model, [batch]), lambda _: before),
-        peers=[limit, *peers],
-        missing=[] if peers else ["transformers"],
-    )
+    title = f"a step of translation, {shape}, {rows} pairs of {length} tokens, dropout {DROPOUT}"
+    return _race(title, "one step", shape, [batch], [batch], bounds=[limit])
 
 
 def epoch_race(shape: str = "small") -> Race:
     """A tenth of an epoch of Multi30k's lengths. A plain loop takes pairs as they come, as many tokens a batch."""
     drawn = np.random.default_rng(1)
-    lengths = drawn.normal(MEAN, SPREAD, (PAIRS, 1)) + drawn.normal(0, 2, (PAIRS, 2))
-    lengths = lengths.round().astype(np.int64).clip(4, 45)
+    english = drawn.gamma(9.5, 1.47, PAIRS)  # 14.0 subwords, give or take 4.5; French has 2.9 more, give or take 2.7
+    lengths = np.stack([english, english + drawn.normal(2.9, 2.7, PAIRS)], axis=1).round().astype(np.int64).clip(4, 50)
     planned = plan(lengths, budget=TOKENS, seed=1, epoch=0)
     tokens = lengths.sum() / len(planned)
     rows = max(1, round(tokens / lengths.sum(axis=1).mean()))
     shuffled = drawn.permutation(PAIRS)
     plain = [shuffled[start : start + rows] for start in range(0, PAIRS, rows)]
+    title = f"{PAIRS:,} pairs as long as Multi30k's, {shape}, {tokens:.0f} tokens a batch, dropout {DROPOUT}"
     ours, theirs = list(_batches(lengths, planned)), list(_batches(lengths, plain))
-    model, peers = random_model(shape, dropout=DROPOUT), []
-    before = _our_loss(model, theirs[0])
-    if version := installed("transformers"):
-        peer = huggingface(random_model(shape, dropout=DROPOUT), dropout=DROPOUT)
-        check = _their_loss(peer, theirs[0])
-        peers.append(Side("Hugging Face", version, _their_loop(peer, theirs), lambda _: check, wanted=1.5))
-    return Race(
-        title=f"{PAIRS:,} pairs as long as Multi30k's, {shape}, {tokens:.0f} tokens a batch, dropout {DROPOUT}",
-        part="the whole",
-        ours=Side("Seqlab", seqlab.__version__, _our_loop(model, ours), lambda _: before),
-        peers=peers,
-        missing=[] if peers else ["transformers"],
-    )
+    return _race(title, "the whole", shape, ours, theirs, wanted=1.5)
+
+
+def _race(
+    title: str,
+    part: str,
+    shape: str,
+    ours: list[Batch],
+    theirs: list[Batch],
+    *,
+    bounds: Sequence[Side] = (),
+    wanted: float | None = None,
+) -> Race:
+    """Both begin with the same weights, and must find the same loss with them before either learns."""
+    model, peers = random_model(shape, dropout=DROPOUT), list(bounds)
+    found, version = _our_loss(model, theirs[0]), installed("transformers")
+    if version is not None:
+        peer = huggingface(model, dropout=DROPOUT)
+        same = _their_loss(peer, theirs[0])
+        peers.append(Side("Hugging Face", version, _their_loop(peer, theirs), lambda _: same, wanted=wanted))
+    us = Side("Seqlab", seqlab.__version__, _our_loop(model, ours), lambda _: found)
+    return Race(title, part, us, peers, missing=[] if version else ["transformers"])
 
 
 def _batches(lengths: Int[np.ndarray, "N 2"], batches: list[Int[np.ndarray, " B"]]) -> Iterator[Batch]:
