@@ -387,18 +387,19 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
     rows = [(source[: data.max_source], target) for source, target in bundle.vocabularies.encode(examples)]
     if bundle.recipe.task == "tag":
         rows = [(source, target[: data.max_source]) for source, target in rows]
+    places = room(bundle.recipe)
     for example, (_, written) in zip(examples, rows, strict=True):
-        if len(written) > room(bundle.recipe) + 1:  # the last token is written, not read
+        if len(written) > places + 1:  # the last token is written, not read
             raise DataError(
-                f"{example.where}: {len(written)} tokens, and this model learned {room(bundle.recipe)} positions",
+                f"{example.where}: {len(written)} tokens, and this model learned {places} positions",
                 hint="shorten it, or train with a larger data.max_target.",
             )
     lengths = np.asarray([[len(source), len(target)] for source, target in rows], dtype=np.int64)
-    for places in plan_in_order(lengths, budget=BUDGET):
+    for together in plan_in_order(lengths, budget=BUDGET):
         reads, writes = bundle.recipe.task != "lm", bundle.recipe.task not in ("mask", "bilm")
-        source = padded([rows[i][0] for i in places]) if reads else None
-        target = padded([rows[i][1] for i in places]) if writes else None
-        yield Batch(rows=tensor_of(places), source=source, target=target)
+        source = padded([rows[i][0] for i in together]) if reads else None
+        target = padded([rows[i][1] for i in together]) if writes else None
+        yield Batch(rows=tensor_of(together), source=source, target=target)
 
 
 def _warn_unseen(bundle: Bundle, examples: list[Example]) -> None:

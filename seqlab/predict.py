@@ -53,21 +53,10 @@ def predict(
     def answer(share: Sequence[Source], begin: int) -> list[tuple[str, str, dict[str, Any]]]:
         settings, own = decode or bundle.recipe.decode, numbers[begin : begin + len(share)]
         answers = task(_Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
-        told = [each.details | _unread(bundle, given) for each, given in zip(answers, share, strict=True)]
-        return [(each.input, each.output, details) for each, details in zip(answers, told, strict=True)]
+        both = zip(answers, share, strict=True)
+        return [(each.input, each.output, each.details | reading.unread(bundle, given)) for each, given in both]
 
     return [Prediction(*each) for each in world.shared(inputs, answer)]
-
-
-def _unread(bundle: Bundle, given: Source) -> dict[str, int]:
-    """How many tokens at the end of a text the model was not shown, for there are too many; where it read all, none."""
-    recipe, most = bundle.recipe, bundle.recipe.data.max_source
-    if recipe.task not in ("translate", "classify") or bundle.vocabularies.source is None or not isinstance(given, str):
-        return {}
-    if len(given.encode("utf-8", "surrogatepass")) + 2 <= most:  # a token is a byte at least, and two may frame a text
-        return {}
-    more = len(bundle.vocabularies.encode_sources([given])[0]) - most
-    return {"unread": more} if more > 0 else {}
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,17 @@ def fit_sources(
     return [source[:most] for source in sources]
 
 
+def unread(bundle: Bundle, given: Source) -> dict[str, int]:
+    """How many tokens at the end of a text the model was not shown, for there are too many; where it read all, none."""
+    recipe, most = bundle.recipe, bundle.recipe.data.max_source
+    if recipe.task not in ("translate", "classify") or bundle.vocabularies.source is None or not isinstance(given, str):
+        return {}
+    if len(given.encode("utf-8", "surrogatepass")) + 2 <= most:  # a token is a byte at least, and two may frame a text
+        return {}
+    more = len(bundle.vocabularies.encode_sources([given])[0]) - most
+    return {"unread": more} if more > 0 else {}
+
+
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Rows of like length together, up to a budget."""
     if lengths:
