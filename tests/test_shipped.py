@@ -157,7 +157,10 @@ class TestNames:
 
     def test_info_names_them_and_tells_of_each(self, run):
         assert ", ".join(MODELS) in run("info").stdout
-        assert "Unicode CLDR" in run("info", "dates").stdout
+        told = run("info", "dates").stdout
+        assert "Unicode CLDR" in told
+        assert "│ recipe      │ dates-attention" in told  # by its name; the command has a row of its own
+        assert "│ made by     │ `seqlab train translate" in told
         assert run("info", "nothing").code == 1
 
 

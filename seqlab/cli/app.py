@@ -305,7 +305,7 @@ def info(
         show.as_json(facts)
         return
     metrics = facts.pop("metrics", {})
-    facts |= metrics.get("notes", {})
+    facts |= {"made by" if name == "recipe" else name: text for name, text in metrics.get("notes", {}).items()}
     show.table(["", ""], [[name, readable(value)] for name, value in facts.items()])
     if metrics:
         show.scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
