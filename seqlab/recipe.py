@@ -226,7 +226,7 @@ class Model(Section):
     elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
     lds: Dynamics | None = None  # forecast only: in place of an encoder
     # classify and forecast; flat: all states side by side (forecast only, where all windows are equally long)
-    pooling: Literal["final", "mean", "max", "attention", "hops", "flat"] = "final"
+    pooling: Literal["final", "mean", "max", "detectors", "attention", "hops", "flat"] = "final"
     hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
     hop_penalty: float = Field(0.0, ge=0)  # what it costs that two hops look at the same place (E49)
     vectors: str | None = None  # a file of pretrained word vectors: one word a line, then its numbers

@@ -11,11 +11,14 @@ from seqlab.equations.similarity import masked_softmax
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 
-Kind = Literal["final", "mean", "max", "attention", "hops", "flat"]
+Kind = Literal["final", "mean", "max", "detectors", "attention", "hops", "flat"]
 
 
 class Pooling(nn.Module):
     """The final state (E23), the mean (E22), the maximum, a learned weighting of the states, or several of these.
+
+    "detectors" takes the maximum of learned mixtures of the states' features: what a state says best is seldom in one
+    unit of a pretrained encoder, each of which is large somewhere in every text.
 
     "flat" puts all states side by side, where each sequence has the same number of `positions`.
 
@@ -37,7 +40,7 @@ class Pooling(nn.Module):
         super().__init__()
         self.kind, self.name, self.penalty = kind, name, penalty
         self.output_size = {"final": summary_size, "hops": hops * size, "flat": positions * size}.get(kind, size)
-        self.hidden = nn.Linear(size, size, bias=False) if kind == "hops" else None
+        self.hidden = nn.Linear(size, size, bias=kind != "hops") if kind in ("hops", "detectors") else None
         self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else None
 
     def forward(
@@ -50,6 +53,9 @@ class Pooling(nn.Module):
             return mean_pool(states.values, states.real), None
         if self.kind == "max":
             return max_pool(states.values, states.real), None
+        if self.kind == "detectors":
+            assert self.hidden is not None
+            return max_pool(self.hidden(states.values), states.real).tanh(), None
         if self.kind == "flat":
             return states.masked().values.flatten(1), None
         assert self.score is not None

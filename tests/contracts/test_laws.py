@@ -22,7 +22,7 @@ from seqlab.recipe import build_recipe, override
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 
 CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
-POOLINGS, SWITCH, CONTEXTS = ("final", "mean", "max", "attention"), ("false", "true"), ("first", "every")
+POOLINGS, SWITCH, CONTEXTS = ("final", "mean", "max", "detectors", "attention"), ("false", "true"), ("first", "every")
 
 WIRINGS, SCORES = ("bahdanau", "luong", "concat"), ("dot", "general", "additive", "scaled")
 TRANSFORMER_OPTIONS = (

@@ -8,7 +8,7 @@ from seqlab.layers.tap import listening
 from seqlab.padded import Padded
 
 B, T, D, F = 4, 5, 3, 2
-KINDS = ["final", "mean", "max", "attention"]
+KINDS = ["final", "mean", "max", "detectors", "attention"]
 
 
 def numbers(*shape, seed=0):
@@ -35,6 +35,9 @@ def test_each_kind_is_its_equation(states):
     assert pool("mean")(states, SUMMARY)[0].equal(pooling.mean_pool(states.values, states.real))
     assert pool("max")(states, SUMMARY)[0].equal(pooling.max_pool(states.values, states.real))
     torch.testing.assert_close(attention(states, SUMMARY)[0], weighted)
+    detectors = pool("detectors")
+    heard = detectors.hidden(states.values).tanh()  # max and tanh may change places
+    torch.testing.assert_close(detectors(states, SUMMARY)[0], pooling.max_pool(heard, states.real))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,7 +56,7 @@ def test_pads_change_nothing(states, kind, junk):
     torch.testing.assert_close(layer(wide, SUMMARY)[0], layer(states.masked(), SUMMARY)[0])
 
 
-@pytest.mark.parametrize("kind", ["mean", "max", "attention"])
+@pytest.mark.parametrize("kind", ["mean", "max", "detectors", "attention"])
 def test_an_empty_row_pools_to_zeros(states, kind):
     assert pool(kind)(states, SUMMARY)[0][1].eq(0).all()
     assert pool(kind)(Padded(numbers(2, 0, D), torch.tensor([0, 0])), SUMMARY[:2])[0].equal(torch.zeros(2, D).double())

@@ -164,7 +164,7 @@ def test_a_translation_depends_on_its_source():
     assert model.head(one.features[0]).shape == (3, V)
 
 
-@pytest.mark.parametrize("kind", ["final", "mean", "max", "attention"])
+@pytest.mark.parametrize("kind", ["final", "mean", "max", "detectors", "attention"])
 def test_a_classifier_reads_pooled_states(kind):
     torch.manual_seed(2)
     pooling = Pooling(kind, 2 * H, summary_size=2 * H, name="pooling").double()
