@@ -73,6 +73,7 @@ def _pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Pooling
         hops=settings.hops if settings.pooling == "hops" else 1,
         penalty=settings.hop_penalty,
         positions=positions,
+        normalise=settings.pooling_norm,
         name="pooling",
     )
 

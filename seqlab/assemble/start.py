@@ -16,7 +16,7 @@ from seqlab.errors import DataError, RecipeError
 from seqlab.recipe import Model, Recipe, Stack, Task, build_recipe
 from seqlab.text import SPECIALS, WordTokenizer
 
-KEPT = ("pooling", "hops", "hop_penalty", "dropout", "masked")  # what a new recipe decides also for an old model
+KEPT = ("pooling", "hops", "hop_penalty", "pooling_norm", "dropout", "masked")  # which a new recipe decides
 READS: tuple[Task, ...] = ("classify", "tag")
 ANEW = ("head.", "pooling.")  # weights that may have another shape than before, and then begin at random
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from seqlab.equations.attention import diversity_penalty
 from seqlab.equations.pooling import max_pool, mean_pool
 from seqlab.equations.similarity import masked_softmax
+from seqlab.layers.norms import BatchNorm
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 
@@ -24,6 +25,9 @@ class Pooling(nn.Module):
 
     With "hops" (S21) there are J weightings, and their results stand side by side; what they share is penalised by
     E49, so that each hop learns to look elsewhere.
+
+    With `normalise`, each number of the result is brought to mean 0 and deviation 1 over the texts (E51): the mean of a
+    pretrained encoder's states is nearly the same for all of them, and what differs is what a head has to hear.
     """
 
     def __init__(
@@ -35,11 +39,13 @@ class Pooling(nn.Module):
         hops: int = 1,
         penalty: float = 0.0,
         positions: int = 1,
+        normalise: bool = False,
         name: str,
     ) -> None:
         super().__init__()
         self.kind, self.name, self.penalty = kind, name, penalty
         self.output_size = {"final": summary_size, "hops": hops * size, "flat": positions * size}.get(kind, size)
+        self.norm = BatchNorm(self.output_size) if normalise else None
         self.hidden = nn.Linear(size, size, bias=kind != "hops") if kind in ("hops", "detectors") else None
         self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else None
 
@@ -47,6 +53,12 @@ class Pooling(nn.Module):
         self, states: Padded, summary: Float[Tensor, "B F"]
     ) -> tuple[Float[Tensor, "B R"], Float[Tensor, ""] | None]:
         """The vector of each row, and the penalty summed over the rows where there is one."""
+        pooled, penalty = self._pooled(states, summary)
+        return (pooled if self.norm is None else self.norm(pooled[:, None])[:, 0]), penalty
+
+    def _pooled(
+        self, states: Padded, summary: Float[Tensor, "B F"]
+    ) -> tuple[Float[Tensor, "B R"], Float[Tensor, ""] | None]:
         if self.kind == "final":
             return summary, None
         if self.kind == "mean":

@@ -3,6 +3,7 @@ import torch
 
 from seqlab.equations import pooling
 from seqlab.equations.attention import diversity_penalty
+from seqlab.layers.dropout import noise
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import listening
 from seqlab.padded import Padded
@@ -90,3 +91,14 @@ def test_hops_stand_side_by_side_and_cost_what_they_share(states):
     torch.testing.assert_close(pooled.view(B, 3, D), weights @ states.masked().values)
     torch.testing.assert_close(penalty, 0.5 * diversity_penalty(weights).sum())
     assert pool("hops", hops=3)(states, SUMMARY)[1] is None
+
+
+def test_normalised_over_the_texts_in_training_and_by_what_it_saw_afterwards(states):
+    layer, plain = pool("mean", normalise=True), pool("mean")(states, SUMMARY)[0]
+    with noise(0, 0, torch.arange(B)):
+        seen = layer(states, SUMMARY)[0]
+    torch.testing.assert_close(seen.mean(0), torch.zeros(D).double())
+    torch.testing.assert_close(seen.var(0, unbiased=False), torch.ones(D).double(), rtol=1e-3, atol=0)
+    one = Padded(states.values[:1], states.lengths[:1])  # in use, a text is answered as if it were alone
+    torch.testing.assert_close(layer(one, SUMMARY[:1])[0], layer(states, SUMMARY)[0][:1])
+    torch.testing.assert_close(layer.norm.mean.data, 0.1 * plain.mean(0))
