@@ -162,6 +162,12 @@ class TestFromALanguageModel:
     def test_learned_positions_are_as_many_as_they_were(self, old, tuned):
         assert tuned("gpt", "classify").recipe.data.max_source == old("gpt").recipe.data.max_target + 2 == 32
 
+    def test_of_learned_positions_shorter_texts_take_the_first(self, old, files, tmp_path):
+        settings = (*QUICK, "data.max_source=20")
+        new = lab.train("classify", files / "second.tsv", start=old("gpt").path, settings=settings, out=tmp_path).model
+        before = weights_of(old("gpt"))["decoder.entrance.positions.table"]
+        assert begun(new).model.encoder.entrance.positions.table.equal(before[:20])
+
     def test_another_language_model_goes_on(self, old, tuned):
         new = tuned("lm", "lm")
         assert arrived(new, old("lm"), same_names(old("lm"), ""))

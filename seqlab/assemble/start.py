@@ -81,6 +81,8 @@ def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         # what has an encoder of its own is not read by its decoder's weights
         there = [p for p in _places(name) if p in parameters and (p == name or p not in weights)]
         for place in there[:1]:
+            if place.endswith("positions.table"):
+                weight = weight[: len(parameters[place])]  # shorter texts need fewer of them
             if parameters[place].shape == weight.shape:
                 parameters[place].copy_(weight)
             elif not place.startswith(ANEW):

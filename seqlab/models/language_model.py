@@ -1,11 +1,19 @@
 """Nothing to sequence: a language model (S7)."""
 
+import zlib
+
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.keyed import uniform
+from seqlab.layers.dropout import current_noise
 from seqlab.models.interface import Memory, Reading, Teachable, read_target
 from seqlab.padded import Batch
 from seqlab.types import State
+
+ANEW = 0.02  # the share of streams that begin anew with a chunk
+KEY = zlib.crc32(b"anew")
 
 
 class LanguageModel(nn.Module):
@@ -18,7 +26,23 @@ class LanguageModel(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.target is not None, "a language model reads its target"
         context, state = self.decoder.start(Memory(len(batch)))
-        return read_target(self.decoder, batch.target, context, carried or state)
+        return read_target(self.decoder, batch.target, context, _some_anew(carried, state) or state)
 
     def head(self, features: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         return self.decoder.head(features)
+
+
+def _some_anew(carried: State, state: State) -> State:
+    """In training a few streams forget what came before.
+
+    A recurrent network that begins with a state of its own only once an epoch may never learn to: its states settle
+    where training keeps them, and from a fresh start it can end up elsewhere, and stay there.
+    """
+    drawn = current_noise()
+    if drawn is None:
+        return carried
+    anew = uniform(drawn.rows, drawn.seed, drawn.step, KEY) < ANEW
+    return tuple(
+        torch.where(anew[:, None], begun, part) if begun.shape == part.shape else part  # what was read is no state
+        for begun, part in zip(state, carried, strict=False)
+    )

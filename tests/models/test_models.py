@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from seqlab.equations import recurrent
+from seqlab.layers.dropout import noise
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import TokenInputs
 from seqlab.layers.pooling import Pooling
@@ -140,6 +141,23 @@ def test_a_carried_state_is_where_a_language_model_begins():
     expected = model.decoder.features(TARGET.values[:, :-1], (), carried)[0]
     assert found.features.equal(expected)
     assert not found.features.equal(model.read_batch(Batch(ROWS, target=TARGET)).features)
+
+
+def test_in_training_a_few_streams_begin_anew():
+    """So that a beginning is learned; the same streams at the same step, whoever else is in the batch."""
+    model, rows = LanguageModel(decoder()), torch.arange(2000)
+    target, carried = Padded.from_rows([[2, 5, 6]] * len(rows)), (numbers(len(rows), H, seed=5),)
+
+    def read(places, carried):
+        with noise(1, 7, rows[places]):
+            own = Padded(target.values[places], target.lengths[places])
+            return model.read_batch(Batch(rows[places], target=own), carried).features
+
+    found, plain = read(rows, carried), model.decoder.features(target.values[:, :-1], (), carried)[0]
+    anew = (found != plain).flatten(1).any(1)
+    assert 20 < anew.sum() < 60
+    assert found[anew].allclose(read(rows, ())[anew])
+    assert read(rows[500:900], (carried[0][500:900],)).allclose(found[500:900])
 
 
 def test_what_was_not_observed_is_not_asked_for():
