@@ -229,7 +229,7 @@ class Model(Section):
     pooling: Literal["final", "mean", "max", "detectors", "attention", "hops", "flat"] = "final"
     hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
     hop_penalty: float = Field(0.0, ge=0)  # what it costs that two hops look at the same place (E49)
-    pooling_norm: bool = False  # mean 0 and deviation 1 over the texts: helps a head on an encoder that is frozen
+    pooling_norm: bool = False  # mean 0 and deviation 1 over the texts of a batch (E51): helps where labels are few
     vectors: str | None = None  # a file of pretrained word vectors: one word a line, then its numbers
     frozen_vectors: bool = False
     masked: float = Field(0.15, gt=0, lt=1)  # mask only: the share of tokens to be guessed

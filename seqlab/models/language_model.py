@@ -39,10 +39,10 @@ def _some_anew(carried: State, state: State) -> State:
     where training keeps them, and from a fresh start it can end up elsewhere, and stay there.
     """
     drawn = current_noise()
-    if drawn is None:
+    if drawn is None or not carried:
         return carried
     anew = uniform(drawn.rows, drawn.seed, drawn.step, KEY) < ANEW
     return tuple(
         torch.where(anew[:, None], begun, part) if begun.shape == part.shape else part  # what was read is no state
-        for begun, part in zip(state, carried, strict=False)
+        for begun, part in zip(state, carried, strict=True)
     )
