@@ -1,6 +1,7 @@
-"""Many clients of another process at once: right answers, more of them together than one by one, and no growth.
+"""Many clients of another process at once, asking the model of dates that comes with the package.
 
-SEQLAB_LOAD_SECONDS and SEQLAB_LOAD_REQUESTS make it shorter.
+Right answers, more of them together than one by one, and no growth.
+SEQLAB_LOAD_SECONDS, of each way, and SEQLAB_LOAD_REQUESTS make it shorter.
 """
 
 import json
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+import seqlab
 from seqlab.serve.client import Client
 
 pytestmark = pytest.mark.slow
 SECONDS = float(os.environ.get("SEQLAB_LOAD_SECONDS", "60"))
 REQUESTS = int(os.environ.get("SEQLAB_LOAD_REQUESTS", "20000"))
 CLIENTS = 64
+DATES = Path(seqlab.__file__).parent / "shipped" / "dates"
+TEXTS = ["July 4, 2001", "3 mars 1999", "12/05/2011", "Monday, 5 May 2014", "1 Jan 70", "5.6.1977", "Oct 31 1985"]
 SERVER = """
 import sys, torch
 from pathlib import Path
@@ -117,19 +121,18 @@ def share(values, part):
 
 
 @pytest.fixture(scope="module")
-def questions(offline):
+def questions():
     """Requests of three kinds, each with what the library answers: beam, sampled with a seed, and greedy."""
-    texts = ["abc", "fed", "ca", "bb", "abcdef", "fa", "ed", "aab", "cabb", "d", "eeff", "bad"]
-    asked = []
-    for text in texts:
-        for decode, seed in (({"beam": 4, "min_length": 10}, 0), ({"temperature": 1.2}, 3), ({"method": "greedy"}, 0)):
-            body = {"model": "translate", "inputs": [text, text[::-1]], "seed": seed, "decode": decode}
-            expected = offline["translate"].predict(body["inputs"], seed=seed, **decode)
+    model, asked = seqlab.load("dates"), []
+    for text, other in zip(TEXTS, TEXTS[::-1], strict=True):
+        for decode, seed in (({"beam": 4}, 0), ({"temperature": 1.2}, 3), ({"method": "greedy"}, 0)):
+            body = {"model": "dates", "inputs": [text, other], "seed": seed, "decode": decode}
+            expected = model.predict(body["inputs"], seed=seed, **decode)
             asked.append([body, [answer.output for answer in expected]])
     return asked
 
 
-def test_together_is_right_and_faster_than_one_by_one(folders, questions):
+def test_together_is_right_and_faster_than_one_by_one(questions):
     beams = [each for each in questions if "beam" in each[0]["decode"]]
     rates, busy = {}, os.getloadavg()[0] > (os.cpu_count() or 1)  # with something else: then times tell of that too
     for name, asked, bounds in (
@@ -137,8 +140,8 @@ def test_together_is_right_and_faster_than_one_by_one(folders, questions):
         ("together", beams, {}),
         ("one by one", beams, {"rows": 1, "gather": 0.0}),
     ):
-        with served(folders["translate"], **bounds) as (address, _):
-            seen = asked_by_many(address, asked, seconds=SECONDS / 3)
+        with served(DATES, **bounds) as (address, _):
+            seen = asked_by_many(address, asked, seconds=SECONDS)
         assert seen["wrong"] == []
         assert seen["other"] == {}
         rates[name] = seen["right"] / seen["whole"]
@@ -152,18 +155,18 @@ def test_together_is_right_and_faster_than_one_by_one(folders, questions):
     assert rates["together"] > 3 * rates["one by one"]
 
 
-def test_more_than_it_can_do_is_sent_away_and_the_rest_is_right(folders, questions):
-    with served(folders["translate"], line=8) as (address, _):
-        seen = asked_by_many(address, questions, seconds=min(10.0, SECONDS / 3))
+def test_more_than_it_can_do_is_sent_away_and_the_rest_is_right(questions):
+    with served(DATES, line=8) as (address, _):
+        seen = asked_by_many(address, questions, seconds=min(10.0, SECONDS))
     assert seen["other"].keys() == {"503"}
     assert set(seen["retry"]) == {"1"}
     assert seen["wrong"] == []
     assert seen["right"] > 0
 
 
-def test_memory_stays_flat(folders, questions):
+def test_memory_stays_flat(questions):
     """Twenty thousand requests, of which the first tenth may still fill pools and caches."""
-    with served(folders["translate"]) as (address, process):
+    with served(DATES) as (address, process):
 
         def memory():
             status = Path(f"/proc/{process.pid}/status").read_text()
