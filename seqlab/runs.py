@@ -312,7 +312,8 @@ def _training(
         raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
     if world.size > 1 and any(isinstance(module, BatchNorm) for module in model.modules()):
         raise UsageError(
-            "a batch norm looks at the whole batch", hint="train with normalise=layer, or without torchrun."
+            "a batch norm looks at the whole batch",
+            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
         )
     if recipe.model.hmm is not None:
         fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)

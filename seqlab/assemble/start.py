@@ -89,7 +89,7 @@ def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
                 shapes = tuple(weight.shape), tuple(parameters[place].shape)
                 raise RecipeError(
                     f"the model to start from has '{place}' of shape {shapes[0]} where the new one has {shapes[1]}",
-                    hint="leave out --set model.* and data.max_source, or train without --from.",
+                    hint="leave out --set model.*, keep data.max_source no larger, or train without --from.",
                 )
 
 
