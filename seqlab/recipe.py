@@ -225,8 +225,9 @@ class Model(Section):
     hmm: Hidden | None = None  # tag, lm: in place of encoder and decoder
     elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
     lds: Dynamics | None = None  # forecast only: in place of an encoder
-    # classify and forecast; flat: all states side by side (forecast only, where all windows are equally long)
-    pooling: Literal["final", "mean", "max", "detectors", "attention", "hops", "flat"] = "final"
+    # classify and forecast; theme: mask too; flat: all states side by side, of windows that are equally long (forecast)
+    pooling: Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"] = "final"
+    theme: int = Field(32, ge=1)  # pooling = "theme": how many numbers; a masked model learns what they say
     hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
     hop_penalty: float = Field(0.0, ge=0)  # what it costs that two hops look at the same place (E49)
     pooling_norm: bool = False  # mean 0 and deviation 1 over the texts of a batch (E51): helps where labels are few

@@ -214,6 +214,59 @@ class TestFromAMaskedModel:
         assert arrived(tuned("mask", "mask"), old("mask"), same_names(old("mask"), ""))
 
 
+class TestFromATheme:
+    TONES = (["fine", "lovely", "charming", "sweet", "warm"], ["poor", "dreary", "clumsy", "sour", "cold"])
+    SMALL = (
+        "source.kind=words",
+        "source.min_count=1",
+        "model.embedding=16",
+        "model.encoder.size=16",
+        "model.pooling=theme",
+        "model.theme=2",
+    )
+    QUICKLY = ("train.warmup=0", "train.learning_rate=1e-2", "train.average=none")
+
+    def test_a_classifier_of_four_labels_hears_what_the_texts_without_labels_are_about(self, tmp_path):
+        """Tone is in which words stand together in a text: two labels of each are then enough to name it."""
+        keyed, things = random.Random(3), [f"thing{i}" for i in range(40)]
+
+        def text(tone):
+            words = [keyed.choice(self.TONES[tone]) for _ in range(6)] + [keyed.choice(things) for _ in range(6)]
+            return " ".join(keyed.sample(words, len(words)))
+
+        def rows(count):
+            return "".join(f"{tone}\t{text(tone)}\n" for tone in [0, 1] * count)
+
+        for name, content in {"few.tsv": rows(2), "held.tsv": rows(2), "test.tsv": rows(50)}.items():
+            (tmp_path / name).write_text(content)
+        (tmp_path / "text.txt").write_text("".join(f"{text(i % 2)}\n" for i in range(600)))
+        old = lab.train(
+            "mask",
+            tmp_path / "text.txt",
+            recipe="bilstm-mask",
+            settings=(*self.SMALL, "train.epochs=10", "train.batch_tokens=512", *self.QUICKLY),
+            out=tmp_path / "old",
+        ).model
+        new = lab.train(
+            "classify",
+            tmp_path / "few.tsv",
+            valid=tmp_path / "held.tsv",
+            recipe="tuned-classifier",
+            start=old.path,
+            settings=(
+                "model.pooling=theme",
+                "model.pooling_norm=true",
+                "model.dropout=0",
+                "train.steps=30",
+                *self.QUICKLY,
+            ),
+            out=tmp_path / "new",
+        ).model
+        assert new.bundle.recipe.model.theme == 2
+        assert arrived(new, old, same_names(old) | {n: n for n in weights_of(old) if n.startswith("pooling.hidden")})
+        assert new.evaluate(tmp_path / "test.tsv").scores["accuracy"] > 0.9
+
+
 class TestLayersOnTop:
     def test_more_recurrent_layers_than_before_begin_at_random(self, old, files, tmp_path):
         settings = (*QUICK, "model.encoder.layers=2")

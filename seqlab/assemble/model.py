@@ -73,6 +73,7 @@ def _pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Pooling
         hops=settings.hops if settings.pooling == "hops" else 1,
         penalty=settings.hop_penalty,
         positions=positions,
+        theme=settings.theme,
         normalise=settings.pooling_norm,
         name="pooling",
     )
@@ -98,7 +99,8 @@ def _masked(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     encoder, num_tokens = _encoder(recipe, vocabularies), len(vocabularies.sources)
     tied = embedding_of(encoder).weight if recipe.model.tie else None
     head = Head(encoder.output_size, num_tokens, tied=tied)
-    return MaskedLanguageModel(encoder, head, num_tokens=num_tokens, share=recipe.model.masked)
+    theme = _pooling(recipe, encoder) if recipe.model.pooling == "theme" else None
+    return MaskedLanguageModel(encoder, head, num_tokens=num_tokens, share=recipe.model.masked, theme=theme)
 
 
 def _two_ways(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:

@@ -43,7 +43,7 @@ def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[
         table["source"], table["model"]["characters"] = old.target.model_dump(), None
         given = Vocabularies(source=vocabularies.target)
     elif old.model.encoder is not None and old.task not in ("bilm", "forecast") and recipe.task in (*READS, "mask"):
-        same = ("encoder", "embedding", "characters", "elmo")
+        same = ("encoder", "embedding", "characters", "elmo", "theme")
         table["model"] |= {key: value for key, value in old.model.model_dump().items() if key in same}
         table["source"] = old.source.model_dump()
         given = replace(vocabularies, labels=None, target=None)

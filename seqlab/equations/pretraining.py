@@ -25,6 +25,20 @@ def corrupt(
     return torch.where(hidden, mask, torch.where(replaced, others, tokens)), guessed
 
 
+def theme_loss(
+    logits: Float[Tensor, "B V"], tokens: Int[Tensor, "B T"], eligible: Bool[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    """-1/|S| Σ_{w in S} log softmax(o)_w, where S are the words of a text, each once; 0 where it has none.
+
+    One vector has to guess the words of a text in no order, as in the paragraph vectors of Le and Mikolov (2014).
+    """
+    sorted_tokens = tokens.masked_fill(~eligible, -1).sort(dim=1).values
+    first = (sorted_tokens >= 0) & (sorted_tokens != torch.roll(sorted_tokens, 1, dims=1))
+    first[:, :1] = sorted_tokens[:, :1] >= 0
+    guessed = logits.log_softmax(-1).gather(1, sorted_tokens.clamp(min=0))
+    return -guessed.masked_fill(~first, 0.0).sum(1) / first.sum(1).clamp(min=1)
+
+
 def mix_layers(
     layers: Float[Tensor, "L B T D"], scores: Float[Tensor, " L"], gain: Float[Tensor, ""]
 ) -> Float[Tensor, "B T D"]:

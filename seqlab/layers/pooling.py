@@ -12,7 +12,7 @@ from seqlab.layers.norms import BatchNorm
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 
-Kind = Literal["final", "mean", "max", "detectors", "attention", "hops", "flat"]
+Kind = Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"]
 
 
 class Pooling(nn.Module):
@@ -20,6 +20,9 @@ class Pooling(nn.Module):
 
     "detectors" takes the maximum of learned mixtures of the states' features: what a state says best is seldom in one
     unit of a pretrained encoder, each of which is large somewhere in every text.
+
+    "theme" takes a few mixtures of the mean: a narrow vector, from which a masked model learns to guess the words of
+    the whole text, and which then says what a text is about, and in which tone.
 
     "flat" puts all states side by side, where each sequence has the same number of `positions`.
 
@@ -39,14 +42,17 @@ class Pooling(nn.Module):
         hops: int = 1,
         penalty: float = 0.0,
         positions: int = 1,
+        theme: int = 1,
         normalise: bool = False,
         name: str,
     ) -> None:
         super().__init__()
         self.kind, self.name, self.penalty = kind, name, penalty
-        self.output_size = {"final": summary_size, "hops": hops * size, "flat": positions * size}.get(kind, size)
+        sizes = {"final": summary_size, "hops": hops * size, "flat": positions * size, "theme": theme}
+        self.output_size = sizes.get(kind, size)
         self.norm = BatchNorm(self.output_size) if normalise else None
-        self.hidden = nn.Linear(size, size, bias=kind != "hops") if kind in ("hops", "detectors") else None
+        mixtures = {"hops": size, "detectors": size, "theme": theme}.get(kind)
+        self.hidden = nn.Linear(size, mixtures, bias=kind != "hops") if mixtures else None
         self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else None
 
     def forward(
@@ -63,6 +69,9 @@ class Pooling(nn.Module):
             return summary, None
         if self.kind == "mean":
             return mean_pool(states.values, states.real), None
+        if self.kind == "theme":
+            assert self.hidden is not None
+            return self.hidden(mean_pool(states.values, states.real)), None
         if self.kind == "max":
             return max_pool(states.values, states.real), None
         if self.kind == "detectors":

@@ -8,7 +8,7 @@ from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Memory, Reading, added
+from seqlab.models.interface import Encoder, Reading, added, states_and_summary
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
@@ -27,7 +27,7 @@ class Classifier(nn.Module):
 
     def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, ""] | None]:
         memory = self.encoder(source)
-        pooled, penalty = self.pooling(*_both(memory))
+        pooled, penalty = self.pooling(*states_and_summary(memory))
         return self.dropout(pooled)[:, None], added(memory.penalty, penalty)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
@@ -46,7 +46,7 @@ class Tagger(nn.Module):
         self.encoder, self.head = encoder, head
 
     def features(self, source: Padded) -> Float[Tensor, "B T D"]:
-        return _both(self.encoder(source))[0].values
+        return states_and_summary(self.encoder(source))[0].values
 
     def decode(self, source: Padded) -> Int[Tensor, "B T"]:
         """The likeliest label of each position."""
@@ -56,7 +56,7 @@ class Tagger(nn.Module):
         assert batch.source is not None, "a tagger reads a source"
         assert batch.target is not None, "a tagger has a label for each position"
         memory = self.encoder(batch.source)
-        return Reading(_both(memory)[0].values, batch.target, penalty=memory.penalty)
+        return Reading(states_and_summary(memory)[0].values, batch.target, penalty=memory.penalty)
 
 
 class Measurer(nn.Module):
@@ -75,7 +75,9 @@ class Measurer(nn.Module):
 
     def features(self, source: Padded) -> Float[Tensor, "B TD P"]:
         """The parameters of each number: those of a position side by side, then those of the next."""
-        raw = self.measure(_both(self.encoder(source))[0].values).unflatten(-1, (self.width, self.output.size))
+        raw = self.measure(states_and_summary(self.encoder(source))[0].values).unflatten(
+            -1, (self.width, self.output.size)
+        )
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
 
     def decode(self, source: Padded) -> Float[Tensor, "B T D"]:
@@ -91,9 +93,3 @@ class Measurer(nn.Module):
         values = batch.target.values.flatten(1, 2)
         gold = Padded(values.nan_to_num(), batch.target.lengths * self.width, ~values.isnan())
         return Reading(self.features(batch.source), gold, output=self.output)
-
-
-def _both(memory: Memory) -> tuple[Padded, Tensor]:
-    assert memory.states is not None
-    assert memory.summary is not None
-    return memory.states, memory.summary

@@ -119,6 +119,13 @@ def logits_of(decoder: Teachable, tokens: Int[Tensor, "B T"], context: State, st
     return decoder.head(read.features), read.state
 
 
+def states_and_summary(memory: Memory) -> tuple[Padded, Float[Tensor, "B F"]]:
+    """What an encoder of a sequence leaves, which has both."""
+    assert memory.states is not None
+    assert memory.summary is not None
+    return memory.states, memory.summary
+
+
 def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Two penalties as one, where there are any."""
     return other if one is None else one if other is None else one + other

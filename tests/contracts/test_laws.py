@@ -22,7 +22,8 @@ from seqlab.recipe import build_recipe, override
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 
 CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
-POOLINGS, SWITCH, CONTEXTS = ("final", "mean", "max", "detectors", "attention"), ("false", "true"), ("first", "every")
+POOLINGS = ("final", "mean", "max", "detectors", "theme", "attention")
+SWITCH, CONTEXTS = ("false", "true"), ("first", "every")
 
 WIRINGS, SCORES = ("bahdanau", "luong", "concat"), ("dot", "general", "additive", "scaled")
 TRANSFORMER_OPTIONS = (
@@ -92,6 +93,7 @@ BERT = [
 CASES += [
     ("mask", ""),
     ("mask", "model.encoder.bidirectional=true model.tie=true"),
+    ("mask", "model.encoder.bidirectional=true model.pooling=theme model.theme=3"),
     ("mask", HEADS.format("encoder", "transformer") + " model.tie=true source.markers=true"),
     (
         "mask",

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seqlab.equations.pretraining import corrupt, mix_layers
+from seqlab.equations.pretraining import corrupt, mix_layers, theme_loss
 
 MASK = 5
 
@@ -68,3 +68,23 @@ def test_layers_of_equal_score_give_their_mean_times_the_gain():
     for score in (0.0, 7.0):
         mixed = mix_layers(layers, torch.full((3,), score, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64))
         torch.testing.assert_close(mixed, 0.5 * layers.mean(0))
+
+
+class TestTheThemesLoss:
+    LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0]], dtype=torch.float64)
+
+    def loss(self, *tokens, eligible=None):
+        row = torch.tensor([tokens])
+        return float(theme_loss(self.LOGITS, row, torch.ones_like(row).bool() if eligible is None else eligible))
+
+    def test_by_hand(self):
+        total = math.log(sum(math.exp(o) for o in range(4)))
+        assert self.loss(3, 1) == pytest.approx(total - (3 + 1) / 2)
+
+    def test_each_word_counts_once_and_their_order_does_not(self):
+        assert self.loss(3, 1, 3, 3) == self.loss(1, 3)
+
+    def test_what_is_not_eligible_is_not_guessed(self):
+        eligible = torch.tensor([[True, True, False]])
+        assert self.loss(3, 1, 2, eligible=eligible) == self.loss(3, 1)
+        assert self.loss(3, 3, 3, eligible=torch.zeros(1, 3, dtype=torch.bool)) == 0.0

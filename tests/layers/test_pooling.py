@@ -9,7 +9,8 @@ from seqlab.layers.tap import listening
 from seqlab.padded import Padded
 
 B, T, D, F = 4, 5, 3, 2
-KINDS = ["final", "mean", "max", "detectors", "attention"]
+KINDS = ["final", "mean", "max", "detectors", "theme", "attention"]
+THEME = 2
 
 
 def numbers(*shape, seed=0):
@@ -17,7 +18,7 @@ def numbers(*shape, seed=0):
 
 
 def pool(kind, **options):
-    return Pooling(kind, D, summary_size=F, name="pooling", **options).double()
+    return Pooling(kind, D, summary_size=F, theme=THEME, name="pooling", **options).double()
 
 
 @pytest.fixture
@@ -39,13 +40,16 @@ def test_each_kind_is_its_equation(states):
     detectors = pool("detectors")
     heard = detectors.hidden(states.values).tanh()  # max and tanh may change places
     torch.testing.assert_close(detectors(states, SUMMARY)[0], pooling.max_pool(heard, states.real))
+    theme, full = pool("theme"), states.rows_at(torch.tensor([0, 2, 3]))
+    mixed = pooling.mean_pool(theme.hidden(full.values), full.real)  # mixing and the mean may change places
+    torch.testing.assert_close(theme(full, SUMMARY[[0, 2, 3]])[0], mixed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_result_has_the_size_that_was_announced(states, kind):
     layer = pool(kind)
     assert layer(states, SUMMARY)[0].shape == (B, layer.output_size)
-    assert layer.output_size == (F if kind == "final" else D)
+    assert layer.output_size == {"final": F, "theme": THEME}.get(kind, D)
 
 
 @pytest.mark.parametrize("kind", KINDS)

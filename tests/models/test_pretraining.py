@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from seqlab.equations.pretraining import theme_loss
 from seqlab.layers.dropout import noise
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import SpelledInputs, TokenInputs
+from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import recurrent_stack
 from seqlab.models.classifier import Tagger
 from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
@@ -168,6 +170,38 @@ class TestHiding:
         loss = batch_loss(masked, batch)
         loss.to_minimise.backward()
         assert (float(loss.to_minimise.detach()), loss.num_scored) == (0.0, 0)
+
+
+class TestTheme:
+    """A narrow vector of the whole text guesses its words beside what each hidden token costs."""
+
+    @pytest.fixture
+    def themed(self, masked):
+        torch.manual_seed(1)
+        pooling = Pooling("theme", 2 * D, summary_size=2 * D, theme=3, name="pooling")
+        return MaskedLanguageModel(masked.encoder, masked.head, num_tokens=V, share=0.3, theme=pooling)
+
+    def batch(self, *rows):
+        return Batch(rows=torch.arange(len(rows)), source=Padded.from_rows(rows))
+
+    def test_its_loss_counts_for_a_text_as_its_hidden_tokens_do(self, themed):
+        batch = self.batch(TestHiding.LONG, TestHiding.LONG[:20])
+        hidden, gold = themed.hide(batch.source, batch.rows)
+        memory = themed.encoder(hidden)
+        theme, _ = themed.pooling(memory.states, memory.summary)
+        words = theme_loss(themed.theme_head(theme), batch.source.values, batch.source.real)
+        penalty = themed.read_batch(batch).penalty
+        torch.testing.assert_close(penalty, (words * gold.scored.sum(1)).sum())
+
+    def test_the_loss_that_is_reported_is_of_the_hidden_tokens_alone(self, themed, masked):
+        loss, plain = (batch_loss(model, self.batch(TestHiding.LONG)) for model in (themed, masked))
+        assert float(loss.total.detach()) == float(plain.total.detach())
+        assert float(loss.to_minimise.detach()) > float(plain.to_minimise.detach())
+
+    def test_it_is_learnt(self, themed):
+        themed.zero_grad()
+        batch_loss(themed, self.batch(TestHiding.LONG)).to_minimise.backward()
+        assert all(p.grad.any() for p in (*themed.pooling.parameters(), *themed.theme_head.parameters()))
 
 
 class TestElmoInputs:
