@@ -1,11 +1,18 @@
-"""E4 with its gradient written out: softmax minus target, in one buffer instead of one for each operation."""
+"""E4 with its gradient written out: softmax minus target, in one buffer instead of one for each operation.
+
+With the head in it (E18), logits are made, scored and turned into their gradient for a few rows at a time: a matrix of
+tokens by vocabulary is the largest thing in a small model's step, and this way it never leaves the cache.
+"""
 
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import log_softmax
+
+LOGITS = 2**22  # at a time: 16 MB
 
 
 def cross_entropy(
@@ -23,16 +30,64 @@ class _CrossEntropy(torch.autograd.Function):
         log_p = log_softmax(logits, dim=-1, dtype=torch.float32 if half else None)
         ctx.save_for_backward(log_p, gold)
         ctx.smoothing = smoothing
-        loss = -log_p.gather(-1, gold[:, None])[:, 0]
-        return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
+        return _losses(log_p, gold, smoothing)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """dL/do = p - q, where q is the smoothed target; a smoothed q is ε/V everywhere and 1 - ε more at the gold."""
         log_p, gold = ctx.saved_tensors
         gradient = log_p.exp()
-        if ctx.smoothing:
-            gradient -= ctx.smoothing / gradient.shape[-1]
-        gradient[torch.arange(len(gold)), gold] -= 1 - ctx.smoothing
+        _subtract_target(gradient, gold, ctx.smoothing)
         gradient *= gradients[0][:, None]
         return gradient, None, None
+
+
+def head_cross_entropy(
+    features: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"],
+    gold: Int[Tensor, " N"],
+    *,
+    label_smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """The sum of E4 over the rows, with o = V h + c (E18)."""
+    total: Tensor = _HeadCrossEntropy.apply(features, weight, bias, gold, label_smoothing)
+    return total
+
+
+class _HeadCrossEntropy(torch.autograd.Function):
+    """The gradients are found on the way there, as long as the logits are at hand; on the way back they are scaled."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+        total = features.new_zeros(())
+        d_features, d_weight, d_bias = (torch.zeros_like(part) for part in (features, weight, bias))
+        rows = max(1, LOGITS // len(weight))
+        logits, log_p = features.new_empty(2, min(rows, len(features)), len(weight))
+        for x, label, back in zip(features.split(rows), gold.split(rows), d_features.split(rows), strict=True):
+            o, p = logits[: len(x)], log_p[: len(x)]
+            torch.addmm(bias, x, weight.mT, out=o)
+            torch.log_softmax(o, dim=-1, out=p)
+            total += _losses(p, label, smoothing).sum()
+            _subtract_target(p.exp_(), label, smoothing)
+            torch.mm(p, weight, out=back)
+            d_weight.addmm_(p.mT, x)
+            d_bias += p.sum(0)
+        ctx.save_for_backward(d_features, d_weight, d_bias)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
+
+
+def _losses(log_p: Float[Tensor, "N V"], gold: Int[Tensor, " N"], smoothing: float) -> Float[Tensor, " N"]:
+    loss = -log_p.gather(-1, gold[:, None])[:, 0]
+    return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
+
+
+def _subtract_target(p: Float[Tensor, "N V"], gold: Int[Tensor, " N"], smoothing: float) -> None:
+    """dL/do = p - q in place, where q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold."""
+    if smoothing:
+        p -= smoothing / p.shape[-1]
+    p[torch.arange(len(gold)), gold] -= 1 - smoothing

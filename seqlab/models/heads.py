@@ -1,10 +1,12 @@
 """Features to logits."""
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqlab.kernels.cross_entropy import cross_entropy, head_cross_entropy
 from seqlab.layers.linear import Linear
-from seqlab.layers.tap import tap
+from seqlab.layers.tap import listened_to, tap
 
 
 class Head(nn.Module):
@@ -20,6 +22,16 @@ class Head(nn.Module):
             self.output.weight = tied
 
     def forward(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
-        if self.project is not None:
-            features = self.project(features)
-        return tap("logits", self.output(tap("features", features)))
+        return tap("logits", self.output(tap("features", self._projected(features))))
+
+    def _projected(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
+        return features if self.project is None else self.project(features)
+
+    def loss(
+        self, features: Float[Tensor, "N D"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """E4 summed over the rows, without holding the logits of all of them where nobody looks."""
+        if listened_to() or torch.is_autocast_enabled(features.device.type):
+            return cross_entropy(self(features), gold, label_smoothing=label_smoothing).sum()
+        projected, output = self._projected(features), self.output
+        return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing=label_smoothing)

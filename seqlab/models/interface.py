@@ -1,5 +1,6 @@
 """What models are to the rest of the house: to training a reading with its gold, to the search a decoder."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -9,6 +10,8 @@ from torch import Tensor
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
+
+Scorer = Callable[[Tensor], Tensor]  # features (..., D) to logits (..., V)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Model(Protocol):
 
     def read_batch(self, batch: Batch, carried: State) -> Reading: ...
 
-    def head(self, features: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]: ...
+    @property
+    def head(self) -> Scorer: ...
 
 
 @runtime_checkable
@@ -100,7 +104,8 @@ def for_search(decoder: Decoder) -> Decoder:
 class Teachable(Decoder, Protocol):
     """A decoder that training can read a target with: what the head is given, at all positions at once."""
 
-    def head(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]: ...
+    @property
+    def head(self) -> Scorer: ...
 
     def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read: ...
 

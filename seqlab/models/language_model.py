@@ -3,12 +3,11 @@
 import zlib
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from seqlab.keyed import uniform
 from seqlab.layers.dropout import current_noise
-from seqlab.models.interface import Memory, Reading, Teachable, read_target
+from seqlab.models.interface import Memory, Reading, Scorer, Teachable, read_target
 from seqlab.padded import Batch
 from seqlab.types import State
 
@@ -28,8 +27,9 @@ class LanguageModel(nn.Module):
         context, state = self.decoder.start(Memory(len(batch)))
         return read_target(self.decoder, batch.target, context, _some_anew(carried, state) or state)
 
-    def head(self, features: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        return self.decoder.head(features)
+    @property
+    def head(self) -> Scorer:
+        return self.decoder.head
 
 
 def _some_anew(carried: State, state: State) -> State:

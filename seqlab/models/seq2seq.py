@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from seqlab.models.interface import Encoder, Reading, Teachable, added, read_target
+from seqlab.models.interface import Encoder, Reading, Scorer, Teachable, added, read_target
 from seqlab.padded import Batch
 from seqlab.types import State
 
@@ -23,5 +22,6 @@ class Seq2Seq(nn.Module):
         reading = read_target(self.decoder, batch.target, context, state)
         return replace(reading, penalty=added(memory.penalty, reading.penalty))
 
-    def head(self, features: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        return self.decoder.head(features)
+    @property
+    def head(self) -> Scorer:
+        return self.decoder.head

@@ -13,6 +13,7 @@ from torch import Tensor
 from seqlab.equations.similarity import perplexity
 from seqlab.kernels.cross_entropy import cross_entropy
 from seqlab.layers.dropout import training
+from seqlab.models.heads import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.training.world import ALONE, World
@@ -50,14 +51,17 @@ def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothi
     scored = reading.gold.scored
     if reading.output is None:
         scored = scored & (reading.gold.values >= 0)
-    logits, gold, right = model.head(reading.features[scored]), reading.gold.values[scored], None
+    features, gold, right, head = reading.features[scored], reading.gold.values[scored], None, model.head
     if reading.output is not None:
-        losses = reading.output.losses(logits, gold)
+        total = reading.output.losses(head(features), gold).sum()
+    elif training() and isinstance(head, Head):
+        total, right = head.loss(features, gold, label_smoothing=label_smoothing), 0  # nobody asks in training
     else:
-        losses = cross_entropy(logits, gold, label_smoothing=label_smoothing)
-        right = 0 if training() else int((logits.argmax(-1) == gold).sum())  # nobody asks for it in training
+        logits = head(features)
+        total = cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
+        right = int((logits.argmax(-1) == gold).sum())
     carries_on = tuple(part.detach() for part in reading.carried)
-    return Loss(losses.sum(), len(losses), right, carries_on, reading.penalty)
+    return Loss(total, len(gold), right, carries_on, reading.penalty)
 
 
 @torch.inference_mode()
