@@ -131,6 +131,7 @@ class Transformer(Section):
         0, ge=0
     )  # how many texts a [SEP] may separate, each with a vector of its own; 0: not told apart
     epsilon: float = Field(1e-5, gt=0)  # what a layer norm adds to the variance
+    quiet_start: bool = False  # at first no block adds anything, and all tokens are as likely: bears larger rates
     halt: float = Field(0.99, gt=0, lt=1)  # universal only: a token halts when it has spent this much
     ponder: float = Field(0.001, ge=0)  # universal only: what a step costs in the loss, per token
 

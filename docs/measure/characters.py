@@ -27,7 +27,14 @@ PLAIN = ("train.average=none", "model.dropout=0")
 RECIPES = {
     "gpt-tiny": (
         "gpt-tiny",
-        ("train.steps=310", "train.batch_rows=24", "train.bptt=64", "train.learning_rate=8e-3", "train.warmup=20"),
+        (
+            "train.steps=255",
+            "train.batch_rows=24",
+            "train.bptt=64",
+            "train.learning_rate=2e-2",
+            "train.warmup=5",
+            "train.weight_decay=0",
+        ),
         1.88,
     ),
     "char-lstm of 192 units": ("char-lstm", ("train.steps=370", "model.decoder.size=192", *PLAIN, *SMALL), 1.88),

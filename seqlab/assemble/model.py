@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from torch import nn
@@ -13,7 +13,8 @@ from torch import nn
 from seqlab.assemble.hidden import hidden_model
 from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.errors import RecipeError, UsageError
-from seqlab.layers.attention import SourceAttention
+from seqlab.layers.attention import MultiHeadAttention, SourceAttention
+from seqlab.layers.blocks import FeedForward
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInputs
 from seqlab.layers.pictures import Pictures
@@ -39,6 +40,8 @@ from seqlab.models.universal import UniversalDecoder, UniversalEncoder
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Convolution, Dynamics, Features, Glimpse, Image, Recipe, Stack, Transformer
 from seqlab.training.em_lds import start_lds
+
+Layers = TypeVar("Layers", bound=nn.Module)
 
 
 def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -198,8 +201,9 @@ def _sequence_encoder(recipe: Recipe, made: Callable[[int], Inputs]) -> Encoder:
     if isinstance(stack, Transformer):
         most = _num_patches(recipe) if recipe.task == "forecast" else recipe.data.max_source
         entrance = Entrance(inputs.size, stack, most=most, dropout=settings.dropout, name="encoder")
-        encoder = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
-        return encoder(inputs, entrance, stack, dropout=settings.dropout)
+        kind = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
+        encoder = kind(inputs, entrance, stack, dropout=settings.dropout)
+        return _quiet(encoder) if stack.quiet_start else encoder
     layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
     return RecurrentEncoder(inputs, layers, dropout=settings.dropout)
 
@@ -247,7 +251,21 @@ def _transformer_decoder(
     kind = UniversalDecoder if stack.kind == "universal" else TransformerDecoder
     memory_size = None if encoder is None else encoder.output_size
     head = _head(recipe, embedding, stack.size)
-    return kind(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
+    decoder = kind(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
+    return _quiet(decoder) if stack.quiet_start else decoder
+
+
+@torch.no_grad()
+def _quiet(layers: Layers) -> Layers:
+    """What ends a sublayer begins at zero, and so does the output unless it is an embedding's too."""
+    for module in layers.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.mix.weight.zero_()
+        elif isinstance(module, FeedForward):
+            module.narrow.weight.zero_()
+        elif isinstance(module, Head) and module.output.weight is not embedding_of(layers).weight:
+            module.output.weight.zero_()
+    return layers
 
 
 def _recurrent_decoder(recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None) -> Teachable:
