@@ -166,7 +166,7 @@ class Glimpse(Section):
 
 
 class Features(Section):
-    """Vectors that another network has computed, each through one layer of its own."""
+    """Vectors that another network has computed, each through one layer; or words, by their vectors alone."""
 
     kind: Literal["features"] = "features"
     size: int = Field(256, ge=1)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from seqlab.equations.pretraining import corrupt, theme_loss
 from seqlab.keyed import mix, uniform
 from seqlab.layers.dropout import current_noise
+from seqlab.layers.linear import Linear
 from seqlab.layers.pooling import Pooling
 from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Reading, added, states_and_summary
@@ -18,8 +19,8 @@ from seqlab.types import State
 class MaskedLanguageModel(nn.Module):
     """Any encoder under a head of tokens. What is hidden depends on (seed, step, row) in training, else on the row.
 
-    With a `theme`, a narrow vector of the whole text has to guess the text's words too, in no order: the states see
-    what stands around them, and this is what they have in common.
+    With a `theme`, a narrow vector of the whole text is added to each of its states, and has to guess the words of the
+    text by itself too, in no order: what is told in a text decides its words, wherever they stand.
     """
 
     def __init__(
@@ -28,23 +29,28 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         self.encoder, self.head, self.num_tokens, self.share = encoder, head, num_tokens, share
         self.pooling = theme
-        self.theme_head = None if theme is None else Head(theme.output_size, num_tokens)
+        self.widen = None if theme is None else Linear(theme.output_size, encoder.output_size)
 
     def features(self, source: Padded) -> Float[Tensor, "B T D"]:
-        return states_and_summary(self.encoder(source))[0].values
+        return self._read(source)[0]
+
+    def _read(self, source: Padded) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"] | None, Tensor | None]:
+        """What each position is guessed from, the theme in it, and what the encoder's work costs."""
+        memory = self.encoder(source)
+        states, summary = states_and_summary(memory)
+        if self.pooling is None or self.widen is None:
+            return states.values, None, memory.penalty
+        theme = self.widen(self.pooling(states, summary)[0])
+        return states.values + theme[:, None], theme, memory.penalty
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         assert batch.source is not None, "a masked model reads a source"
         hidden, gold = self.hide(batch.source, batch.rows)
-        memory = self.encoder(hidden)
-        states, summary = states_and_summary(memory)
-        penalty = memory.penalty
-        if self.pooling is not None and self.theme_head is not None:
-            theme, _ = self.pooling(states, summary)
-            words = theme_loss(self.theme_head(theme), gold.values, _words(batch.source))
-            assert gold.observed is not None
-            penalty = added(penalty, (words * gold.observed.sum(1)).sum())  # a text counts as its hidden tokens do
-        return Reading(states.values, gold, penalty=penalty)
+        features, theme, penalty = self._read(hidden)
+        if theme is not None:
+            words = theme_loss(self.head(theme), gold.values, _words(batch.source))
+            penalty = added(penalty, (words * gold.scored.sum(1)).sum())  # a text counts as its hidden tokens do
+        return Reading(features, gold, penalty=penalty)
 
     def hide(self, source: Padded, rows: Int[Tensor, " B"]) -> tuple[Padded, Padded]:
         """The source with some tokens hidden, and what stood there, observed where it has to be guessed."""
