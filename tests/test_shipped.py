@@ -21,7 +21,7 @@ from seqlab.evaluate import evaluate_examples
 from seqlab.lab import export
 
 ROOT = Path(__file__).parent.parent
-MODELS = ("dates", "en-fr", "time-machine")
+MODELS = ("dates", "en-fr", "fr-en", "time-machine")
 TATOEBA = "tatoeba-en-fr/fra.txt.gz"
 SOURCE = {"en-fr": 0, "fr-en": 1}  # which of its columns a translator reads
 ANSWERS = {
@@ -112,9 +112,9 @@ class TestScores:
         model, examples = loaded[name], _held_out(loaded[name], shared_data(TATOEBA), SOURCE[name])
         promised = model.metrics["validation"]
         assert promised["examples"] == len(examples)
-        some = evaluate_examples(model.bundle, examples[::40], None).scores
+        some = evaluate_examples(model.bundle, examples[::10], None).scores
         assert some["loss"] == pytest.approx(promised["loss"], abs=0.15)
-        assert some["bleu"] == pytest.approx(promised["bleu"], abs=8)  # fifty sentences tell no more
+        assert some["bleu"] == pytest.approx(promised["bleu"], abs=5)  # two hundred sentences tell no more
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [name for name in MODELS if name in SOURCE])
