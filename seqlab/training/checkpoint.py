@@ -81,7 +81,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_together(folder: Path, files: dict[str, bytes]) -> None:
-    """Files that belong together: the old ones stay until all new ones are on the disk; without the last, none count."""
+    """Files that belong together: the old ones stay until all new ones are on the disk; the last makes them count."""
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / ".new"
     try:
