@@ -23,7 +23,8 @@ slow: $(STAMPS)-test  ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
 fuzz: $(STAMPS)-fuzz  ## a million damaged files, then each parser's own fuzzer for RUNS inputs
-	SEQLAB_MUTATIONS=1000000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_hostile.py -n 2 --timeout=14400
+	SEQLAB_MUTATIONS=1000000 OMP_NUM_THREADS=1 TMPDIR=$$(test -d /dev/shm && echo /dev/shm || echo /tmp) \
+		$(BIN)/python -m pytest -o addopts=--import-mode=importlib tests/test_hostile.py -n 2 --timeout=14400
 	for name in $$($(BIN)/python -m tests.fuzz); do $(BIN)/python -m tests.fuzz $$name -runs=$(RUNS) || exit 1; done
 
 check: $(STAMPS)-check  ## style, types, import direction

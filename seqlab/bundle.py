@@ -31,7 +31,7 @@ from seqlab.kernels.int8 import dequantise, quantise
 from seqlab.layers.linear import is_rounded, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
 from seqlab.text import vocabulary_text
-from seqlab.training.checkpoint import write_whole
+from seqlab.training.checkpoint import write_together
 
 FORMAT, BYTES = 1, 2
 MANIFEST = "manifest.json"
@@ -56,9 +56,10 @@ class Bundle:
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
-    """Write all files, the manifest last: a bundle that has one is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MANIFEST).unlink(missing_ok=True)
+    """Write all files beside their places and move them there, the manifest last: a bundle that has one is whole.
+
+    What lies there before stays whole until everything new is on the disk.
+    """
     weights, number = _weights(bundle), BYTES if bundle.int8 else FORMAT
     files = {
         "recipe.toml": to_toml(bundle.recipe).encode(),
@@ -68,10 +69,9 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
         "metrics.json": json.dumps(bundle.metrics, indent=2).encode(),
         "CARD.md": card(bundle).encode(),
     }
-    for name, content in files.items():
-        write_whole(folder / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    write_whole(folder / MANIFEST, json.dumps({"format": number, "files": digests}, indent=2).encode())
+    files[MANIFEST] = json.dumps({"format": number, "files": digests}, indent=2).encode()
+    write_together(folder, files)
 
 
 def load_bundle(folder: str | Path) -> Bundle:

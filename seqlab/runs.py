@@ -55,6 +55,7 @@ EVALUATED_AT_THE_END = 1000
 STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
+_Training = GradientTraining | Climbing | SystemsTraining
 
 
 @dataclass(frozen=True)
@@ -188,17 +189,8 @@ def fit(
         if world.leads:
             write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
         training = begin(recipe, model, corpus)
-    if resume and (folder / RUN / "last.safetensors").exists():
-        training.resume()
-        more = "restarts" if recipe.model.hmm else "steps"
-        if training.progress.finished and training.progress.step >= training.num_steps:
-            raise RunError(
-                f"{folder}: this run has finished all {training.num_steps} steps",
-                hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
-            )
-        training.progress.finished = False
-        if world.leads:
-            write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())  # what may change has changed
+    if resume:
+        _take_up(training, folder, recipe, world)
     outcome = training.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
@@ -289,6 +281,39 @@ def _make_empty(folder: Path) -> None:
             inside.unlink()
 
 
+def _take_up(training: _Training, folder: Path, recipe: Recipe, world: World) -> None:
+    """Go back to the last checkpoint; a run that was killed before its first begins anew.
+
+    One that was killed after its last step stays finished: only its model is still to be written.
+    """
+    if not (folder / RUN / "last.safetensors").exists():
+        training.metrics.cut_back(0)
+        return
+    training.resume()
+    place, where, toml = training.progress, folder / RUN / "recipe.toml", to_toml(recipe)
+    written = world.heard(_written_step(folder)) == place.step
+    if place.finished and place.step >= training.num_steps and written:
+        more = "restarts" if recipe.model.hmm else "steps"
+        raise RunError(
+            f"{folder}: this run has finished all {training.num_steps} steps",
+            hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
+        )
+    same = world.heard(where.read_text("utf-8") == toml)
+    place.finished = place.finished and same and not written
+    if world.leads:
+        write_whole(where, toml.encode())  # what may change has changed
+
+
+def _written_step(folder: Path) -> int | None:
+    """The step of the model that lies there, if one does."""
+    if not is_bundle(folder):
+        return None
+    try:
+        return int(json.loads((folder / "metrics.json").read_bytes())["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _in_steps(recipe: Recipe, minutes: float, training: GradientTraining) -> Recipe:
     """The recipe with its minutes as steps, as measured here and now: whoever resumes the run goes by the steps."""
     estimate = training.estimate()
@@ -305,7 +330,7 @@ def _training(
     folder: Path,
     report: Reporter,
     world: World,
-) -> GradientTraining | Climbing | SystemsTraining:
+) -> _Training:
     """How a model of this recipe learns: by counting or EM where its states are hidden, else by gradients."""
     settings = recipe.train
     if world.size > 1 and (recipe.model.hmm or recipe.model.lds):

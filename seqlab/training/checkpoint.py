@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -79,6 +80,22 @@ def write_whole(path: Path, content: bytes) -> None:
         ) from error
 
 
+def write_together(folder: Path, files: dict[str, bytes]) -> None:
+    """Files that belong together: the old ones stay until all new ones are on the disk; the last makes them count."""
+    folder.mkdir(parents=True, exist_ok=True)
+    new = folder / ".new"
+    try:
+        new.mkdir(exist_ok=True)
+        for name, content in files.items():
+            write_whole(new / name, content)
+        (folder / [*files][-1]).unlink(missing_ok=True)
+        for name in files:
+            (new / name).replace(folder / name)
+        _flush_folder(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
 def _holds(path: Path, content: bytes, piece: int = 1 << 24) -> bool:
     """Whether a file holds this, read a piece at a time."""
     with path.open("rb") as file:
@@ -126,7 +143,7 @@ def _lock(path: Path, folder: Path) -> TextIO:
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file  # and not one that its last owner has just removed
             file.close()
-        except OSError:
+        except BlockingIOError:
             file.seek(0)
             owner = file.read().strip()
             file.close()

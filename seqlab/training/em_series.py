@@ -81,7 +81,8 @@ class SystemsTraining:
                 stopped = stop() and not place.finished and place.step < self.num_steps
             metrics = self.validate()
             place.best_loss, place.best_step = metrics["loss"], place.step
-            self.metrics.append(place.step, validation=metrics, best=True, seconds=round(place.seconds, 2))
+            if not (stopped or any("validation" in row for row in self.metrics.rows() if row["step"] == place.step)):
+                self.metrics.append(place.step, validation=metrics, best=True, seconds=round(place.seconds, 2))
             self.report.validated(place.step, metrics, best=True)
         finally:
             self.report.end()
@@ -92,12 +93,12 @@ class SystemsTraining:
     def _keep(self, systems: list[LDS], loss: float, num_seen: int, seconds: float) -> None:
         place = self.progress
         self.model.learn(systems)
-        self._save()
         tidy_memory()
         left = (self.num_steps - place.step) * seconds
         step = Step(place.step, self.num_steps, loss, tokens_per_second=num_seen / seconds, seconds_left=left)
         self.report.step(step)
         self.metrics.append(place.step, loss=loss, seconds=round(place.seconds, 2))
+        self._save()  # last, for what was logged after a checkpoint is forgotten
 
     def _save(self) -> None:
         write_checkpoint(self.folder / "last.safetensors", self.progress, {"model": parameters_of(self.model)})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from seqlab.training.checkpoint import write_whole
 from seqlab.training.events import EventFile
 
 Metrics = Mapping[str, float]
@@ -92,7 +93,7 @@ class MetricsFile:
         if not self.writes or not self.path.exists():
             return
         kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
-        self.path.write_text("".join(kept), "utf-8")
+        write_whole(self.path, "".join(kept).encode())
         if self.events is not None:
             self.events.restart(step)
 

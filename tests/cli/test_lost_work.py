@@ -1,5 +1,6 @@
 """What can go wrong on a machine while a run is going on: each a clear message and a usable state."""
 
+import json
 import os
 import random
 import resource
@@ -85,37 +86,77 @@ def test_a_directory_that_cannot_be_written_to(run, files, small, tmp_path):
     assert "look at the path, its rights and the disk" in said.error[1]
 
 
+def logged(out):
+    """What a run has logged, timings aside."""
+    timings = ("seconds", "tokens_per_second")
+    rows = map(json.loads, (out / "run" / "metrics.jsonl").read_text().splitlines())
+    return [{name: value for name, value in row.items() if name not in timings} for row in rows]
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, start, files, small, tmp_path):
+    words = ["train", "lm", files["lm"], *small("lm", steps=200), *VALIDATE, "-o"]
+    process = start(*words, tmp_path / "killed")
+    wait_for(process, lambda: is_logged(tmp_path / "killed"))
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "killed" / "run" / "last.safetensors").exists()
+    assert run("train", "--resume", "-o", tmp_path / "killed", "-q").code == 0
+    assert run(*words, tmp_path / "whole", "-q").code == 0
+    assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("ends", ["train.steps=40", "train.patience=1"])
+def test_a_run_killed_between_its_last_step_and_its_model_writes_the_model(run, files, small, tmp_path, ends):
+    """With the model of an earlier stop in its place, and with none; at its last step, and when patience was lost."""
+    out, settings = tmp_path / "m", ["-s", "train.learning_rate=1e-30", "-s", ends]
+    words = ["train", "translate", files["translate"], *small("translate", steps=200), *settings, "-o", out, "-q"]
+    assert run(*words).code == 0
+    model = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    log, scores = logged(out), json.loads(model["metrics.json"])
+    earlier = {**model, "metrics.json": json.dumps({**scores, "steps": scores["steps"] - 10}).encode()}
+    for left in (earlier, {}):
+        for name in model:
+            (out / name).unlink()
+        for name, content in left.items():
+            (out / name).write_bytes(content)
+        assert run("train", "--resume", "-o", out, "-q").code == 0
+        assert (out / "model.safetensors").read_bytes() == model["model.safetensors"]
+        assert json.loads((out / "metrics.json").read_bytes())["steps"] == scores["steps"]
+        assert logged(out) == log
+
+
 ATTENTIVE = ["model.attention.score=additive", "model.attention.wiring=bahdanau"]
 HEADS = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("kind=transformer", "heads=2")]
 KILLED = {"lm": ("lm", []), "seq2seq": ("translate", ATTENTIVE), "transformer": ("translate", HEADS)}
-KILLS = 17  # of each: 51 in all
+KILLS, STEPS = 17, 1500  # of each: 51 in all
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KILLED)
-def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(run, start, files, small, tmp_path, kind):
+def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
+    run, start, files, small, tmp_path, record_property, kind
+):
     """SIGKILL at any moment, while a checkpoint is written too: it is written every third step."""
     task, extra = KILLED[kind]
     draw, out, whole = random.Random(kind), tmp_path / "killed", tmp_path / "whole"
     settings = [*extra, "train.validate_every=3", "train.average=ema", "model.dropout=0.2", "train.batch_tokens=100"]
     settings += ["train.bptt=16", "train.batch_rows=4", "model.embedding=64"]
-    words = ["train", task, files[task], *small(task, steps=4000), *(w for each in settings for w in ("-s", each))]
+    words = ["train", task, files[task], *small(task, steps=STEPS), *(w for each in settings for w in ("-s", each))]
     assert run(*words, "-o", whole, "-q").code == 0
-    kills, again = 0, []
-    while True:
+    last, again, steps, writing = out / "run" / "last.safetensors", False, [0], 0
+    for _ in range(KILLS):
         process = start(*(["train", "--resume"] if again else words), "-o", out, stdout=subprocess.DEVNULL)
-        if kills < KILLS:
-            while b"steps: about" not in process.stderr.readline():
-                assert process.poll() is None
-            time.sleep(draw.random())
-            process.kill()
-            kills += 1
-        said = process.communicate(timeout=600)[1].decode()
+        while b"steps: about" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(draw.random())
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, process.stderr.read()
         again = (out / "run" / "recipe.toml").exists()
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, said
-        if (out / "run" / "last.safetensors").exists():
-            assert read_checkpoint(out / "run" / "last.safetensors")[0].step >= 3
-    assert kills == KILLS
+        writing += bool([*out.rglob("*.part")])
+        steps.append(read_checkpoint(last)[0].step if last.exists() else 0)
+    assert steps == sorted(steps)
+    assert run("train", "--resume", "-o", out, "-q").code == 0
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert logged(out) == logged(whole)
+    figures = f"{KILLS} kills, {writing} of them while a file was written, the last at step {steps[-1]} of {STEPS}"
+    record_property("measured", f"{kind}: {figures}; weights and log as if there had been none")
