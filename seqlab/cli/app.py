@@ -101,8 +101,9 @@ def train(
 
     from seqlab import lab
     from seqlab.cli import show
-    from seqlab.cli.progress import Interrupt, duration, reporter
+    from seqlab.cli.progress import Interrupt, reporter
     from seqlab.doctor import beside_floor
+    from seqlab.metrics.figures import duration
 
     use_threads(threads)
     use_device(device)
