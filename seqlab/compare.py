@@ -19,7 +19,7 @@ import numpy as np
 
 from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import is_bundle
-from seqlab.errors import RunError, UsageError, nearest
+from seqlab.errors import DataError, RunError, UsageError, nearest
 from seqlab.explain.canvas import Canvas
 from seqlab.explain.charts import bars, scatter, table
 from seqlab.explain.view import View
@@ -167,7 +167,9 @@ class Comparison:
             "" if rung.floor is None else self._figure(rung.floor),
             count(rung.parameters),
             duration(rung.seconds),
-            "" if rung.answers_per_second is None else f"{rung.answers_per_second:,.3g}",
+            ""
+            if rung.answers_per_second is None
+            else f"{rung.answers_per_second:,.{0 if rung.answers_per_second >= 10 else 1}f}",
             f"{rung.memory / 1e9:.2f}",
             f"{rung.bytes / 1e6:.2g}" if rung.bytes < 1e6 else f"{rung.bytes / 1e6:.1f}",
         ]
@@ -191,8 +193,8 @@ class Comparison:
         floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
         levels = np.array([*floors.values(), *scores]) * (100 if share else 1)
         labels = [*(f"floor: {name}" for name in floors), *names]
-        title = f"{said}: {'more' if self.more_is_better else 'less'} is better"
-        pictures = [bars(levels, labels, title=title, width=720)]
+        said += f": {'more' if self.more_is_better else 'less'} is better"
+        pictures = [bars(levels, labels, title=said, width=720)]
         times = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
         for what, across, x, costs in (
@@ -260,7 +262,7 @@ def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, se
     """On what, and for how long."""
     names = " and ".join(Path(file).name for file in data)
     on = f"scored on {' and '.join(Path(file).name for file in scored)}" if scored else "scored on what was held out"
-    long = "as long as its recipe says" if minutes is None else f"at most {duration(60 * minutes)} of training each"
+    long = "as long as its recipe says" if minutes is None else f"{duration(60 * minutes)} of training each"
     return f"{names}, {on}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
@@ -312,7 +314,12 @@ def _measured(
         command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
-            return {"failed": _sentence(done.stderr)}
+            failed = _sentence(done.stderr)
+            if failed.startswith(tuple(files)):  # every recipe would say so
+                raise DataError(
+                    failed, hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does."
+                )
+            return {"failed": failed}
     model = load(folder)
     scores = model.evaluate(*test).to_json() if test or task == "forecast" else model.metrics["validation"]
     facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model.recipe)}

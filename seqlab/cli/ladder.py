@@ -17,7 +17,7 @@ UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 def compare(
     task: Annotated[str, typer.Argument(help=TASKS)],
     data: Annotated[list[str], typer.Argument(help="file(s) to train on")],
-    recipes: Annotated[str, typer.Option("--recipes", "-r", help="names with commas between; none: the ladder")] = "",
+    recipes: Annotated[str, typer.Option("--recipes", "-r", help="hmm,gru,mine.toml; none: the task's ladder")] = "",
     budget: Annotated[str | None, typer.Option(help="time for each training, like 90s, 10m or 1h")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="how often each is trained")] = 1,
     valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
@@ -25,7 +25,7 @@ def compare(
         list[str] | None, typer.Option("--test", help="file(s) to score on; none: what is held out")
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, for all of them")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory for models and report")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory; none: runs/compare-FILE")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -143,7 +143,7 @@ def scatter(
     taken = np.concatenate([dots - 4, dots + 4], 1)
     for k, (x, y) in enumerate(dots.tolist()):
         items.append(Circle(x, y, 3.5, _nth(kinds.index(groups[k]) if groups else 0), opacity=0.85, hint=labels[k]))
-        name = cut(labels[k], LONGEST)
+        name = cut(labels[k], LONGEST + 6)
         long = text_width(name, SMALL)
         corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
         boxes = np.array([[left, above, left + long, above + 12] for left, above in corners])
