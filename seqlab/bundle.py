@@ -131,13 +131,17 @@ def find_bundle(folder: str | Path) -> Path:
 
 
 def _checked_files(folder: Path) -> dict[str, bytes]:
+    if folder.is_file():
+        raise BundleError(f"{folder}: this is a file, not the directory of a model", hint="`seqlab train` makes one.")
     if not folder.is_dir():
         near = get_close_matches(str(folder), shipped(), n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""
         come = f"`seqlab train` makes one; these come with Seqlab: {', '.join(shipped())}."
         raise BundleError(f"{folder}: there is no such model", hint=meant + come)
     if not is_bundle(folder):
-        hint = "train it to its end, or stop it with Ctrl-C." if (folder / "run").is_dir() else _RESTORE
+        inside = [str(each) for each in sorted(folder.iterdir()) if is_bundle(each)]
+        hint = f"it holds models: {', '.join(inside[:9])}." if inside else _RESTORE
+        hint = "train it to its end, or stop it with Ctrl-C." if (folder / "run").is_dir() else hint
         raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=hint)
     manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):

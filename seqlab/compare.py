@@ -13,17 +13,22 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import is_bundle
-from seqlab.errors import RunError, UsageError, nearest
-from seqlab.explain.charts import bars, scatter
+from seqlab.errors import DataError, RunError, UsageError, nearest
+from seqlab.explain.canvas import Canvas
+from seqlab.explain.charts import bars, scatter, table
 from seqlab.explain.view import View
+from seqlab.forecasting import calibrated
+from seqlab.metrics.figures import SHARES, count, duration, figure
 from seqlab.model import RUN, STORES, Model, load
-from seqlab.recipe import Recipe, Task, load_recipe, recipe_names
+from seqlab.models.forecaster import Forecasts
+from seqlab.recipe import Recipe, Task, load_recipe, override, recipe_names, to_toml
+from seqlab.rolling import held_out_windows
 
 LADDERS: dict[str, tuple[str, ...]] = {
     "lm": ("char-rnn", "char-gru", "char-lstm", "gpt-tiny"),
@@ -43,7 +48,21 @@ JUDGED: dict[str, tuple[tuple[str, bool], ...]] = {
     "tag": (("entity_f1", True), ("accuracy", True)),
     "forecast": (("mse", False),),
 }
+CELLS = (
+    "rnn",
+    "lstm",
+    "gru",
+)  # each may stand in the recurrent recipe of a task, in one direction or, as "bi...", both
+RECURRENT = {
+    "classify": "bilstm-classifier",
+    "tag": "bilstm-tagger",
+    "translate": "seq2seq",
+    "forecast": "gru-forecast",
+}
 ANSWERED = 200  # inputs that tell how fast a model answers
+CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
+HEADER = ("floor", "weights", "time", "per s", "GB", "MB")
+LEGEND = "weights of the model; time of training; answers per s; GB of memory in training, at most; MB on disk"
 
 
 @dataclass(frozen=True)
@@ -53,12 +72,14 @@ class Rung:
     recipe: str
     scores: tuple[float, ...] = ()
     floor: float | None = None
+    floor_name: str = ""
     parameters: int = 0
     steps: int = 0
     seconds: float = 0.0  # of training
     answers_per_second: float | None = None
     memory: int = 0  # at most, in training
     bytes: int = 0  # of the bundle
+    tokens: str = ""  # what the loss is counted by
     failed: str = ""
 
     @property
@@ -79,6 +100,7 @@ class Comparison:
     measure: str
     more_is_better: bool
     rungs: tuple[Rung, ...]
+    asked: str = ""  # on what, and for how long
 
     @property
     def done(self) -> list[Rung]:
@@ -86,24 +108,44 @@ class Comparison:
 
     @property
     def advice(self) -> str:
-        """The model to take: the one that costs least among those that none is clearly better than."""
+        """The model to take: of those that none is clearly better than, the one that costs clearly less."""
         if not self.done:
             return "no model was trained to its end."
-        sign = 1 if self.more_is_better else -1
-        best = max(self.done, key=lambda rung: sign * rung.score)
-        near = max(best.spread, 0.01 * abs(best.score))
-        equals = [rung for rung in self.done if sign * (best.score - rung.score) <= near]
-        chosen = min(equals, key=lambda rung: rung.seconds)
-        why = f"its {self.measure} of {chosen.score:.4g} is the best"
-        if chosen is not best:
-            why = (
-                f"its {self.measure} of {chosen.score:.4g} is as good as the best ({best.recipe}, {best.score:.4g}), "
-                f"and it trains in {chosen.seconds / max(best.seconds, 1e-9):.0%} of the time"
+        if self.measure == "loss" and len({rung.tokens for rung in self.done}) > 1:
+            return "these models cut text into different tokens, so their losses cannot be compared: see each floor."
+        best = max(self.done, key=self._worth)
+        if best.floor is not None and self._worth(best) <= self._sign * best.floor:
+            return (
+                f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the floor "
+                f"({best.floor_name}) has {self._figure(best.floor)}. Train longer, or use that simple thing."
             )
-        floor = chosen.floor
-        if floor is not None and sign * (chosen.score - floor) <= 0:
-            return f"none: {chosen.recipe} is the best, and does not beat its floor of {floor:.4g}. Train longer."
-        return f"take {chosen.recipe}: {why}."
+        near = max(best.spread, 0.01 * abs(best.score))
+        equals = [rung for rung in self.done if self._worth(best) - self._worth(rung) <= near and self._beats(rung)]
+        said = f"its {self.measure.replace('_', ' ')} of"
+        quick = min(equals, key=lambda rung: rung.seconds)
+        swift = max(equals, key=lambda rung: rung.answers_per_second or 0.0)
+        if quick.seconds < CLEARLY * best.seconds:
+            chosen, why = quick, f"trains in {quick.seconds / best.seconds:.0%} of the time"
+        elif (best.answers_per_second or 0.0) < CLEARLY * (swift.answers_per_second or 0.0):
+            times = (swift.answers_per_second or 0.0) / (best.answers_per_second or 1.0)
+            chosen, why = swift, f"answers {times:.2g} times as fast"
+        else:
+            return f"take {best.recipe}: {said} {self._figure(best.score)} is the best."
+        score, top = self._figure(chosen.score), self._figure(best.score)
+        return f"take {chosen.recipe}: {said} {score} is as good as the best ({best.recipe}, {top}), and it {why}."
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self.more_is_better else -1
+
+    def _worth(self, rung: Rung) -> float:
+        return self._sign * rung.score
+
+    def _beats(self, rung: Rung) -> bool:
+        return rung.floor is None or self._worth(rung) > self._sign * rung.floor
+
+    def _figure(self, value: float) -> str:
+        return figure(self.measure, value)
 
     def to_json(self) -> dict[str, Any]:
         rungs = [
@@ -111,26 +153,74 @@ class Comparison:
         ]
         return {"task": self.task, "measure": self.measure, "rungs": rungs, "advice": self.advice}
 
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The header, and a row for each recipe."""
+        return ["recipe", self.measure.replace("_", " "), *HEADER], [self._row(rung) for rung in self.rungs]
+
+    def _row(self, rung: Rung) -> list[str]:
+        if not rung.scores:
+            return [rung.recipe, "failed", *[""] * len(HEADER)]
+        spread = f" ±{self._figure(rung.spread).removesuffix(' %')}" if len(rung.scores) > 1 else ""
+        return [
+            rung.recipe,
+            self._figure(rung.score) + spread,
+            "" if rung.floor is None else self._figure(rung.floor),
+            count(rung.parameters),
+            duration(rung.seconds),
+            ""
+            if rung.answers_per_second is None
+            else f"{rung.answers_per_second:,.{0 if rung.answers_per_second >= 10 else 1}f}",
+            f"{rung.memory / 1e9:.2f}",
+            f"{rung.bytes / 1e6:.2g}" if rung.bytes < 1e6 else f"{rung.bytes / 1e6:.1f}",
+        ]
+
+    @property
+    def failures(self) -> list[str]:
+        return [f"{rung.recipe} failed: {rung.failed}" for rung in self.rungs if rung.failed]
+
     def view(self) -> View:
-        """Quality by recipe, and quality against the time that it took."""
+        """The table, quality by recipe beside the floor, and quality against what it costs."""
+        header, rows = self.table()
+        pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
+        pictures += [Canvas(1, 1, (), said) for said in self.failures] + (self._drawn() if self.done else [])
+        lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
+        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
+
+    def _drawn(self) -> list[Canvas]:
+        share = self.measure in SHARES
+        said = self.measure.replace("_", " ") + (", %" if share else "")
         names, scores = [rung.recipe for rung in self.done], np.array([rung.score for rung in self.done])
-        title = f"{self.task}: {self.measure}, {'more' if self.more_is_better else 'less'} is better"
-        pictures = []
-        if self.done:
-            times = np.array([rung.seconds / 60 for rung in self.done])
-            pictures.append(bars(scores, names, title=title))
-            speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
-            axes = [
-                ("what training buys", "minutes of training", times),
-                ("what speed costs", "answers a second", speeds),
-            ]
-            for said, across, x in axes:
-                if np.isfinite(x).all():
-                    points = np.stack([x, scores], axis=1)
-                    pictures.append(scatter(points, names, title=said, titles=(across, self.measure), size=(720, 380)))
-        lines = [f"{rung.recipe}: {f'{rung.score:.4g}' if rung.scores else rung.failed}" for rung in self.rungs]
-        text = "\n".join(lines)
-        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: text)
+        floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
+        levels = np.array([*floors.values(), *scores]) * (100 if share else 1)
+        labels = [*(f"floor: {name}" for name in floors), *names]
+        said += f": {'more' if self.more_is_better else 'less'} is better"
+        pictures = [bars(levels, labels, title=said, width=720)]
+        times = np.array([rung.seconds / 60 for rung in self.done])
+        speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
+        for what, across, x, costs in (
+            ("quality against time", "minutes of training", times, times),
+            ("quality against speed", "answers a second", speeds, -speeds),
+        ):
+            if np.isfinite(x).all() and len(x) > 1:
+                front = _front(costs, self._sign * scores)
+                kinds = [
+                    "none is better for less" if k in front else "another is better for less" for k in range(len(x))
+                ]
+                points = np.stack([x, scores * (100 if share else 1)], axis=1)
+                caption = f"{what}: the dashed line joins those that no other beats in both"
+                pictures.append(
+                    scatter(points, names, kinds, joined=front, title=caption, titles=(across, said), size=(720, 380))
+                )
+        return pictures
+
+
+def _front(costs: np.ndarray, worth: np.ndarray) -> list[int]:
+    """Those that nothing beats: by cost, each worth more than all that cost less (the front of Pareto)."""
+    front: list[int] = []
+    for k in np.lexsort((-worth, costs)).tolist():
+        if not front or worth[k] > worth[front[-1]]:
+            front.append(k)
+    return front
 
 
 def compare(
@@ -151,57 +241,106 @@ def compare(
 
     With `minutes`, each learns for so long; otherwise as its recipe or `settings` say.
     """
-    chosen = [_found(task, name) for name in recipes or LADDERS[task]]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for recipe in chosen:
+    chosen = {recipe.name: recipe for recipe in (_found(task, name) for name in recipes or LADDERS[task])}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
+    for name, recipe in chosen.items():
         for seed in range(1, seeds + 1):
-            folder, extra = out / f"{recipe.name}-{seed}", [*settings, f"train.seed={seed}"]
+            extra = [*settings, f"train.seed={seed}"]
             if minutes is not None and not (recipe.model.hmm or recipe.model.lds):
                 extra.append(f"train.minutes={minutes}")
             words = [*data, *(word for file in valid for word in ("--valid", file))]
             words += [word for each in extra for word in ("--set", each)]
             words += ["--threads", str(threads)] if threads else []
-            told(f"{recipe.name}, seed {seed}")
-            found.setdefault(recipe.name, []).append(_measured(task, recipe.name, folder, words, test))
+            told(f"{name}, seed {seed}")
+            found[name].append(_measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test))
     measure, more = _judged(task, [each["scores"] for parts in found.values() for each in parts if "scores" in each])
-    return Comparison(task, measure, more, tuple(_rung(name, parts, measure, more) for name, parts in found.items()))
+    rungs = tuple(_rung(name, parts, measure, more) for name, parts in found.items())
+    return Comparison(task, measure, more, rungs, _asked(data, [*test] or [*valid], minutes, seeds))
+
+
+def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
+    """On what, and for how long."""
+    names = " and ".join(Path(file).name for file in data)
+    on = f"scored on {' and '.join(Path(file).name for file in scored)}" if scored else "scored on what was held out"
+    long = "as long as its recipe says" if minutes is None else f"{duration(60 * minutes)} of training each"
+    return f"{names}, {on}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def _found(task: Task, name: str) -> Recipe:
-    """A recipe by its name, by a file, or by the part of a name that only one recipe of the task has."""
+    """A recipe by its name, by a file, by a cell, or by a part of its name."""
     own = [each for each in recipe_names() if load_recipe(each).task == task]
-    if name not in own and not name.endswith(".toml"):
-        near = [each for each in own if name in each.split("-")] or [each for each in own if each.startswith(name)]
-        if len(near) != 1:
-            hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
-            raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
-        name = near[0]
-    return load_recipe(name)
+    if name.endswith(".toml"):
+        return load_recipe(name).model_copy(update={"name": Path(name).stem})
+    if name in own:
+        return load_recipe(name)
+    if name.removeprefix("bi") in CELLS and task in RECURRENT and not any(each.startswith(f"{name}-") for each in own):
+        return _with_cell(task, name)
+    near = [each for each in own if name in each.split("-")] or [each for each in own if each.startswith(name)]
+    usual = [each for each in near if each in LADDERS[task]]
+    if 1 not in (len(near), len(usual)):
+        hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
+        raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
+    return load_recipe((usual if len(usual) == 1 else near)[0])
 
 
-def _measured(task: Task, recipe: str, folder: Path, words: list[str], test: Sequence[str]) -> dict[str, Any]:
+def _with_cell(task: Task, name: str) -> Recipe:
+    """The recurrent recipe of a task with another cell: "gru" for tagging is `gru-tagger`."""
+    base, cell = RECURRENT[task], name.removeprefix("bi")
+    settings = [f"model.encoder.kind={cell}"]
+    if task == "translate":
+        settings.append(f"model.decoder.kind={cell}")  # its encoder reads in both directions, as seq2seq does
+    else:
+        settings.append(f"model.encoder.bidirectional={'true' if name.startswith('bi') else 'false'}")
+    return override(load_recipe(base), settings).model_copy(update={"name": f"{name}-{base.rpartition('-')[2]}"})
+
+
+def _measured(
+    task: Task, recipe: Recipe, folder: Path, words: list[str], files: Sequence[str], test: Sequence[str]
+) -> dict[str, Any]:
     """What one model costs and is worth; trained and measured once, then read from its folder."""
-    kept, asked = folder.with_name(f"{folder.name}.json"), {"words": words, "test": list(test)}
+    kept, written = folder.with_name(f"{folder.name}.json"), folder.with_name(f"{recipe.name}.toml")
+    asked: dict[str, Any] = {"recipe": to_toml(recipe), "words": words, "files": [_state(file) for file in files]}
+    scored = {"test": list(test), "files": [_state(file) for file in test]}
     old = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
     same = old.get("asked") == asked
-    if same and "scores" in old:
+    if same and "scores" in old and old.get("scored") == scored:
         return old
     folder.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps({"asked": asked}), "utf-8")
+    written.write_text(asked["recipe"], "utf-8")
     if not (same and is_bundle(folder)):
         resume = same and (folder / RUN / "last.safetensors").exists()
-        start = ["--resume"] if resume else [task, *words, "--recipe", recipe, "--overwrite"]
+        start = ["--resume"] if resume else [task, *words, "--recipe", str(written), "--overwrite"]
         command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
-            return {"failed": _sentence(done.stderr)}
+            failed = _sentence(done.stderr)
+            if failed.startswith(tuple(files)):  # every recipe would say so
+                raise DataError(
+                    failed, hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does."
+                )
+            return {"failed": failed}
     model = load(folder)
-    report = model.evaluate(*test) if test else None
-    scores = model.metrics["validation"] if report is None else report.to_json()
-    facts = model.info() | {"answers_per_second": _speed(model)}
-    measured = {"asked": asked, "scores": scores, "facts": {k: v for k, v in facts.items() if k != "path"}}
+    scores = model.evaluate(*test).to_json() if test or task == "forecast" else model.metrics["validation"]
+    facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model.recipe)}
+    facts.pop("path")
+    measured = {"asked": asked, "scored": scored, "scores": scores, "facts": facts}
     kept.write_text(json.dumps(measured, indent=2), "utf-8")
     return measured
+
+
+def _state(file: str) -> list[int]:
+    """Its size and the time of its last change: another file of the same name is another question."""
+    if not Path(file).exists():
+        return []  # the training will say so
+    seen = Path(file).stat()
+    return [seen.st_size, seen.st_mtime_ns]
+
+
+def _tokens(recipe: Recipe) -> str:
+    """What the loss is counted by."""
+    part = recipe.source if recipe.task in ("mask", "bilm") else recipe.target
+    return f"{part.kind} {part.size if part.kind in ('bpe', 'words') else ''}".strip()
 
 
 def _sentence(stderr: str) -> str:
@@ -212,15 +351,24 @@ def _sentence(stderr: str) -> str:
 
 
 def _speed(model: Model) -> float | None:
-    """Answers in a second, on what was held out; a model of one endless text or of a series is not asked."""
+    """Answers in a second, asked together, on what was held out; a model of one endless text is not asked."""
     stores = model.path / RUN / STORES
-    if is_stream(model.recipe) or model.recipe.task in ("forecast", "bilm") or not stores.is_dir():
+    if is_stream(model.recipe) or model.recipe.task == "bilm" or not stores.is_dir():
         return None
+    if model.recipe.task == "forecast":
+        windows = held_out_windows(model.bundle, stores)
+        rows = np.arange(min(ANSWERED, len(windows)))
+        batch = windows.batch(rows)
+        return len(rows) / _seconds(lambda: calibrated(cast(Forecasts, model.bundle.model), batch))
     sources = [example.source or example.target for example in islice(held_out(stores), ANSWERED)]
     model.predict(sources[:2])
+    return len(sources) / _seconds(lambda: model.predict(sources))
+
+
+def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
-    model.predict(sources)
-    return len(sources) / (time.perf_counter() - began)
+    work()
+    return time.perf_counter() - began
 
 
 def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
@@ -236,16 +384,19 @@ def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) 
     if not whole:
         return Rung(name, failed=parts[0]["failed"])
     facts = [part["facts"] for part in whole]
-    floors = [floor[measure] for floor in whole[0]["scores"].get("floors", {}).values() if measure in floor]
+    floors = {name: floor[measure] for name, floor in whole[0]["scores"].get("floors", {}).items() if measure in floor}
+    highest = (max if more else min)(floors, key=floors.__getitem__, default=None)
     speeds = [fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None]
     return Rung(
         name,
         scores=tuple(part["scores"][measure] for part in whole),
-        floor=(max(floors) if more else min(floors)) if floors else None,
+        floor=None if highest is None else floors[highest],
+        floor_name=highest or "",
         parameters=facts[0]["parameters"],
         steps=facts[0]["metrics"]["steps"],
         seconds=fmean(fact["metrics"]["seconds"] for fact in facts),
         answers_per_second=fmean(speeds) if speeds else None,
         memory=max(fact["metrics"]["peak_memory"] for fact in facts),
         bytes=facts[0]["bytes"],
+        tokens=facts[0]["tokens"],
     )

@@ -50,8 +50,9 @@ class SeqlabWarning(UserWarning):
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a name that does not exist: the one that was probably meant, else all there are."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known)}."
+    partly = [each for each in known if name in each.split("-")] if len(name) > 1 else []
+    near = partly or get_close_matches(name, known, n=1)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {', '.join(known)}."
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -66,6 +66,8 @@ LAYERS = {  # ours: theirs, # being the depth, first of BERT, then of GPT-2
 def read_huggingface(folder: str | Path) -> Bundle:
     """The model in a directory with config.json, model.safetensors and the files of a tokenizer."""
     folder = Path(folder)
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: there is no such directory", hint=HINT)
     config = _Config(folder / "config.json")
     family = config.one_of("model_type", {"bert": _bert, "gpt2": _gpt2})
     table, vocabularies, rows = family(config)

@@ -118,7 +118,8 @@ def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Seque
     facts: dict[str, Any] = {"examples": examples, "repeated_sources": examples - len(sources), **sizes}
     if labels:
         facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
-    return facts | {"first": f"{first.where}: {shorten(shown(first.source), 200)} -> {shorten(str(first.target), 200)}"}
+    source, target = (shorten(shown(part), 200) for part in (first.source, first.target))
+    return facts | {"first": f"{first.where}: {source} -> {target}"}
 
 
 def _look_at_series(recipe: Recipe, paths: list[str]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Model:
         at_hand = stores if stores.is_dir() and self.world.leads else None  # floors are not needed twice
         if not data and not stores.is_dir():
             raise UsageError(
-                f"{self.path}: there is no held-out data beside this model", hint="give a file to evaluate on."
+                f"{self.path}: there is no held-out data beside this model", hint="give a file with known answers."
             )
         if self.recipe.task == "forecast":
             if len(data) > 1:
@@ -138,7 +138,8 @@ class Model:
         """A few examples of the given files, or of what training held out, as the model reads them."""
         stores = self.path / RUN / STORES
         if not data and not stores.is_dir():
-            raise UsageError(f"{self.path}: there is no held-out data beside this model", hint="give a file.")
+            said = f"{self.path}: there is no held-out data beside this model"
+            raise UsageError(said, hint="give a file with known answers.")
         if self.recipe.task == "forecast":
             windows = windows_of_file(self.bundle, str(data[0])) if data else held_out_windows(self.bundle, stores)
             return windows.batch(np.arange(min(most, len(windows))))

@@ -3,12 +3,15 @@
 import itertools
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from seqlab.cli.ladder import _minutes
-from seqlab.compare import Comparison, Rung, compare
+from seqlab.compare import Comparison, Rung, _found, _front, compare
 from seqlab.errors import UsageError
+from seqlab.recipe import load_recipe, override, to_toml
 
 SMALL = ["model.embedding=8", "train.steps=40", "source.min_count=1"]
 RECIPES = ["hmm", "bilstm-tagger"]
@@ -52,7 +55,8 @@ def test_each_recipe_is_trained_and_measured(ladder):
     assert network.bytes > 10_000
     assert found.advice.startswith("take hmm-tagger")
     assert json.loads(found.view().to_json())["advice"] == found.advice
-    assert "answers a second" in found.view().to_html()
+    page = found.view().to_html()
+    assert all(said in page for said in ("answers a second", "±", "words.conll", "none is better for less"))
 
 
 def test_what_is_there_is_not_trained_again_unless_something_else_is_asked(ladder, words):
@@ -62,6 +66,9 @@ def test_what_is_there_is_not_trained_again_unless_something_else_is_asked(ladde
     again = compare("tag", [str(words)], RECIPES, settings=SMALL, **options)
     assert again == found
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")} == before
+    scored = compare("tag", [str(words)], RECIPES, settings=SMALL, test=[str(words)], **options)
+    assert scored.rungs[0].scores != found.rungs[0].scores
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")} == before
     other = compare("tag", [str(words)], ["hmm"], settings=[*SMALL, "model.hmm.order=1"], **options)
     assert other.rungs[0].parameters < found.rungs[0].parameters
 
@@ -70,7 +77,7 @@ def test_a_recipe_that_cannot_be_trained_is_a_row_of_its_own(words, tmp_path):
     found = compare("tag", [str(words)], ["hmm"], out=tmp_path, settings=["model.hmm.order=7"])
     assert "model.hmm.order" in found.rungs[0].failed
     assert found.advice == "no model was trained to its end."
-    assert found.view().to_html()
+    assert "hmm-tagger failed: " in found.view().to_html()
 
 
 def test_names_that_are_not_clear_are_refused(words, tmp_path):
@@ -87,12 +94,49 @@ def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
     quick = Rung("quick", scores=(0.905, 0.905), floor=0.5, seconds=10.0)
     poor = Rung("poor", scores=(0.7, 0.7), floor=0.5, seconds=1.0)
     told = Comparison("classify", "accuracy", True, (slow, quick, poor)).advice
-    assert told.startswith("take quick: its accuracy of 0.905 is as good as the best (slow, 0.91)")
+    assert told.startswith("take quick: its accuracy of 90.5 % is as good as the best (slow, 91.0 %)")
     assert "10% of the time" in told
+    swift = replace(quick, recipe="swift", seconds=95.0, answers_per_second=300.0)
+    same_time = Comparison("classify", "accuracy", True, (replace(slow, answers_per_second=100.0), swift)).advice
+    assert same_time.endswith("and it answers 3 times as fast.")
+    hard = [replace(rung, floor=0.907) for rung in (slow, quick)]
+    assert (
+        Comparison("classify", "accuracy", True, tuple(hard)).advice == "take slow: its accuracy of 91.0 % is the best."
+    )
     losses = Comparison("lm", "loss", False, (Rung("a", scores=(1.2,), floor=1.4), Rung("b", scores=(1.9,), floor=1.4)))
     assert losses.advice == "take a: its loss of 1.2 is the best."
-    below = Comparison("classify", "accuracy", True, (Rung("a", scores=(0.4,), floor=0.5),))
-    assert below.advice == "none: a is the best, and does not beat its floor of 0.5. Train longer."
+    below = Comparison("classify", "accuracy", True, (Rung("a", scores=(0.4,), floor=0.5, floor_name="majority"),))
+    assert below.advice.startswith("take none: a is the best with 40.0 %, and the floor (majority) has 50.0 %.")
+    mixed = (Rung("a", scores=(1.2,), tokens="characters"), Rung("b", scores=(4.0,), tokens="words 10000"))
+    assert "cannot be compared" in Comparison("lm", "loss", False, mixed).advice
+
+
+def test_the_front_is_what_nothing_beats():
+    assert _front(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.5, 0.4, 0.7])) == [1, 3, 0]
+    assert _front(np.array([1.0, 2.0]), np.array([0.9, 0.9])) == [0]
+
+
+def test_a_cell_stands_in_the_recurrent_recipe_of_its_task():
+    gru, rnn, both = _found("tag", "gru"), _found("translate", "rnn"), _found("classify", "bigru")
+    assert (gru.name, gru.model.encoder.kind, gru.model.encoder.bidirectional) == ("gru-tagger", "gru", False)
+    assert (rnn.name, rnn.model.encoder.kind, rnn.model.decoder.kind) == ("rnn-seq2seq", "rnn", "rnn")
+    assert (both.name, both.model.encoder.bidirectional) == ("bigru-classifier", True)
+    named = {"lstm": "char-lstm", "gru": "char-gru", "rnn": "char-rnn", "hmm": "hmm-lm"}
+    assert {word: _found("lm", word).name for word in named} == named
+    assert _found("classify", "lstm").name == "lstm-classifier"
+    assert _found("classify", "transformer").name == "transformer-classifier"
+
+
+def test_a_recipe_of_the_users_own_is_known_by_its_file(words, tmp_path):
+    mine = override(load_recipe("hmm-tagger"), ["model.hmm.order=1"])
+    (tmp_path / "mine.toml").write_text(to_toml(mine))
+    found = compare("tag", [str(words)], ["hmm", str(tmp_path / "mine.toml")], out=tmp_path / "ladder")
+    theirs, own = found.rungs
+    assert (theirs.recipe, own.recipe) == ("hmm-tagger", "mine")
+    assert own.parameters < theirs.parameters
+    (tmp_path / "mine.toml").write_text(to_toml(override(mine, ["model.hmm.order=2"])))
+    again = compare("tag", [str(words)], [str(tmp_path / "mine.toml")], out=tmp_path / "ladder")
+    assert again.rungs[0].parameters == theirs.parameters
 
 
 def test_a_budget_is_a_time():

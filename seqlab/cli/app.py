@@ -66,9 +66,9 @@ def seqlab(
 def train(
     task: Annotated[str, typer.Argument(help=TASKS)] = "",
     data: Annotated[list[str] | None, typer.Argument(help="file(s) to train on; - is standard input")] = None,
-    recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="a recipe's name, or a .toml file")] = None,
+    recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="a name or .toml file; none: the task's")] = None,
     valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory for the model")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory; none: runs/RECIPE-FILE")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like train.steps=500")] = None,
     start: Annotated[Path | None, typer.Option("--from", help="a trained model to begin with")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
@@ -93,7 +93,7 @@ def train(
 
     seqlab train forecast series.csv      a column of times, columns of numbers
 
-    seqlab train caption captions.tsv images.zip   pictures and what is said of them
+    seqlab train caption said.tsv images.zip   pictures, and what is said of them
 
     seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
@@ -101,8 +101,9 @@ def train(
 
     from seqlab import lab
     from seqlab.cli import show
-    from seqlab.cli.progress import Interrupt, duration, reporter
+    from seqlab.cli.progress import Interrupt, reporter
     from seqlab.doctor import beside_floor
+    from seqlab.metrics.figures import duration
 
     use_threads(threads)
     use_device(device)
@@ -350,7 +351,8 @@ def export(
     if to is not None:
         from seqlab.export import export as write
 
-        show.say(f"{to}: {write(lab.load(model, int8=int8), to, out)}")
+        written = write(lab.load(model, int8=int8), to, out)
+        show.as_json({"format": to, "path": str(written)}) if json else show.say(f"{to}: {written}")
         return
     exported = lab.export(model, out, int8=int8)
     if json:

@@ -48,7 +48,7 @@ def claims(
 
     from seqlab.claims.report import PAGE, to_json
     from seqlab.claims.suite import run_claims
-    from seqlab.cli.progress import duration
+    from seqlab.metrics.figures import duration
 
     use_threads(threads)
     results = run_claims(

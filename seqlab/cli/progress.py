@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from seqlab.metrics.figures import count, duration
 from seqlab.training.log import Estimate, Metrics, Reporter, Step
 
 PLAIN_EVERY = 10.0  # seconds
@@ -111,24 +112,6 @@ def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
 
 def _figure(name: str, value: float) -> str:
     return f"{value:.4g}" if name in ("loss", "perplexity") else f"{100 * value:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
-def count(number: int) -> str:
-    """A large number with three figures."""
-    for limit, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return str(number)
 
 
 class Interrupt:

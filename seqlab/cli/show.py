@@ -8,9 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
-SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
-SHARES |= {"hop_overlap"}
+from seqlab.metrics.figures import figure
 
 
 def as_json(value: object) -> None:
@@ -61,10 +59,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = 
 
 def say(text: str) -> None:
     Console(highlight=False, soft_wrap=True).print(escape(text))
-
-
-def figure(name: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if name in SHARES else f"{value:.4g}"
 
 
 def _figures(rows: Iterable[Sequence[str]], place: int) -> bool:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float, Num
@@ -126,21 +127,23 @@ def scatter(
     labels: Sequence[str],
     groups: Sequence[str] = (),
     *,
+    joined: Sequence[int] = (),
     title: str = "",
     titles: tuple[str, str] = ("", ""),
     size: tuple[Pixels, Pixels] = (720, 520),
 ) -> Canvas:
-    """Named points, coloured by group. A name stands where it covers least, or, without room, under the pointer."""
+    """Named points, coloured by group, some joined. A name stands where it covers least, or under the pointer."""
     kinds = list(dict.fromkeys(groups))
     items, top = legend([(kind, Circle(9, 0, 4.5, _nth(k))) for k, kind in enumerate(kinds)], width=size[0])
     across, up = np.asarray(points, float).T
     axes, drawn = frame(spread(across), spread(up), size=size, top=top, titles=titles)
     items += drawn
     dots = axes.points(across, up)
+    items += [Polyline(dots[list(joined)], "muted", dashed=True)] if len(joined) > 1 else []
     taken = np.concatenate([dots - 4, dots + 4], 1)
     for k, (x, y) in enumerate(dots.tolist()):
         items.append(Circle(x, y, 3.5, _nth(kinds.index(groups[k]) if groups else 0), opacity=0.85, hint=labels[k]))
-        name = cut(labels[k], LONGEST)
+        name = cut(labels[k], LONGEST + 6)
         long = text_width(name, SMALL)
         corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
         boxes = np.array([[left, above, left + long, above + 12] for left, above in corners])
@@ -172,6 +175,19 @@ def bars(
         items.append(Text(tip + side[0], y + 15, number(value), SMALL, "muted", side[1]))
     items += [Text((left + width) / 2, bottom + 22, x_title, anchor="middle")] if x_title else []
     return Canvas(width, bottom + (36 if x_title else 12), tuple(items), title)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> Canvas:
+    """Words and figures in columns: the first begins at the left, the others end at the right."""
+    columns = list(zip(header, *rows, strict=True))
+    ends = np.cumsum([widest(column, 12) + 24 for column in columns]).tolist()
+    items: list[Item] = []
+    for k, row in enumerate([header, *rows]):
+        for place, (end, words) in enumerate(zip(ends, row, strict=True)):
+            x, anchor = (end, "end") if place else (4.0, "start")
+            items.append(Text(x, 20 + 22 * k, words, 12, "ink" if k else "muted", cast(Anchor, anchor)))
+    items.append(line(0, 28, ends[-1] + 4, 28))
+    return Canvas(ends[-1] + 8, 22 * len(rows) + 34, tuple(items), title)
 
 
 def scale_of_colours(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: tuple[Pixels, Pixels]) -> list[Item]:

@@ -157,7 +157,7 @@ def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path)
     assert said.code == 2
     assert said.error == (
         f"{tmp_path / 'm'}: there is no held-out data beside this model",
-        "give a file to evaluate on.",
+        "give a file with known answers.",
     )
     assert "note: the n-gram floor needs the training part" in run("evaluate", tmp_path / "m", files["lm"]).stdout
 
