@@ -98,13 +98,19 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
     ) -> Float[Tensor, "B T D"]:
+        return self.mix(self.side_by_side(q, heads, visible))
+
+    def side_by_side(
+        self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
+    ) -> Float[Tensor, "B T D"]:
+        """What the heads have heard, before it is mixed."""
         k, v = heads
         mask = None if visible is None else visible[:, None]
         if listened_to():
-            mixed = self._observed(q, k, v, mask)
+            heard = self._observed(q, k, v, mask)
         else:
-            mixed = scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.mix(mixed.transpose(1, 2).flatten(-2))
+            heard = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return heard.transpose(1, 2).flatten(-2)
 
     def _observed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """The same heads by the equation, so that the weights exist and can be seen or replaced."""

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from seqlab.equations.attention import causal
+from seqlab.equations.attention import causal, split_heads
 from seqlab.equations.transformer import rotary
 from seqlab.layers.attention import Heads, MultiHeadAttention
 from seqlab.layers.dropout import Dropout
@@ -78,15 +78,28 @@ class EncoderBlock(nn.Module):
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 
     def forward(self, x: Float[Tensor, "B T D"], real: Real) -> Float[Tensor, "B T D"]:
-        q, k, v = self.attention.project_all(self.first.enter(x, real))
+        heard = self._heard(self.attention.project_all(self.first.enter(x, real)), real)
+        x = self.first.leave(x, self.attention.mix(heard), real)
+        x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
+        return tap(f"{self.name}.output", x)
+
+    def without_padding(self, x: Float[Tensor, "1 N D"], real: Real) -> Float[Tensor, "1 N D"]:
+        """The same for the real positions of a batch in one row: only attention needs to know whose they are."""
+        projected = self.attention.query_key_value(self.first.enter(x, None))[0]
+        wide = projected.new_zeros(*real.shape, projected.shape[-1])
+        wide[real] = projected
+        q, k, v = (split_heads(part, self.attention.num_heads) for part in wide.chunk(3, dim=-1))
+        x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]), None)
+        return self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
+
+    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Float[Tensor, "B T D"]:
+        q, k, v = projected
         if self.rotary:
             q, k = rotary(q), rotary(k)
         visible = real[:, None]
         if self.causal:
-            visible = visible & causal(x.shape[1], x.shape[1], window=self.window)
-        x = self.first.leave(x, self.attention(q, (k, v), visible), real)
-        x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
-        return tap(f"{self.name}.output", x)
+            visible = visible & causal(real.shape[1], real.shape[1], window=self.window)
+        return self.attention.side_by_side(q, (k, v), visible)
 
 
 class DecoderBlock(nn.Module):

@@ -44,7 +44,12 @@ class Stepping:
             bridge, states = self.decoder.bridge, memory.states.values
             states = states if bridge is None else bridge(states)
             self.real, self.lengths = memory.states.real, memory.states.lengths
-            self.cross = torch.stack([block.cross.keys_and_values(states) for block in self.blocks if block.cross])
+            places = self.real.flatten().nonzero()[:, 0]  # the padding is not worth a product
+            known = states.flatten(0, 1)[places][None]
+            self.cross = states.new_zeros(len(self.blocks), *self.real.shape, 2 * size)
+            for layer, block in zip(self.cross.flatten(1, 2), self.blocks, strict=True):
+                if block.cross is not None:
+                    layer[places] = block.cross.keys_and_values(known)[0]
         return (torch.arange(memory.rows),), (torch.zeros(memory.rows, 0, dtype=torch.long),)
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqlab.equations.pooling import mean_pool
 from seqlab.layers.blocks import DecoderBlock, EncoderBlock
-from seqlab.layers.dropout import Dropout
+from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.embedding import Embedding
 from seqlab.layers.inputs import Inputs, ids_of
 from seqlab.layers.norms import LayerNorm
@@ -69,8 +69,15 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, source: Padded) -> Memory:
         x, real = self.entrance(self.inputs(source), tokens=ids_of(source)), source.real
-        for block in self.blocks:
-            x = block(x, real)
+        if training() or torch.is_grad_enabled() or listened_to() or real.all():
+            for block in self.blocks:
+                x = block(x, real)
+        else:  # nobody looks at the padding: no work on it
+            packed = x[real][None]
+            for block in self.blocks:
+                packed = cast(EncoderBlock, block).without_padding(packed, real)
+            x = torch.zeros_like(x)
+            x[real] = packed[0]
         return remembered(source, x if self.norm is None else self.norm(x))
 
 

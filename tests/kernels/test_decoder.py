@@ -7,12 +7,13 @@ from seqlab.decode.beam import Beam, beam_search
 from seqlab.decode.generate import Limits, generate
 from seqlab.decode.rules import Greedy
 from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import TokenInputs
 from seqlab.layers.linear import Linear, round_to_bytes
 from seqlab.layers.tap import listening
 from seqlab.models.heads import Head
 from seqlab.models.interface import Memory, for_search, reorder
 from seqlab.models.stepping import ROOM, Stepping
-from seqlab.models.transformer import Entrance, TransformerDecoder
+from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 
@@ -127,6 +128,23 @@ def test_who_listens_hears_the_decoder_itself():
     assert isinstance(for_search(plain), Stepping)
     with listening(lambda name, value: value):
         assert for_search(plain) is plain
+
+
+@pytest.mark.parametrize("option", [*OPTIONS, {"causal": True, "window": 3}], ids=str)
+@pytest.mark.parametrize("lengths", [LENGTHS, [0, 0]], ids=str)
+def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, lengths):
+    """With a gradient every position is computed, without one only the real ones."""
+    torch.manual_seed(1)
+    settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
+    entrance = Entrance(settings.size, settings, most=60, dropout=0.0, name="encoder")
+    inputs = TokenInputs(Embedding(37, settings.size, name="encoder"))
+    encoder = TransformerEncoder(inputs, entrance, settings, dropout=0.0)
+    source = Padded.from_rows([torch.randint(37, (length,)).tolist() for length in lengths])
+    whole = encoder(source)
+    with torch.inference_mode():
+        packed = encoder(source)
+    torch.testing.assert_close(packed.states.values, whole.states.values.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(packed.summary, whole.summary.detach(), atol=1e-5, rtol=1e-5)
 
 
 @torch.inference_mode()
