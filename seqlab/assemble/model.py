@@ -42,6 +42,9 @@ from seqlab.recipe import Attention, Convolution, Dynamics, Features, Glimpse, I
 from seqlab.training.em_lds import start_lds
 
 Layers = TypeVar("Layers", bound=nn.Module)
+LOUD = 2.0
+"""The deviation of what a recurrent language model reads: its tokens are few and seen often, and a cell that hardly
+hears them at first learns far more slowly. Rare words would only be noise at that volume: other models begin softly."""
 
 
 def build_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -234,7 +237,8 @@ def _decoder(recipe: Recipe, vocabularies: Vocabularies, *, encoder: Encoder | N
     settings, stack, num_tokens = recipe.model, recipe.model.decoder, len(vocabularies.targets)
     assert stack is not None
     size = stack.size if isinstance(stack, Transformer) else settings.embedding
-    embedding = Embedding(num_tokens, size, name="decoder")
+    loud = LOUD if encoder is None and isinstance(stack, Stack) and not settings.tie else None
+    embedding = Embedding(num_tokens, size, name="decoder", deviation=loud)
     if isinstance(stack, Transformer):
         return _transformer_decoder(recipe, stack, embedding, encoder)
     if encoder is None or settings.attention is None:

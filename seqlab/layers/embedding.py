@@ -8,14 +8,20 @@ from seqlab.layers.tap import tap
 
 
 class Embedding(nn.Module):
-    """One learned vector for each id. In training, a share of the tokens goes unseen (Iyyer et al. 2015)."""
+    """One learned vector for each id. In training, a share of the tokens goes unseen (Iyyer et al. 2015).
 
-    def __init__(self, num_tokens: int, size: int, *, name: str, unseen: float = 0.0) -> None:
+    A vector begins with length 1, unless its numbers are given another deviation.
+    """
+
+    def __init__(
+        self, num_tokens: int, size: int, *, name: str, unseen: float = 0.0, deviation: float | None = None
+    ) -> None:
         super().__init__()
         self.name = name
         self.size = size
         self.unseen = Dropout(unseen, name=f"{name}.tokens")
-        self.weight = nn.Parameter(nn.init.normal_(nn.Linear(size, num_tokens, bias=False).weight, std=size**-0.5))
+        drawn, std = nn.Linear(size, num_tokens, bias=False).weight, size**-0.5 if deviation is None else deviation
+        self.weight = nn.Parameter(nn.init.normal_(drawn, std=std))
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         vectors = tap(f"{self.name}.embedding", nn.functional.embedding(ids, self.weight))

@@ -1,11 +1,11 @@
-"""A Transformer that begins by passing on what it gets, and by taking no token for likelier than another."""
+"""How models begin: a Transformer that passes on what it gets, a recurrent language model that hears its tokens."""
 
 import math
 
 import pytest
 import torch
 
-from seqlab.assemble.model import build_model
+from seqlab.assemble.model import LOUD, build_model, embedding_of
 from seqlab.assemble.vocabularies import Vocabularies, padded
 from seqlab.layers.dropout import noise
 from seqlab.layers.tap import listening
@@ -56,3 +56,25 @@ def test_it_learns():
         language.zero_grad()
     assert losses[0] == pytest.approx(math.log(len(LETTERS)))
     assert losses[-1] < losses[0] / 4
+
+
+class TestLoudStart:
+    """What a recurrent cell reads at first: loud where there are few tokens, each seen often; soft elsewhere."""
+
+    LSTM = {"kind": "lstm", "size": 8}  # noqa: RUF012
+
+    @staticmethod
+    def loudness(made):
+        return float(embedding_of(made).weight.detach().std())
+
+    def test_a_recurrent_language_model_hears_its_tokens(self):
+        assert self.loudness(model("lm", decoder=self.LSTM, embedding=64)) == pytest.approx(LOUD, rel=0.15)
+
+    def test_where_the_table_also_gives_the_logits_it_begins_softly(self):
+        tied = model("lm", decoder=self.LSTM, embedding=64, tie=True)
+        assert self.loudness(tied) == pytest.approx(1 / 8, rel=0.15)
+
+    def test_so_does_whatever_reads_a_source_and_a_transformer(self):
+        pair = model("translate", encoder=self.LSTM, decoder=self.LSTM, embedding=64)
+        assert self.loudness(pair.decoder) == pytest.approx(1 / 8, rel=0.15)
+        assert self.loudness(model("lm", decoder=LAYERS | {"size": 64})) == pytest.approx(1 / 8, rel=0.15)
