@@ -180,12 +180,17 @@ def _moment(text: str) -> datetime | float | None:
         return None
 
 
+def _kind(moment: datetime | float | None) -> tuple[type, bool]:
+    """What moments must share to be compared: a time with a zone is neither before nor after one without."""
+    return type(moment), isinstance(moment, datetime) and moment.tzinfo is not None
+
+
 def _check_order(series: Series, numbers: list[int]) -> None:
     """Every moment is a time, after the one before it."""
     before = _moment(series.times[0])
     for place, (number, text) in enumerate(zip(numbers, series.times, strict=True)):
         now = _moment(text)
-        if now is None or type(now) is not type(before):
+        if now is None or _kind(now) != _kind(before):
             raise DataError(
                 f"{series.where}:{number}: {shorten(text)} is not a time{' like the others' if place else ''}",
                 hint="write times as 2024-05-31, 2024-05-31 23:00 or 2024-05, or name their columns with data.time.",
