@@ -95,7 +95,6 @@ def _steps(
     """
     if not len(rows):
         return
-    never = torch.tensor(limits.never, dtype=torch.long)
     shared = int(prefix.lengths.min()) - 1
     decoder = for_search(decoder)
     context, state = decoder.start(memory)
@@ -107,8 +106,7 @@ def _steps(
         logits, live.state = decoder.step(live.token, live.context, live.state)
         total = log_total(logits)
         since = position + 1 - live.given  # new tokens that the row has so far
-        allowed = logits.index_fill(-1, never, -math.inf) if limits.never else logits
-        chosen = _choose(rule, allowed, live.numbers, since)
+        chosen = _choose(rule, logits, live.numbers, since, limits.never)
         log_p = (logits.gather(-1, chosen[:, None])[:, 0] - total).double()
         ended = since + 1 >= limits.most
         if limits.end is not None:
@@ -127,13 +125,13 @@ def _steps(
 
 
 def _choose(
-    rule: Rule, logits: Float[Tensor, "b V"], rows: Int[Tensor, " b"], since: Int[Tensor, " b"]
+    rule: Rule, logits: Float[Tensor, "b V"], rows: Int[Tensor, " b"], since: Int[Tensor, " b"], never: tuple[int, ...]
 ) -> Int[Tensor, " b"]:
     """The rule's choice, with each row's steps counted from the end of its own prefix."""
     if (since == since[0]).all():
-        return rule(logits, rows, int(since[0]))
+        return rule(logits, rows, int(since[0]), never)
     chosen = torch.empty(len(rows), dtype=torch.long)
     for step in since.unique().tolist():
         here = since == step
-        chosen[here] = rule(logits[here], rows[here], step)
+        chosen[here] = rule(logits[here], rows[here], step, never)
     return chosen

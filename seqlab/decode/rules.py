@@ -1,8 +1,11 @@
 """How the next token is chosen: small frozen objects that know nothing of what they choose for."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -14,8 +17,13 @@ from seqlab.keyed import uniform
 
 @runtime_checkable
 class Rule(Protocol):
-    def __call__(self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int) -> Int[Tensor, " B"]:
-        """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch."""
+    def __call__(
+        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: Sequence[int] = ()
+    ) -> Int[Tensor, " B"]:
+        """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
+
+        Tokens of `never` are not chosen.
+        """
         ...
 
 
@@ -23,8 +31,10 @@ class Rule(Protocol):
 class Greedy:
     """E58: the likeliest token."""
 
-    def __call__(self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int) -> Int[Tensor, " B"]:
-        return largest(logits, 1)[1][:, 0]
+    def __call__(
+        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: Sequence[int] = ()
+    ) -> Int[Tensor, " B"]:
+        return largest(logits, 1, tuple(never))[1][:, 0]
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,11 @@ class Sample:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
-    def __call__(self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int) -> Int[Tensor, " B"]:
+    def __call__(
+        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: Sequence[int] = ()
+    ) -> Int[Tensor, " B"]:
+        if never:
+            logits = logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf)
         logits = temper(logits, self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)

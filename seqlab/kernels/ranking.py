@@ -23,7 +23,9 @@ def largest(
     keep = min(keep, logits.shape[-1])
     if logits.dtype == torch.float32 and native.ready():
         return torch.ops.seqlab.largest(logits, keep, never)
-    if keep == 1 and not never:
+    if never:
+        logits = logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf)
+    if keep == 1:
         best = logits.argmax(-1, keepdim=True)
         return logits.gather(-1, best), best
-    return logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf).topk(keep, dim=-1)
+    return logits.topk(keep, dim=-1)
