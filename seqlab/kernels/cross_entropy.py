@@ -70,7 +70,7 @@ class _HeadCrossEntropy(torch.autograd.Function):
             total += _losses(p, label, smoothing).sum()
             _subtract_target(p.exp_(), label, smoothing)
             torch.mm(p, weight, out=back)
-            d_weight.addmm_(p.mT, x)
+            torch.addmm(d_weight, p.mT, x, out=d_weight)
             d_bias += p.sum(0)
         ctx.save_for_backward(d_features, d_weight, d_bias)
         return total
