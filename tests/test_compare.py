@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from seqlab.cli.ladder import _minutes
-from seqlab.compare import Comparison, Rung, _found, _front, compare
+from seqlab.compare import Comparison, Rung, compare, find_recipe
+from seqlab.compare.rungs import front_of
 from seqlab.errors import UsageError
 from seqlab.recipe import load_recipe, override, to_toml
 
@@ -112,19 +113,19 @@ def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
 
 
 def test_the_front_is_what_nothing_beats():
-    assert _front(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.5, 0.4, 0.7])) == [1, 3, 0]
-    assert _front(np.array([1.0, 2.0]), np.array([0.9, 0.9])) == [0]
+    assert front_of(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.5, 0.4, 0.7])) == [1, 3, 0]
+    assert front_of(np.array([1.0, 2.0]), np.array([0.9, 0.9])) == [0]
 
 
 def test_a_cell_stands_in_the_recurrent_recipe_of_its_task():
-    gru, rnn, both = _found("tag", "gru"), _found("translate", "rnn"), _found("classify", "bigru")
+    gru, rnn, both = find_recipe("tag", "gru"), find_recipe("translate", "rnn"), find_recipe("classify", "bigru")
     assert (gru.name, gru.model.encoder.kind, gru.model.encoder.bidirectional) == ("gru-tagger", "gru", False)
     assert (rnn.name, rnn.model.encoder.kind, rnn.model.decoder.kind) == ("rnn-seq2seq", "rnn", "rnn")
     assert (both.name, both.model.encoder.bidirectional) == ("bigru-classifier", True)
     named = {"lstm": "char-lstm", "gru": "char-gru", "rnn": "char-rnn", "hmm": "hmm-lm"}
-    assert {word: _found("lm", word).name for word in named} == named
-    assert _found("classify", "lstm").name == "lstm-classifier"
-    assert _found("classify", "transformer").name == "transformer-classifier"
+    assert {word: find_recipe("lm", word).name for word in named} == named
+    assert find_recipe("classify", "lstm").name == "lstm-classifier"
+    assert find_recipe("classify", "transformer").name == "transformer-classifier"
 
 
 def test_a_recipe_of_the_users_own_is_known_by_its_file(words, tmp_path):

@@ -19,7 +19,7 @@ import pytest
 from typer.main import get_command
 
 from seqlab.cli.app import app
-from seqlab.compare import LADDERS, _found
+from seqlab.compare import LADDERS, find_recipe
 from seqlab.data.catalogue import find
 from seqlab.data.synthetic import dates
 from seqlab.explain.views import VIEWS
@@ -117,7 +117,7 @@ def understood(words):
         names = [name for name in (asked.get("recipes") or "").split(",") if name] or [asked.get("recipe")]
         for name in names:
             if name is None or not name.endswith(".toml"):
-                recipe = _found(task, name) if name else load_recipe(DEFAULTS[task])
+                recipe = find_recipe(task, name) if name else load_recipe(DEFAULTS[task])
                 override(recipe, [each for each in asked["settings"] or () if not re.search(r"\.\.\.|=[A-Z]$", each)])
     if words[0] == "explain" and asked["view"] is not None:
         assert asked["view"] in VIEWS

@@ -1,4 +1,4 @@
-"""The ladder: several recipes on the same data, each with the same time or steps, in one table.
+"""The ladder: several recipes on the same data, each with the same time or steps.
 
 Every model is trained in a process of its own, so that its memory is its own, into a folder of its own, so that what is
 there already is not trained again.
@@ -9,22 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
 
 from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import is_bundle
+from seqlab.compare.rungs import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
-from seqlab.explain.canvas import Canvas
-from seqlab.explain.charts import bars, scatter, table
-from seqlab.explain.view import View
 from seqlab.forecasting import calibrated
-from seqlab.metrics.figures import SHARES, count, duration, figure
+from seqlab.metrics.figures import duration
 from seqlab.model import RUN, STORES, Model, load
 from seqlab.models.forecaster import Forecasts
 from seqlab.recipe import Recipe, Task, load_recipe, override, recipe_names, to_toml
@@ -48,11 +45,8 @@ JUDGED: dict[str, tuple[tuple[str, bool], ...]] = {
     "tag": (("entity_f1", True), ("accuracy", True)),
     "forecast": (("mse", False),),
 }
-CELLS = (
-    "rnn",
-    "lstm",
-    "gru",
-)  # each may stand in the recurrent recipe of a task, in one direction or, as "bi...", both
+# each may stand in the recurrent recipe of a task, in one direction or, as "bi...", in both
+CELLS = ("rnn", "lstm", "gru")
 RECURRENT = {
     "classify": "bilstm-classifier",
     "tag": "bilstm-tagger",
@@ -60,167 +54,6 @@ RECURRENT = {
     "forecast": "gru-forecast",
 }
 ANSWERED = 200  # inputs that tell how fast a model answers
-CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
-HEADER = ("floor", "weights", "time", "per s", "GB", "MB")
-LEGEND = "weights of the model; time of training; answers per s; GB of memory in training, at most; MB on disk"
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One recipe: how good it is over the seeds, and what it costs."""
-
-    recipe: str
-    scores: tuple[float, ...] = ()
-    floor: float | None = None
-    floor_name: str = ""
-    parameters: int = 0
-    steps: int = 0
-    seconds: float = 0.0  # of training
-    answers_per_second: float | None = None
-    memory: int = 0  # at most, in training
-    bytes: int = 0  # of the bundle
-    tokens: str = ""  # what the loss is counted by
-    failed: str = ""
-
-    @property
-    def score(self) -> float:
-        return fmean(self.scores)
-
-    @property
-    def spread(self) -> float:
-        """The deviation over seeds."""
-        return stdev(self.scores) if len(self.scores) > 1 else 0.0
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All rungs in the order they were asked for, and what follows."""
-
-    task: str
-    measure: str
-    more_is_better: bool
-    rungs: tuple[Rung, ...]
-    asked: str = ""  # on what, and for how long
-
-    @property
-    def done(self) -> list[Rung]:
-        return [rung for rung in self.rungs if rung.scores]
-
-    @property
-    def advice(self) -> str:
-        """The model to take: of those that none is clearly better than, the one that costs clearly less."""
-        if not self.done:
-            return "no model was trained to its end."
-        if self.measure == "loss" and len({rung.tokens for rung in self.done}) > 1:
-            return "these models cut text into different tokens, so their losses cannot be compared: see each floor."
-        best = max(self.done, key=self._worth)
-        if best.floor is not None and self._worth(best) <= self._sign * best.floor:
-            return (
-                f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the floor "
-                f"({best.floor_name}) has {self._figure(best.floor)}. Train longer, or use that simple thing."
-            )
-        near = max(best.spread, 0.01 * abs(best.score))
-        equals = [rung for rung in self.done if self._worth(best) - self._worth(rung) <= near and self._beats(rung)]
-        said = f"its {self.measure.replace('_', ' ')} of"
-        quick = min(equals, key=lambda rung: rung.seconds)
-        swift = max(equals, key=lambda rung: rung.answers_per_second or 0.0)
-        if quick.seconds < CLEARLY * best.seconds:
-            chosen, why = quick, f"trains in {quick.seconds / best.seconds:.0%} of the time"
-        elif (best.answers_per_second or 0.0) < CLEARLY * (swift.answers_per_second or 0.0):
-            times = (swift.answers_per_second or 0.0) / (best.answers_per_second or 1.0)
-            chosen, why = swift, f"answers {times:.2g} times as fast"
-        else:
-            return f"take {best.recipe}: {said} {self._figure(best.score)} is the best."
-        score, top = self._figure(chosen.score), self._figure(best.score)
-        return f"take {chosen.recipe}: {said} {score} is as good as the best ({best.recipe}, {top}), and it {why}."
-
-    @property
-    def _sign(self) -> int:
-        return 1 if self.more_is_better else -1
-
-    def _worth(self, rung: Rung) -> float:
-        return self._sign * rung.score
-
-    def _beats(self, rung: Rung) -> bool:
-        return rung.floor is None or self._worth(rung) > self._sign * rung.floor
-
-    def _figure(self, value: float) -> str:
-        return figure(self.measure, value)
-
-    def to_json(self) -> dict[str, Any]:
-        rungs = [
-            asdict(rung) | ({"score": rung.score, "spread": rung.spread} if rung.scores else {}) for rung in self.rungs
-        ]
-        return {"task": self.task, "measure": self.measure, "rungs": rungs, "advice": self.advice}
-
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """The header, and a row for each recipe."""
-        return ["recipe", self.measure.replace("_", " "), *HEADER], [self._row(rung) for rung in self.rungs]
-
-    def _row(self, rung: Rung) -> list[str]:
-        if not rung.scores:
-            return [rung.recipe, "failed", *[""] * len(HEADER)]
-        spread = f" ±{self._figure(rung.spread).removesuffix(' %')}" if len(rung.scores) > 1 else ""
-        return [
-            rung.recipe,
-            self._figure(rung.score) + spread,
-            "" if rung.floor is None else self._figure(rung.floor),
-            count(rung.parameters),
-            duration(rung.seconds),
-            ""
-            if rung.answers_per_second is None
-            else f"{rung.answers_per_second:,.{0 if rung.answers_per_second >= 10 else 1}f}",
-            f"{rung.memory / 1e9:.2f}",
-            f"{rung.bytes / 1e6:.2g}" if rung.bytes < 1e6 else f"{rung.bytes / 1e6:.1f}",
-        ]
-
-    @property
-    def failures(self) -> list[str]:
-        return [f"{rung.recipe} failed: {rung.failed}" for rung in self.rungs if rung.failed]
-
-    def view(self) -> View:
-        """The table, quality by recipe beside the floor, and quality against what it costs."""
-        header, rows = self.table()
-        pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
-        pictures += [Canvas(1, 1, (), said) for said in self.failures] + (self._drawn() if self.done else [])
-        lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
-        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
-
-    def _drawn(self) -> list[Canvas]:
-        share = self.measure in SHARES
-        said = self.measure.replace("_", " ") + (", %" if share else "")
-        names, scores = [rung.recipe for rung in self.done], np.array([rung.score for rung in self.done])
-        floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
-        levels = np.array([*floors.values(), *scores]) * (100 if share else 1)
-        labels = [*(f"floor: {name}" for name in floors), *names]
-        said += f": {'more' if self.more_is_better else 'less'} is better"
-        pictures = [bars(levels, labels, title=said, width=720)]
-        times = np.array([rung.seconds / 60 for rung in self.done])
-        speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
-        for what, across, x, costs in (
-            ("quality against time", "minutes of training", times, times),
-            ("quality against speed", "answers a second", speeds, -speeds),
-        ):
-            if np.isfinite(x).all() and len(x) > 1:
-                front = _front(costs, self._sign * scores)
-                kinds = [
-                    "none is better for less" if k in front else "another is better for less" for k in range(len(x))
-                ]
-                points = np.stack([x, scores * (100 if share else 1)], axis=1)
-                caption = f"{what}: the dashed line joins those that no other beats in both"
-                pictures.append(
-                    scatter(points, names, kinds, joined=front, title=caption, titles=(across, said), size=(720, 380))
-                )
-        return pictures
-
-
-def _front(costs: np.ndarray, worth: np.ndarray) -> list[int]:
-    """Those that nothing beats: by cost, each worth more than all that cost less (the front of Pareto)."""
-    front: list[int] = []
-    for k in np.lexsort((-worth, costs)).tolist():
-        if not front or worth[k] > worth[front[-1]]:
-            front.append(k)
-    return front
 
 
 def compare(
@@ -241,7 +74,7 @@ def compare(
 
     With `minutes`, each learns for so long; otherwise as its recipe or `settings` say.
     """
-    chosen = {recipe.name: recipe for recipe in (_found(task, name) for name in recipes or LADDERS[task])}
+    chosen = {recipe.name: recipe for recipe in (find_recipe(task, name) for name in recipes or LADDERS[task])}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     for name, recipe in chosen.items():
         for seed in range(1, seeds + 1):
@@ -266,7 +99,7 @@ def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, se
     return f"{names}, {on}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
-def _found(task: Task, name: str) -> Recipe:
+def find_recipe(task: Task, name: str) -> Recipe:
     """A recipe by its name, by a file, by a cell, or by a part of its name."""
     own = [each for each in recipe_names() if load_recipe(each).task == task]
     if name.endswith(".toml"):

@@ -1,0 +1,174 @@
+"""What a comparison found: a rung for each recipe, one table of them, pictures, and which to take."""
+
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from seqlab.explain.canvas import Canvas
+from seqlab.explain.charts import bars, scatter, table
+from seqlab.explain.view import View
+from seqlab.metrics.figures import SHARES, count, duration, figure
+
+CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
+HEADER = ("floor", "weights", "time", "per s", "GB", "MB")
+LEGEND = "weights of the model; time of training; answers per s; GB of memory in training, at most; MB on disk"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One recipe: how good it is over the seeds, and what it costs."""
+
+    recipe: str
+    scores: tuple[float, ...] = ()
+    floor: float | None = None
+    floor_name: str = ""
+    parameters: int = 0
+    steps: int = 0
+    seconds: float = 0.0  # of training
+    answers_per_second: float | None = None
+    memory: int = 0  # at most, in training
+    bytes: int = 0  # of the bundle
+    tokens: str = ""  # what the loss is counted by
+    failed: str = ""
+
+    @property
+    def score(self) -> float:
+        return fmean(self.scores)
+
+    @property
+    def spread(self) -> float:
+        """The deviation over seeds."""
+        return stdev(self.scores) if len(self.scores) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rungs in the order they were asked for, and what follows."""
+
+    task: str
+    measure: str
+    more_is_better: bool
+    rungs: tuple[Rung, ...]
+    asked: str = ""  # on what, and for how long
+
+    @property
+    def done(self) -> list[Rung]:
+        return [rung for rung in self.rungs if rung.scores]
+
+    @property
+    def advice(self) -> str:
+        """The model to take: of those that none is clearly better than, the one that costs clearly less."""
+        if not self.done:
+            return "no model was trained to its end."
+        if self.measure == "loss" and len({rung.tokens for rung in self.done}) > 1:
+            return "these models cut text into different tokens, so their losses cannot be compared: see each floor."
+        best = max(self.done, key=self._worth)
+        if best.floor is not None and self._worth(best) <= self._sign * best.floor:
+            return (
+                f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the floor "
+                f"({best.floor_name}) has {self._figure(best.floor)}. Train longer, or use that simple thing."
+            )
+        near = max(best.spread, 0.01 * abs(best.score))
+        equals = [rung for rung in self.done if self._worth(best) - self._worth(rung) <= near and self._beats(rung)]
+        said = f"its {self.measure.replace('_', ' ')} of"
+        quick = min(equals, key=lambda rung: rung.seconds)
+        swift = max(equals, key=lambda rung: rung.answers_per_second or 0.0)
+        if quick.seconds < CLEARLY * best.seconds:
+            chosen, why = quick, f"trains in {quick.seconds / best.seconds:.0%} of the time"
+        elif (best.answers_per_second or 0.0) < CLEARLY * (swift.answers_per_second or 0.0):
+            times = (swift.answers_per_second or 0.0) / (best.answers_per_second or 1.0)
+            chosen, why = swift, f"answers {times:.2g} times as fast"
+        else:
+            return f"take {best.recipe}: {said} {self._figure(best.score)} is the best."
+        score, top = self._figure(chosen.score), self._figure(best.score)
+        return f"take {chosen.recipe}: {said} {score} is as good as the best ({best.recipe}, {top}), and it {why}."
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self.more_is_better else -1
+
+    def _worth(self, rung: Rung) -> float:
+        return self._sign * rung.score
+
+    def _beats(self, rung: Rung) -> bool:
+        return rung.floor is None or self._worth(rung) > self._sign * rung.floor
+
+    def _figure(self, value: float) -> str:
+        return figure(self.measure, value)
+
+    def to_json(self) -> dict[str, Any]:
+        rungs = [
+            asdict(rung) | ({"score": rung.score, "spread": rung.spread} if rung.scores else {}) for rung in self.rungs
+        ]
+        return {"task": self.task, "measure": self.measure, "rungs": rungs, "advice": self.advice}
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The header, and a row for each recipe."""
+        return ["recipe", self.measure.replace("_", " "), *HEADER], [self._row(rung) for rung in self.rungs]
+
+    def _row(self, rung: Rung) -> list[str]:
+        if not rung.scores:
+            return [rung.recipe, "failed", *[""] * len(HEADER)]
+        spread = f" ±{self._figure(rung.spread).removesuffix(' %')}" if len(rung.scores) > 1 else ""
+        return [
+            rung.recipe,
+            self._figure(rung.score) + spread,
+            "" if rung.floor is None else self._figure(rung.floor),
+            count(rung.parameters),
+            duration(rung.seconds),
+            ""
+            if rung.answers_per_second is None
+            else f"{rung.answers_per_second:,.{0 if rung.answers_per_second >= 10 else 1}f}",
+            f"{rung.memory / 1e9:.2f}",
+            f"{rung.bytes / 1e6:.2g}" if rung.bytes < 1e6 else f"{rung.bytes / 1e6:.1f}",
+        ]
+
+    @property
+    def failures(self) -> list[str]:
+        return [f"{rung.recipe} failed: {rung.failed}" for rung in self.rungs if rung.failed]
+
+    def view(self) -> View:
+        """The table, quality by recipe beside the floor, and quality against what it costs."""
+        header, rows = self.table()
+        pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
+        pictures += [Canvas(1, 1, (), said) for said in self.failures] + (self._drawn() if self.done else [])
+        lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
+        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
+
+    def _drawn(self) -> list[Canvas]:
+        share = self.measure in SHARES
+        said = self.measure.replace("_", " ") + (", %" if share else "")
+        names, scores = [rung.recipe for rung in self.done], np.array([rung.score for rung in self.done])
+        floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
+        levels = np.array([*floors.values(), *scores]) * (100 if share else 1)
+        labels = [*(f"floor: {name}" for name in floors), *names]
+        said += f": {'more' if self.more_is_better else 'less'} is better"
+        pictures = [bars(levels, labels, title=said, width=720)]
+        times = np.array([rung.seconds / 60 for rung in self.done])
+        speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
+        for what, across, x, costs in (
+            ("quality against time", "minutes of training", times, times),
+            ("quality against speed", "answers a second", speeds, -speeds),
+        ):
+            if np.isfinite(x).all() and len(x) > 1:
+                front = front_of(costs, self._sign * scores)
+                kinds = [
+                    "none is better for less" if k in front else "another is better for less" for k in range(len(x))
+                ]
+                points = np.stack([x, scores * (100 if share else 1)], axis=1)
+                caption = f"{what}: the dashed line joins those that no other beats in both"
+                pictures.append(
+                    scatter(points, names, kinds, joined=front, title=caption, titles=(across, said), size=(720, 380))
+                )
+        return pictures
+
+
+def front_of(costs: np.ndarray, worth: np.ndarray) -> list[int]:
+    """Those that nothing beats: by cost, each worth more than all that cost less (the front of Pareto)."""
+    front: list[int] = []
+    for k in np.lexsort((-worth, costs)).tolist():
+        if not front or worth[k] > worth[front[-1]]:
+            front.append(k)
+    return front
