@@ -1,24 +1,21 @@
 """How the next token is chosen: small frozen objects that know nothing of what they choose for."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqlab.equations.decoding import choose, keep_top_k, keep_top_p, temper
 from seqlab.errors import UsageError
-from seqlab.kernels.ranking import largest
+from seqlab.kernels.ranking import largest, without
 from seqlab.keyed import uniform
 
 
 @runtime_checkable
 class Rule(Protocol):
     def __call__(
-        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: Sequence[int] = ()
+        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: tuple[int, ...] = ()
     ) -> Int[Tensor, " B"]:
         """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
 
@@ -32,9 +29,9 @@ class Greedy:
     """E58: the likeliest token."""
 
     def __call__(
-        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: Sequence[int] = ()
+        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: tuple[int, ...] = ()
     ) -> Int[Tensor, " B"]:
-        return largest(logits, 1, tuple(never))[1][:, 0]
+        return largest(logits, 1, never)[1][:, 0]
 
 
 @dataclass(frozen=True)
@@ -58,11 +55,9 @@ class Sample:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
     def __call__(
-        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: Sequence[int] = ()
+        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: tuple[int, ...] = ()
     ) -> Int[Tensor, " B"]:
-        if never:
-            logits = logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf)
-        logits = temper(logits, self.temperature)
+        logits = temper(without(logits, never), self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)
         if self.top_p is not None:

@@ -23,9 +23,13 @@ def largest(
     keep = min(keep, logits.shape[-1])
     if logits.dtype == torch.float32 and native.ready():
         return torch.ops.seqlab.largest(logits, keep, never)
-    if never:
-        logits = logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf)
+    logits = without(logits, never)
     if keep == 1:
         best = logits.argmax(-1, keepdim=True)
         return logits.gather(-1, best), best
     return logits.topk(keep, dim=-1)
+
+
+def without(logits: Float[Tensor, "B V"], never: tuple[int, ...]) -> Float[Tensor, "B V"]:
+    """The same logits, but -inf for those of `never`."""
+    return logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf) if never else logits
