@@ -130,6 +130,14 @@ def find_bundle(folder: str | Path) -> Path:
     return Path(folder) if Path(folder).exists() else shipped().get(str(folder), Path(folder))
 
 
+def _instead(folder: Path) -> str:
+    """What to do with a directory that holds no finished model."""
+    if (folder / "run").is_dir():
+        return "train it to its end, or stop it with Ctrl-C."
+    inside = [str(each) for each in sorted(folder.iterdir()) if is_bundle(each)]
+    return f"it holds models: {', '.join(inside[:9])}." if inside else _RESTORE
+
+
 def _checked_files(folder: Path) -> dict[str, bytes]:
     if folder.is_file():
         raise BundleError(f"{folder}: this is a file, not the directory of a model", hint="`seqlab train` makes one.")
@@ -139,10 +147,7 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
         come = f"`seqlab train` makes one; these come with Seqlab: {', '.join(shipped())}."
         raise BundleError(f"{folder}: there is no such model", hint=meant + come)
     if not is_bundle(folder):
-        inside = [str(each) for each in sorted(folder.iterdir()) if is_bundle(each)]
-        hint = f"it holds models: {', '.join(inside[:9])}." if inside else _RESTORE
-        hint = "train it to its end, or stop it with Ctrl-C." if (folder / "run").is_dir() else hint
-        raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=hint)
+        raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=_instead(folder))
     manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise BundleError(f"{folder / MANIFEST}: not a manifest of Seqlab's", hint=_RESTORE)
