@@ -16,6 +16,7 @@ from seqlab.text import Normaliser, learn
 from seqlab.training.objective import batch_loss
 
 LAYERS = {"kind": "transformer", "size": 8, "heads": 2, "layers": 2, "quiet_start": True}
+LSTM = {"kind": "lstm", "size": 8}
 LETTERS = learn("characters", ["abc"], normaliser=Normaliser())
 ROWS = padded([[2, 6, 7, 8, 3], [2, 7, 3]])
 
@@ -61,20 +62,18 @@ def test_it_learns():
 class TestLoudStart:
     """What a recurrent cell reads at first: loud where there are few tokens, each seen often; soft elsewhere."""
 
-    LSTM = {"kind": "lstm", "size": 8}  # noqa: RUF012
-
     @staticmethod
     def loudness(made):
         return float(embedding_of(made).weight.detach().std())
 
     def test_a_recurrent_language_model_hears_its_tokens(self):
-        assert self.loudness(model("lm", decoder=self.LSTM, embedding=64)) == pytest.approx(LOUD, rel=0.15)
+        assert self.loudness(model("lm", decoder=LSTM, embedding=64)) == pytest.approx(LOUD, rel=0.15)
 
     def test_where_the_table_also_gives_the_logits_it_begins_softly(self):
-        tied = model("lm", decoder=self.LSTM, embedding=64, tie=True)
+        tied = model("lm", decoder=LSTM, embedding=64, tie=True)
         assert self.loudness(tied) == pytest.approx(1 / 8, rel=0.15)
 
     def test_so_does_whatever_reads_a_source_and_a_transformer(self):
-        pair = model("translate", encoder=self.LSTM, decoder=self.LSTM, embedding=64)
+        pair = model("translate", encoder=LSTM, decoder=LSTM, embedding=64)
         assert self.loudness(pair.decoder) == pytest.approx(1 / 8, rel=0.15)
         assert self.loudness(model("lm", decoder=LAYERS | {"size": 64})) == pytest.approx(1 / 8, rel=0.15)
