@@ -238,7 +238,14 @@ class Model(Section):
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
+    # of the vectors that enter a network, where that is not as for all others: characters are too few to be overfitted
+    input_dropout: float | None = Field(None, ge=0, lt=1)
     word_dropout: float = Field(0.0, ge=0, lt=1)  # the share of a source's tokens that training does not see
+
+    @property
+    def entering(self) -> float:
+        """The dropout of what enters a network."""
+        return self.dropout if self.input_dropout is None else self.input_dropout
 
 
 class Forecast(Section):
@@ -260,7 +267,7 @@ class Train(Section):
     seed: int = Field(1, ge=0)
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0)
-    minutes: float | None = Field(None, gt=0)  # as many steps as this machine takes in that time
+    minutes: float | None = Field(None, gt=0)  # as many steps as this machine takes in that time; EM may be done before
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
@@ -336,8 +343,6 @@ class Recipe(Section):
         if self.model.hmm is not None:
             self._hidden_fits(self.model.hmm)
             needs = ()
-        if self.train.minutes is not None and (self.model.hmm or self.model.lds):
-            raise ValueError("'train.minutes' is for models that learn by gradients; this one stops when it is done")
         if self.model.lds is not None:
             if self.task != "forecast":
                 raise ValueError(f"[model.lds] forecasts a series: a '{self.task}' model has none")
@@ -373,7 +378,7 @@ class Recipe(Section):
             raise ValueError(
                 "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
             )
-        if self.train.steps is None:
+        if self.train.epochs is not None:
             raise ValueError("[model.hmm] counts its training in train.steps: iterations of EM, each over all data")
 
     def _pictures_fit(self) -> None:

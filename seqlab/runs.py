@@ -184,8 +184,9 @@ def fit(
 
     begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
     training = begin(recipe, model, corpus)
-    if recipe.train.minutes is not None and isinstance(training, GradientTraining):
-        recipe = _in_steps(recipe, recipe.train.minutes, training)
+    if recipe.train.minutes is not None:  # whoever resumes the run goes by the steps
+        steps = world.heard(training.steps_in(60 * recipe.train.minutes))
+        recipe = override(recipe, [f"train.steps={steps}"])
         if world.leads:
             write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
         training = begin(recipe, model, corpus)
@@ -312,13 +313,6 @@ def _written_step(folder: Path) -> int | None:
         return int(json.loads((folder / "metrics.json").read_bytes())["steps"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _in_steps(recipe: Recipe, minutes: float, training: GradientTraining) -> Recipe:
-    """The recipe with its minutes as steps, as measured here and now: whoever resumes the run goes by the steps."""
-    estimate = training.estimate()
-    steps = max(1, int(60 * minutes * estimate.num_steps / estimate.seconds))
-    return override(recipe, [f"train.steps={training.world.heard(steps)}"])
 
 
 def _training(

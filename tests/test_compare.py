@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import seqlab
 from seqlab.cli.ladder import _minutes
 from seqlab.compare import Comparison, Rung, compare, find_recipe
 from seqlab.compare.rungs import front_of
@@ -151,3 +152,25 @@ def test_minutes_become_steps(words, tmp_path):
     found = compare("tag", [str(words)], ["bilstm-tagger"], out=tmp_path, settings=SMALL, minutes=0.02, threads=1)
     assert found.rungs[0].steps != 40
     assert "minutes" not in (tmp_path / "bilstm-tagger-1" / "recipe.toml").read_text()
+
+
+def test_minutes_bound_what_climbs_too(tmp_path):
+    """EM has no length of its own: without a bound it would go on for as many steps as its recipe allows."""
+    text, series = tmp_path / "text.txt", tmp_path / "series.csv"
+    text.write_text("the cat sees the dog and the dog sees the cat\n" * 300)
+    rows = (f"2020-01-{day:02} {hour:02}:00,{hour % 7 + day % 3}" for day in range(1, 29) for hour in range(24))
+    series.write_text("time,value\n" + "\n".join(rows) + "\n")
+    climbs = ["train.restarts=2", "train.steps=5000", "train.tolerance=0", "model.hmm.states=3"]
+    few = compare("lm", [str(text)], ["hmm-lm"], out=tmp_path / "lm", settings=climbs, minutes=0.01, threads=1)
+    assert 2 <= few.rungs[0].steps < 5000
+    few = compare("forecast", [str(series)], ["lds"], out=tmp_path / "lds", minutes=0.001, threads=1)
+    assert few.rungs[0].steps == 1
+
+
+def test_a_rehearsal_leaves_no_trace(words, tmp_path):
+    """How long a step takes is found out by steps; the run that follows is the one that its number of steps gives."""
+    settings = [*SMALL[::2], "train.average=ema", "train.optimizer=muon"]
+    first = seqlab.train("tag", words, settings=[*settings, "train.minutes=0.02"], out=tmp_path / "timed")
+    again = seqlab.train("tag", words, settings=[*settings, f"train.steps={first.step}"], out=tmp_path / "counted")
+    one, other = first.model.bundle.model.state_dict(), again.model.bundle.model.state_dict()
+    assert all(one[name].equal(other[name]) for name in one)

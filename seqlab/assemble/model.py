@@ -111,7 +111,8 @@ def _masked(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
 
 def _two_ways(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
     stack = cast(Stack, recipe.model.encoder)
-    readers = _readers(stack, len(vocabularies.sources), dropout=recipe.model.dropout)
+    embedding = Embedding(len(vocabularies.sources), stack.size, name="bilm")
+    readers = TwoReaders(embedding, stack, entering=recipe.model.entering, dropout=recipe.model.dropout)
     return BidirectionalLanguageModel(readers, _head(recipe, readers.embedding, stack.size))
 
 
@@ -200,15 +201,15 @@ def _sequence_encoder(recipe: Recipe, made: Callable[[int], Inputs]) -> Encoder:
     assert isinstance(stack, Stack | Transformer | Features)
     inputs = made(settings.embedding if isinstance(stack, Stack) else stack.size)
     if isinstance(stack, Features):
-        return FeatureEncoder(inputs, dropout=settings.dropout)
+        return FeatureEncoder(inputs, dropout=settings.entering)
     if isinstance(stack, Transformer):
         most = _num_patches(recipe) if recipe.task == "forecast" else recipe.data.max_source
-        entrance = Entrance(inputs.size, stack, most=most, dropout=settings.dropout, name="encoder")
+        entrance = Entrance(inputs.size, stack, most=most, dropout=settings.entering, name="encoder")
         kind = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
         encoder = kind(inputs, entrance, stack, dropout=settings.dropout)
         return _quiet(encoder) if stack.quiet_start else encoder
     layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
-    return RecurrentEncoder(inputs, layers, dropout=settings.dropout)
+    return RecurrentEncoder(inputs, layers, dropout=settings.entering)
 
 
 def _inputs(recipe: Recipe, vocabularies: Vocabularies, size: int) -> Inputs:
@@ -225,12 +226,9 @@ def _inputs(recipe: Recipe, vocabularies: Vocabularies, size: int) -> Inputs:
     if recipe.model.characters is not None and vocabularies.letters is not None:
         inputs = SpelledInputs(embedding, len(vocabularies.letters), recipe.model.characters)
     if recipe.model.elmo is not None:
-        inputs = ElmoInputs(inputs, _readers(recipe.model.elmo, num_tokens, dropout=0.0))
+        own = Embedding(num_tokens, recipe.model.elmo.size, name="bilm")
+        inputs = ElmoInputs(inputs, TwoReaders(own, recipe.model.elmo, entering=0.0, dropout=0.0))
     return inputs
-
-
-def _readers(stack: Stack, num_tokens: int, *, dropout: float) -> TwoReaders:
-    return TwoReaders(Embedding(num_tokens, stack.size, name="bilm"), stack, dropout=dropout)
 
 
 def _decoder(recipe: Recipe, vocabularies: Vocabularies, *, encoder: Encoder | None) -> Teachable:
@@ -251,7 +249,7 @@ def _transformer_decoder(
 ) -> Teachable:
     dropout = recipe.model.dropout
     most = recipe.data.max_target + 2  # SOS and EOS
-    entrance = Entrance(stack.size, stack, most=most, dropout=dropout, name="decoder")
+    entrance = Entrance(stack.size, stack, most=most, dropout=recipe.model.entering, name="decoder")
     kind = UniversalDecoder if stack.kind == "universal" else TransformerDecoder
     memory_size = None if encoder is None else encoder.output_size
     head = _head(recipe, embedding, stack.size)
@@ -283,7 +281,7 @@ def _recurrent_decoder(recipe: Recipe, stack: Stack, embedding: Embedding, encod
         _head(recipe, embedding, layers.output_size),
         bridge=None if encoder is None else Bridge(encoder.summary_size, layers.state_sizes),
         reads_summary=reads_summary,
-        dropout=settings.dropout,
+        dropout=settings.entering,
     )
 
 
@@ -304,7 +302,7 @@ def _attentive_decoder(
         bridge=Bridge(encoder.summary_size, layers.state_sizes),
         memory_size=memory_size,
         settings=attention,
-        dropout=settings.dropout,
+        dropout=settings.entering,
     )
 
 

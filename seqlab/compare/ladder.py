@@ -79,8 +79,7 @@ def compare(
     for name, recipe in chosen.items():
         for seed in range(1, seeds + 1):
             extra = [*settings, f"train.seed={seed}"]
-            if minutes is not None and not (recipe.model.hmm or recipe.model.lds):
-                extra.append(f"train.minutes={minutes}")
+            extra += [] if minutes is None else [f"train.minutes={minutes}"]
             words = [*data, *(word for file in valid for word in ("--valid", file))]
             words += [word for each in extra for word in ("--set", each)]
             words += ["--threads", str(threads)] if threads else []

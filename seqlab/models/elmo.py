@@ -21,12 +21,12 @@ from seqlab.types import State
 class TwoReaders(nn.Module):
     """One embedding under a stack that reads forward and one that reads backward; neither sees the other."""
 
-    def __init__(self, embedding: Embedding, stack: Stack, *, dropout: float) -> None:
+    def __init__(self, embedding: Embedding, stack: Stack, *, entering: float, dropout: float) -> None:
         super().__init__()
         self.embedding = embedding
         self.ahead = CausalStack(embedding.size, stack, dropout=dropout, name="bilm.forward")
         self.back = CausalStack(embedding.size, stack, dropout=dropout, name="bilm.backward")
-        self.dropout = Dropout(dropout, name="bilm.input")
+        self.dropout = Dropout(entering, name="bilm.input")
         self.num_layers, self.size = stack.layers + 1, 2 * stack.size
 
     def read(self, stack: CausalStack, framed: Padded) -> list[Tensor]:

@@ -109,6 +109,13 @@ class Climbing:
         seconds = (time.perf_counter() - began) * left
         return Estimate(seconds, peak_memory(), self.num_steps, sum(p.numel() for p in self.model.parameters()))
 
+    def steps_in(self, seconds: float) -> int:
+        """As many steps of each climb as this machine takes in that time."""
+        if self.fitting.ascent is None:
+            return 1
+        one = self.estimate()
+        return max(1, int(seconds * one.num_steps / max(one.seconds, 1e-3) / self.num_climbs))
+
     def verdict(self) -> dict[str, Any]:
         """How far the fit can be trusted: which climb got highest, and whether it had converged."""
         if self.fitting.ascent is None:

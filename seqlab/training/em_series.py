@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
@@ -57,11 +58,7 @@ class SystemsTraining:
     def fit(self, *, stop: Callable[[], bool] = lambda: False) -> Outcome:
         """Climb to the last step, until nothing is gained, or until `stop` says so."""
         place, began, before = self.progress, time.perf_counter(), self.progress.seconds
-        current = self.model.systems if place.step else [None] * len(self.starts)
-        climbs = [
-            ascent(start, seen, self.climb, current=now)
-            for start, seen, now in zip(self.starts, self.evidence, current, strict=True)
-        ]
+        climbs = self._climbs()
         num_seen = max(1, sum(int(seen.seen.sum()) for seen in self.evidence))
         last, stopped = place.recent[0][0] if place.recent else math.inf, False
         found = [next(climb) for climb in climbs]
@@ -89,6 +86,24 @@ class SystemsTraining:
         place.finished = not stopped
         self._save()
         return Outcome(place, stopped)
+
+    def steps_in(self, seconds: float) -> int:
+        """As many steps as this machine takes in that time."""
+        climbs, times = self._climbs(), list[float]()
+        for _ in range(3):  # the first one has nothing to learn from yet
+            began = time.perf_counter()
+            for climb in climbs:
+                next(climb)
+            times.append(time.perf_counter() - began)
+        return max(1, int(seconds / fmean(times[1:])))
+
+    def _climbs(self) -> list[Iterator[tuple[LDS, float]]]:
+        """Each variable's way up, from its start or from where it stands."""
+        current = self.model.systems if self.progress.step else [None] * len(self.starts)
+        return [
+            ascent(start, seen, self.climb, current=now)
+            for start, seen, now in zip(self.starts, self.evidence, current, strict=True)
+        ]
 
     def _keep(self, systems: list[LDS], loss: float, num_seen: int, seconds: float) -> None:
         place = self.progress

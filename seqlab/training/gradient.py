@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol, runtime_checkable
 
 from torch import nn
@@ -30,6 +31,8 @@ from seqlab.training.world import World
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps
+VALIDATIONS = 20  # in a run, unless the recipe says otherwise
+REHEARSED = 12  # batches from end to end of the first epoch, which tell how long a step takes
 MOST_IN_A_ROW = 20  # steps without a finite gradient, after which no other will have one
 MOST_ROLLBACKS = 5
 KEPT = "kept"  # the folder of weights along the way
@@ -79,7 +82,7 @@ class GradientTraining:
         self.validate, self.folder, self.report = validate, folder, report
         self.lesson = Lesson(model, self.world, settings)
         self.num_steps = num_steps(batches, settings)
-        self.validate_every = settings.validate_every or max(1, self.num_steps // 20)
+        self.validate_every = settings.validate_every or max(1, self.num_steps // VALIDATIONS)
         self.optimizers = optimizers(model, settings)
         self.average = average(settings)
         self.metrics = MetricsFile(folder / "metrics.jsonl", writes=self.world.leads, tensorboard=settings.tensorboard)
@@ -146,6 +149,28 @@ class GradientTraining:
         left = self.num_steps - self.progress.step
         per_step = sum(times[1:]) / max(1, len(times) - 1)
         return Estimate(per_step * left * 1.1, peak_memory() + extra, self.num_steps, num_parameters)
+
+    def steps_in(self, seconds: float) -> int:
+        """As many steps as this machine takes in that time, with their validations: by a rehearsal without a trace."""
+        before = {name: weight.detach().clone() for name, weight in parameters_of(self.model).items()}
+        every, times = max(1, self.batches.num_batches(0) // REHEARSED), list[float]()
+        trained = optimizers(self.model, self.settings)
+        for place in range(-1, min(REHEARSED, self.batches.num_batches(0))):  # the first one warms up
+            batch = self.batches.batch(0, max(0, place) * every)
+            began = time.perf_counter()
+            with noise(self.settings.seed, 0, self.lesson.share(batch).rows):
+                self.lesson(batch, ())
+            clip_(self.model.parameters(), self.settings.clip)
+            for optimizer in trained:
+                optimizer.step()
+            self.model.zero_grad()
+            times.append(time.perf_counter() - began)
+        load_weights(self.model, before)
+        began = time.perf_counter()
+        if self.world.leads:
+            self.validate()
+        validations = VALIDATIONS * (time.perf_counter() - began) if self.settings.validate_every is None else 0.0
+        return max(1, int(max(seconds - validations, seconds / 2) / fmean(times[1:])))
 
     def _remaining(self) -> Iterator[Batch]:
         """The batches from here to the last step, wherever "here" is by then; the place is counted before each."""

@@ -1,4 +1,4 @@
-"""How models begin: a Transformer that passes on what it gets, a recurrent language model that hears its tokens."""
+"""How models begin: what a Transformer passes on, how loud a language model hears its tokens, what enters at all."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from seqlab.assemble.model import LOUD, build_model, embedding_of
 from seqlab.assemble.vocabularies import Vocabularies, padded
-from seqlab.layers.dropout import noise
+from seqlab.layers.dropout import Dropout, noise
 from seqlab.layers.tap import listening
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
@@ -77,3 +77,29 @@ class TestLoudStart:
         pair = model("translate", encoder=LSTM, decoder=LSTM, embedding=64)
         assert self.loudness(pair.decoder) == pytest.approx(1 / 8, rel=0.15)
         assert self.loudness(model("lm", decoder=LAYERS | {"size": 64})) == pytest.approx(1 / 8, rel=0.15)
+
+
+class TestEntering:
+    """Dropout of what enters a network may differ from that of all that follows."""
+
+    ATTENTION = {"score": "dot", "wiring": "luong"}  # noqa: RUF012
+    SHAPES = (
+        ("lm", {"decoder": LSTM}),
+        ("lm", {"decoder": LAYERS}),
+        ("bilm", {"encoder": LSTM, "embedding": 8}),
+        ("mask", {"encoder": LAYERS}),
+        ("translate", {"encoder": LSTM, "decoder": LSTM}),
+        ("translate", {"encoder": LSTM, "decoder": LSTM, "attention": ATTENTION}),
+    )
+
+    @staticmethod
+    def rates(task, parts, **more):
+        found = model(task, dropout=0.5, **parts, **more).named_modules()
+        rates = {name: module.rate for name, module in found if isinstance(module, Dropout) and "unseen" not in name}
+        inner = {name for name in rates if any(part.isdigit() for part in name.split("."))}  # of a numbered layer
+        return {rates[name] for name in rates.keys() - inner}, {rates[name] for name in inner}
+
+    @pytest.mark.parametrize(("task", "parts"), SHAPES)
+    def test_it_is_as_everywhere_unless_the_recipe_says_otherwise(self, task, parts):
+        assert self.rates(task, parts) == ({0.5}, {0.5})
+        assert self.rates(task, parts, input_dropout=0.0) == ({0.0}, {0.5})

@@ -29,7 +29,7 @@ ROWS = [[10, 11, 12, 13, 14], [20, 21], [], [30]]
 @pytest.fixture
 def readers():
     torch.manual_seed(0)
-    return TwoReaders(Embedding(V, D, name="bilm"), STACK, dropout=0.0).double()
+    return TwoReaders(Embedding(V, D, name="bilm"), STACK, entering=0.0, dropout=0.0).double()
 
 
 @pytest.fixture
