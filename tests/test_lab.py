@@ -6,6 +6,7 @@ import pytest
 
 import seqlab
 from seqlab import lab
+from seqlab.assemble.corpus import HELD_OUT_CHARACTERS
 from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import parity, reversals
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
@@ -162,6 +163,14 @@ class TestTheSplit:
         model = lab.train("translate", pairs, valid=valid, settings=CHARACTERS, out=tmp_path / "m").model
         assert model.metrics["data"]["train_source_rows"] == 60
         assert model.metrics["data"]["validation_source_rows"] == 2
+
+    def test_of_a_long_text_no_more_is_held_out_than_a_score_needs(self, tmp_path):
+        text, wanted = tmp_path / "text.txt", ["model.decoder.size=4", "train.steps=1", "data.max_validation=2"]
+        text.write_text("abc de\n" * 2000)
+        run = seqlab.train("lm", text, settings=wanted, out=tmp_path / "m")
+        assert run.model.metrics["data"]["validation_stream_tokens"] == 2 * HELD_OUT_CHARACTERS
+        short = seqlab.train("lm", text, settings=[*wanted[:2], "data.validation=0.01"], out=tmp_path / "n")
+        assert short.model.metrics["data"]["validation_stream_tokens"] == 140
 
     def test_one_example_cannot_be_split(self, tmp_path):
         (tmp_path / "p.tsv").write_text("abc\tcba\n")

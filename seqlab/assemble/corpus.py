@@ -35,6 +35,7 @@ from seqlab.text import Tokenizer
 
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
 STREAM_ROWS_OF_VALIDATION = 100  # tokens of a stream that count as one held-out example
+HELD_OUT_CHARACTERS = 250  # of a text, for each such example: a gigabyte needs no hundred megabytes to be scored on
 
 
 class ExampleBatches:
@@ -324,7 +325,8 @@ def _prepare_stream(
 ) -> Vocabularies:
     """The whole text as one sequence of ids; its last part is held out unless there is a file for that."""
     total = sum(map(len, read_text(paths)))
-    cut = total if valid else min(int(total * (1 - recipe.data.validation)), total - 2)
+    first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
+    cut = total if valid else min(first, total - 2)
     train = _Text(paths, 0, max(cut, 0))
     tokenizer = learn_text(recipe.target, train.blocks()) if given is None else given.targets
     held_out = _Text(valid, 0, None) if valid else _Text(paths, max(cut, 0), None)
