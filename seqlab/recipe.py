@@ -24,7 +24,7 @@ DEFAULTS: dict[Task, str] = {
     "bilm": "elmo",
     "classify": "bilstm-classifier",
     "tag": "bilstm-tagger",
-    "translate": "seq2seq",
+    "translate": "transformer-small",
     "forecast": "gru-forecast",
     "caption": "show-attend-tell",
 }

@@ -26,7 +26,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     pairs = folder / "pairs.tsv"
     pairs.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1)))
-    lab.train("translate", pairs, settings=(*SMALL, "source.kind=characters"), out=folder / "m")
+    lab.train("translate", pairs, recipe="seq2seq", settings=(*SMALL, "source.kind=characters"), out=folder / "m")
     return folder / "m"
 
 

@@ -30,10 +30,10 @@ ENCODER, DECODER = ("model.encoder.size=8", "source.min_count=1"), ("model.decod
 def train(tmp_path_factory):
     """A function that trains a small model on a text and keeps the files."""
 
-    def train(task, name, text, *settings):
+    def train(task, name, text, *settings, recipe=None):
         folder = tmp_path_factory.mktemp(task)
         (folder / name).write_text(text)
-        return lab.train(task, folder / name, settings=(*SMALL, *settings), out=folder / "m").model
+        return lab.train(task, folder / name, recipe=recipe, settings=(*SMALL, *settings), out=folder / "m").model
 
     return train
 
@@ -55,7 +55,8 @@ def classifier(train):
 @pytest.fixture(scope="module")
 def translator(train):
     text = "".join(f"{a}\t{b}\n" for a, b in reversals(80, seed=2, longest=4))
-    return train("translate", "p.tsv", text, "shared=false", "source.kind=characters", *ENCODER, *DECODER)
+    settings = ("shared=false", "source.kind=characters", *ENCODER, *DECODER)
+    return train("translate", "p.tsv", text, *settings, recipe="seq2seq")
 
 
 @pytest.fixture(scope="module")

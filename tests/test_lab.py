@@ -1,6 +1,7 @@
 import json
 import re
 import warnings
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,7 @@ from seqlab.training.world import World
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
 CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")
+train_small = partial(lab.train, "translate", recipe="seq2seq")  # the sizes above are of a recurrent one
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ class Watcher:
 
 def test_weights_that_were_kept_along_the_way_can_be_looked_at(pairs, tmp_path):
     settings = (*CHARACTERS[:3], *CHARACTERS[4:], "train.steps=4", "train.validate_every=1", "train.keep=2")
-    lab.train("translate", pairs, settings=settings, out=tmp_path / "m")
+    train_small(pairs, settings=settings, out=tmp_path / "m")
     assert list(lab.checkpoints(tmp_path / "m")) == ["00000003", "00000004", "best", "last"]
     assert lab.load_checkpoint(tmp_path / "m", "00000003").predict("abc").input == "abc"
     with pytest.raises(RunError, match="no checkpoint '00000001'") as wrong:
@@ -60,7 +62,7 @@ def test_weights_that_were_kept_along_the_way_can_be_looked_at(pairs, tmp_path):
 
 class TestTheVerbs:
     def test_train_load_predict_evaluate_info(self, pairs, tmp_path):
-        trained = lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+        trained = train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
         assert (trained.stopped, trained.step) == (False, 2)
 
         model = seqlab.load(tmp_path / "m")
@@ -81,7 +83,7 @@ class TestTheVerbs:
         assert model.recipe.train.steps == 2
 
     def test_decoding_can_be_asked_for(self, pairs, tmp_path):
-        model = lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m").model
+        model = train_small(pairs, settings=CHARACTERS, out=tmp_path / "m").model
         samples = [model.predict("abc", temperature=1.0, seed=seed).output for seed in range(5)]
         assert len(set(samples)) > 1
         assert len(model.predict("abc", max_length=1).output) <= 1
@@ -96,32 +98,28 @@ class TestTheVerbs:
 
     def test_whoever_watches_is_told(self, pairs, tmp_path):
         watcher = Watcher()
-        lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m", report=watcher)
+        train_small(pairs, settings=CHARACTERS, out=tmp_path / "m", report=watcher)
         assert watcher.told[0] == ("begin", 2, 0)
         assert [each[0] for each in watcher.told[1:]] == ["step", "validated", "step", "validated", "end"]
 
     def test_a_run_stops_when_asked_and_goes_on_when_asked(self, pairs, tmp_path):
         settings = (*CHARACTERS, "train.steps=6", "train.validate_every=3")
-        stopped = lab.train("translate", pairs, settings=settings, out=tmp_path / "m", stop=lambda: True)
+        stopped = train_small(pairs, settings=settings, out=tmp_path / "m", stop=lambda: True)
         assert (stopped.stopped, stopped.step) == (True, 1)
         resumed = lab.train(out=tmp_path / "m", resume=True)
         assert (resumed.stopped, resumed.step) == (False, 6)
-        whole = lab.train("translate", pairs, settings=settings, out=tmp_path / "whole")
+        whole = train_small(pairs, settings=settings, out=tmp_path / "whole")
         weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "m", whole.model.path)]
         assert weights[0] == weights[1]
 
     def test_a_run_that_validates_at_every_step_stops_too(self, pairs, tmp_path):
         settings = (*CHARACTERS, "train.steps=3", "train.validate_every=1")
-        assert lab.train("translate", pairs, settings=settings, out=tmp_path / "m", stop=lambda: True).step == 1
+        assert train_small(pairs, settings=settings, out=tmp_path / "m", stop=lambda: True).step == 1
 
     def test_the_same_seed_gives_the_same_model_and_another_one_another(self, pairs, tmp_path):
         weights = [
-            (
-                lab.train(
-                    "translate", pairs, settings=(*CHARACTERS, f"train.seed={seed}"), out=tmp_path / name
-                ).model.path
-            )
-            .joinpath("model.safetensors")
+            train_small(pairs, settings=(*CHARACTERS, f"train.seed={seed}"), out=tmp_path / name)
+            .model.path.joinpath("model.safetensors")
             .read_bytes()
             for name, seed in (("a", 1), ("b", 1), ("c", 2))
         ]
@@ -160,7 +158,7 @@ class TestTheSplit:
     def test_with_a_file_to_validate_on_everything_else_is_for_training(self, pairs, tmp_path):
         valid = tmp_path / "valid.tsv"
         valid.write_text("abc\tcba\nxyz\tzyx\n")
-        model = lab.train("translate", pairs, valid=valid, settings=CHARACTERS, out=tmp_path / "m").model
+        model = train_small(pairs, valid=valid, settings=CHARACTERS, out=tmp_path / "m").model
         assert model.metrics["data"]["train_source_rows"] == 60
         assert model.metrics["data"]["validation_source_rows"] == 2
 
@@ -175,7 +173,7 @@ class TestTheSplit:
     def test_one_example_cannot_be_split(self, tmp_path):
         (tmp_path / "p.tsv").write_text("abc\tcba\n")
         with pytest.warns(SeqlabWarning, match="too little to hold anything out"):
-            lab.train("translate", tmp_path / "p.tsv", settings=CHARACTERS, out=tmp_path / "m")
+            train_small(tmp_path / "p.tsv", settings=CHARACTERS, out=tmp_path / "m")
 
 
 class TestTooLong:
@@ -190,7 +188,7 @@ class TestTooLong:
         def train(how, **options):
             settings = (*CHARACTERS, "data.max_source=5", "data.max_target=6", f"data.too_long={how}")
             options = {"valid": tmp_path / "v.tsv", **options}
-            return lab.train("translate", tmp_path / "p.tsv", settings=settings, out=tmp_path / "m", **options).model
+            return train_small(tmp_path / "p.tsv", settings=settings, out=tmp_path / "m", **options).model
 
         return train
 
@@ -217,7 +215,7 @@ class TestTooLong:
     def test_is_not_warned_of_where_everything_fits(self, pairs, tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+            train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
 
     def test_of_a_tagger_words_and_tags_are_cut_alike(self, tmp_path):
         (tmp_path / "t.conll").write_text("a X\nb Y\nc Z\n\nd X\n\n")
@@ -231,9 +229,9 @@ class TestTooLong:
 
 
 def test_nothing_is_touched_unless_asked(pairs, tmp_path):
-    lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+    train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
     with pytest.raises(RunError, match="already holds a run"):
-        lab.train("translate", pairs, settings=CHARACTERS, out=tmp_path / "m")
+        train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
     with pytest.raises(UsageError, match=re.escape("--overwrite throws it away")):
         lab.train("translate", pairs, out=tmp_path / "m", resume=True, overwrite=True)
 

@@ -106,7 +106,8 @@ def closed(event, details):
 sys.addaudithook(closed)
 import seqlab
 small = ["model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2", "source.size=300"]
-trained = seqlab.train("translate", sys.argv[1] + "/pairs.tsv", settings=small, out=sys.argv[1] + "/m")
+options = {"recipe": "seq2seq", "settings": small, "out": sys.argv[1] + "/m"}
+trained = seqlab.train("translate", sys.argv[1] + "/pairs.tsv", **options)
 model = seqlab.load(sys.argv[1] + "/m")
 model.predict("abc")
 model.evaluate()

@@ -243,7 +243,8 @@ class TestVectors:
             "shared=false",
             "decode.max_length=4",
         )
-        model = lab.train("translate", place / "waves.npz", settings=settings, out=tmp_path / "m").model
+        options = {"recipe": "seq2seq", "settings": settings, "out": tmp_path / "m"}
+        model = lab.train("translate", place / "waves.npz", **options).model
         path = str(place / "table" / "0.npy")
         answer = model.predict([path, np.load(path)])
         assert answer[0].output == answer[1].output
@@ -389,7 +390,7 @@ def models(make, mask, bilm):
         "bilm": bilm,
         "classify": make("classify", "c.tsv", pairs, *QUICK, *ENCODER),
         "tag": make("tag", "t.conll", tagged, *QUICK, *letters),
-        "translate": make("translate", "p.tsv", pairs, *QUICK, *ENCODER, *decoder, *greedy),
+        "translate": make("translate", "p.tsv", pairs, *QUICK, *ENCODER, *decoder, *greedy, recipe="seq2seq"),
     }
 
 

@@ -50,7 +50,7 @@ def data_make(
 ) -> None:
     """Make a file to learn from: text as TSV, pictures as an .npz.
 
-    seqlab data make dates -n 20000 > dates.tsv        seqlab train translate dates.tsv
+    seqlab data make dates -n 20000 > dates.tsv        seqlab train translate dates.tsv -r dates-attention
 
     seqlab data make parity > bits.tsv                 seqlab train classify bits.tsv
 

@@ -28,8 +28,10 @@ class Lesson(nn.Module):
         self.own: nn.Module = own
         if world.size > 1 and settings.shard:
             self.own = sharded(own, world.size)
-        elif world.size > 1:  # which weights a batch leaves untouched may differ from process to process
-            self.own = DistributedDataParallel(own, find_unused_parameters=True)
+        elif world.size > 1:
+            # which weights a batch leaves untouched may differ from process to process; buffers are constants, which
+            # each makes for itself, and the table of positions is as long as what this process has read
+            self.own = DistributedDataParallel(own, find_unused_parameters=True, broadcast_buffers=False)
 
     def share(self, batch: Batch) -> Batch:
         """This process's rows; where there are too few for all, some row, which then does not count."""

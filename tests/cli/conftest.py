@@ -23,7 +23,7 @@ def settings(*values):
 
 @pytest.fixture(scope="session")
 def small():
-    """Settings that make a model of any task tiny, as words of a command."""
+    """What makes a model of any task tiny, as words of a command; a translator is then a recurrent one."""
 
     def small(task, steps=4):
         sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}
@@ -35,7 +35,8 @@ def small():
             sizes = (*ENCODER, *DECODER, "shared=false", "source.kind=characters", "data.max_source=30")
         if task == "classify":
             sizes = (*sizes, "source.min_count=1")
-        return settings(*SMALL, *sizes, f"train.steps={steps}")
+        recipe = ["--recipe", "seq2seq"] if task == "translate" else []
+        return [*recipe, *settings(*SMALL, *sizes, f"train.steps={steps}")]
 
     return small
 

@@ -99,7 +99,7 @@ class TestRecipes:
         [
             (
                 ["-s", "train.stepz=3"],
-                "recipe 'seq2seq' with --set: there is no 'train.stepz'",
+                "recipe 'transformer-small' with --set: there is no 'train.stepz'",
                 "did you mean 'steps'?",
             ),
             (["-s", "trian.steps=3"], "--set trian.steps=3: there is no section 'trian'", "did you mean 'train'?"),
@@ -108,7 +108,11 @@ class TestRecipes:
                 "--set train.steps: not of the form key=value",
                 "for example --set train.steps=500",
             ),
-            (["-s", "train.steps=many"], "recipe 'seq2seq' with --set: 'train.steps': ", "`seqlab recipes NAME` shows"),
+            (
+                ["-r", "seq2seq", "-s", "train.steps=many"],
+                "recipe 'seq2seq' with --set: 'train.steps': ",
+                "`seqlab recipes NAME` shows",
+            ),
             (["-r", "seq3seq"], "there is no recipe 'seq3seq'", "did you mean 'seq2seq'?"),
             (["-r", "char-lstm"], "recipe 'char-lstm' is for 'lm', not for 'translate'", "`seqlab recipes` lists"),
             (["-r", "mine.toml"], "mine.toml: there is no such recipe file", "give a path that exists"),

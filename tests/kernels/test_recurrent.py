@@ -253,8 +253,8 @@ def test_a_model_learns_the_same_and_keeps_the_laws(kind, tmp_path, monkeypatch)
     trained = {}
     for on in ("1", "0"):
         monkeypatch.setenv("SEQLAB_NATIVE", on)
-        out = tmp_path / on
-        trained[on] = lab.train("translate", tmp_path / "pairs.tsv", settings=settings, out=out).model.bundle.model
+        options = {"recipe": "seq2seq", "settings": settings, "out": tmp_path / on}
+        trained[on] = lab.train("translate", tmp_path / "pairs.tsv", **options).model.bundle.model
     for one, other in zip(*(model.parameters() for model in trained.values()), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
     monkeypatch.setenv("SEQLAB_NATIVE", "1")

@@ -96,7 +96,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1)))
     wanted = [*SMALL, "train.steps=40", "train.tensorboard=true"]
-    seqlab.train("translate", folder / "pairs.tsv", settings=wanted, out=folder / "run")
+    seqlab.train("translate", folder / "pairs.tsv", recipe="seq2seq", settings=wanted, out=folder / "run")
     seqlab.train(settings=["train.steps=60"], out=folder / "run", resume=True)
     return folder / "run" / "run"
 
