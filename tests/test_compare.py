@@ -164,7 +164,7 @@ def test_minutes_bound_what_climbs_too(tmp_path):
     few = compare("lm", [str(text)], ["hmm-lm"], out=tmp_path / "lm", settings=climbs, minutes=0.01, threads=1)
     assert 2 <= few.rungs[0].steps < 5000
     few = compare("forecast", [str(series)], ["lds"], out=tmp_path / "lds", minutes=0.001, threads=1)
-    assert few.rungs[0].steps == 1
+    assert few.rungs[0].steps < 10
 
 
 def test_a_rehearsal_leaves_no_trace(words, tmp_path):

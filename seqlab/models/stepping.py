@@ -16,7 +16,7 @@ from seqlab.layers.blocks import ACTIVATIONS, AddNorm, DecoderBlock
 from seqlab.models.interface import Memory
 from seqlab.types import State
 
-ROOM = 16  # positions that the first cache has; each next one has twice as many
+ROOM = 64  # positions that the first cache has, each next one twice as many: pages that nobody writes to cost nothing
 
 
 class Stepping:

@@ -41,7 +41,7 @@ def path(request):
 def decoder(option, *, source=True, seed=1, vocabulary=37):
     torch.manual_seed(seed)
     settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
-    entrance = Entrance(settings.size, settings, most=60, dropout=0.0, name="decoder")
+    entrance = Entrance(settings.size, settings, most=ROOM + 10, dropout=0.0, name="decoder")
     embedding, head = Embedding(vocabulary, settings.size, name="decoder"), Head(settings.size, vocabulary)
     made = TransformerDecoder(embedding, entrance, settings, head, memory_size=13 if source else None, dropout=0.0)
     for parameter in made.parameters():
@@ -136,7 +136,7 @@ def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, leng
     """With a gradient every position is computed, without one only the real ones."""
     torch.manual_seed(1)
     settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
-    entrance = Entrance(settings.size, settings, most=60, dropout=0.0, name="encoder")
+    entrance = Entrance(settings.size, settings, most=ROOM + 10, dropout=0.0, name="encoder")
     inputs = TokenInputs(Embedding(37, settings.size, name="encoder"))
     encoder = TransformerEncoder(inputs, entrance, settings, dropout=0.0)
     source = Padded.from_rows([torch.randint(37, (length,)).tolist() for length in lengths])

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <torch/library.h>
+#include <utility>
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
@@ -23,6 +24,11 @@ namespace {
 
 constexpr int64_t PANEL = 16;  // outputs that are computed together
 constexpr int64_t FEW = 4;     // rows for which reading the weights is all that counts
+#ifdef __AVX512VNNI__
+constexpr int MOST = 12, PANELS = 2;  // rows and panels whose sums fit into the registers
+#else
+constexpr int MOST = 6, PANELS = 1;
+#endif
 
 int64_t pairs_of(int64_t inputs) { return (inputs + 1) / 2; }
 int64_t panels_of(int64_t outputs) { return (outputs + PANEL - 1) / PANEL; }
@@ -53,18 +59,53 @@ float round_row(const float* x, int64_t inputs, int64_t apart, int16_t* to) {
   for (int j = 0; j < 8; ++j) largest = std::max({largest, most[j], -least[j]});
   for (; i < inputs; ++i) largest = std::max(largest, std::fabs(x[i]));
   const float up = largest > 0 ? finest / largest : 0.0f;
-  const auto whole = [up](float one) {  // the nearest, half away from zero
-    return static_cast<int16_t>(one * up + (one < 0 ? -0.5f : 0.5f));
+  typedef int32_t Whole __attribute__((vector_size(32)));
+  typedef int16_t Short __attribute__((vector_size(16)));
+  const auto whole = [up](Eight x) {  // the nearest, half away from zero
+    const Eight half = x < 0 ? Eight{} - 0.5f : Eight{} + 0.5f;
+    return __builtin_convertvector(__builtin_convertvector(x * up + half, Whole), Short);
   };
-  for (i = 0; i < inputs / 2; ++i) to[i * apart] = whole(x[2 * i]), to[i * apart + 1] = whole(x[2 * i + 1]);
-  if (inputs % 2) to[i * apart] = whole(x[inputs - 1]), to[i * apart + 1] = 0;
+  const auto put = [to, apart](int64_t first, Short eight, int64_t count) {
+    for (int64_t j = 0; j < count; j += 2)
+      std::memcpy(to + (first + j) / 2 * apart, reinterpret_cast<const char*>(&eight) + 2 * j, 4);
+  };
+  for (i = 0; i + 8 <= inputs; i += 8) put(i, whole(load(x + i)), 8);
+  float left[8] = {};
+  std::copy(x + i, x + inputs, left);
+  put(i, whole(load(left)), inputs - i);
   return largest / finest;
 }
 
-// Sums of R rows with one panel; of the rows' numbers those of one pair of inputs stand together.
-template <int R>
+// Sums of R rows with P panels, panel by panel; of the rows' numbers those of one pair of inputs stand together.
+template <int R, int P>
 void panel_sums(const int16_t* x, const int8_t* panel, int64_t pairs, int32_t (*sums)[PANEL]) {
-#ifdef __AVX2__
+#if defined(__AVX512VNNI__)
+  __m512i all[P][R];
+#pragma GCC unroll 2
+  for (int q = 0; q < P; ++q)
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) all[q][r] = _mm512_setzero_si512();
+  for (int64_t p = 0; p < pairs; ++p, panel += 2 * PANEL, x += 2 * R) {
+    __m512i weights[P];
+#pragma GCC unroll 2
+    for (int q = 0; q < P; ++q)
+      weights[q] = _mm512_cvtepi8_epi16(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + q * pairs * 2 * PANEL)));
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+      int32_t both;
+      std::memcpy(&both, x + 2 * r, sizeof both);
+      const __m512i pair = _mm512_set1_epi32(both);
+#pragma GCC unroll 2
+      for (int q = 0; q < P; ++q) all[q][r] = _mm512_dpwssd_epi32(all[q][r], pair, weights[q]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int q = 0; q < P; ++q)
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) _mm512_storeu_si512(sums[q * R + r], all[q][r]);
+#elif defined(__AVX2__)
+  static_assert(P == 1);
   __m256i low[R], high[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) low[r] = high[r] = _mm256_setzero_si256();
@@ -86,17 +127,25 @@ void panel_sums(const int16_t* x, const int8_t* panel, int64_t pairs, int32_t (*
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums[r] + 8), high[r]);
   }
 #else
-  std::fill(&sums[0][0], &sums[0][0] + R * PANEL, 0);
-  for (int64_t p = 0; p < pairs; ++p, panel += 2 * PANEL, x += 2 * R)
-    for (int r = 0; r < R; ++r)
-      for (int64_t n = 0; n < PANEL; ++n) sums[r][n] += x[2 * r] * panel[2 * n] + x[2 * r + 1] * panel[2 * n + 1];
+  std::fill(&sums[0][0], &sums[0][0] + R * P * PANEL, 0);
+  for (int q = 0; q < P; ++q)
+    for (int64_t p = 0; p < pairs; ++p)
+      for (int r = 0; r < R; ++r)
+        for (int64_t n = 0; n < PANEL; ++n) {
+          const int16_t* two = x + 2 * (p * R + r);
+          const int8_t* weights = panel + 2 * ((q * pairs + p) * PANEL + n);
+          sums[q * R + r][n] += two[0] * weights[0] + two[1] * weights[1];
+        }
 #endif
 }
 
-constexpr auto SUMS = [] {
-  using Kernel = void (*)(const int16_t*, const int8_t*, int64_t, int32_t (*)[PANEL]);
-  return std::array<Kernel, 6>{panel_sums<1>, panel_sums<2>, panel_sums<3>, panel_sums<4>, panel_sums<5>, panel_sums<6>};
-}();
+using Sums = void (*)(const int16_t*, const int8_t*, int64_t, int32_t (*)[PANEL]);
+
+// The kernel for each number of rows, from one to MOST.
+template <int P>
+constexpr auto SUMS = []<size_t... R>(std::index_sequence<R...>) {
+  return std::array<Sums, sizeof...(R)>{panel_sums<static_cast<int>(R) + 1, P>...};
+}(std::make_index_sequence<MOST>());
 
 // Dot products of R rows with C outputs at once: so many sums hide the latency of each.
 template <int R, int C>
@@ -130,6 +179,15 @@ void few_rows(const float* x, const float* w, const float* bias, int64_t inputs,
   for (; n < outputs; ++n)
     for (int r = 0; r < R; ++r)
       out[r * outputs + n] = dot(x + r * inputs, w + n * inputs, inputs) + (bias ? bias[n] : 0.0f);
+}
+
+// A row's sums with a panel as what they are worth.
+void put(const int32_t* sums, float worth, const float* scales, const float* bias, int64_t width, float* to) {
+  if (width == PANEL && bias)  // as nearly always: so many at once
+    for (int64_t c = 0; c < PANEL; ++c) to[c] = static_cast<float>(sums[c]) * (worth * scales[c]) + bias[c];
+  else
+    for (int64_t c = 0; c < width; ++c)
+      to[c] = static_cast<float>(sums[c]) * (worth * scales[c]) + (bias ? bias[c] : 0.0f);
 }
 
 at::Tensor int8_linear(
@@ -172,31 +230,31 @@ void Matrix::times_floats(const float* x, int64_t rows, float* out) const {
 }
 
 void Matrix::times_bytes(const float* x, int64_t rows, float* out) const {
-  constexpr int64_t most = SUMS.size(), together = 96;  // rows whose numbers stay in the cache
+  constexpr int64_t together = 96;  // rows whose numbers stay in the cache
   const int64_t pairs = pairs_of(inputs), stride = 2 * pairs;
   static thread_local std::vector<int16_t> numbers;
   numbers.resize(std::min(rows, together) * stride);
   const float* scales = scale.const_data_ptr<float>();
   const float* b = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+  const int8_t* weights = weight.const_data_ptr<int8_t>();
   for (int64_t first = 0; first < rows; first += together) {
     const int64_t count = std::min(together, rows - first);
     float worth[together];
     for (int64_t r = 0; r < count; ++r) {
-      const int64_t block = r / most * most, place = r - block, apart = 2 * std::min(most, count - block);
+      const int64_t block = r / MOST * MOST, place = r - block, apart = 2 * std::min<int64_t>(MOST, count - block);
       worth[r] = round_row(x + (first + r) * inputs, inputs, apart, &numbers[block * stride + 2 * place]);
     }
-    for (int64_t n = 0; n < outputs; n += PANEL) {
-      const int8_t* panel = weight.const_data_ptr<int8_t>() + n * stride;
-      const int64_t width = std::min(PANEL, outputs - n);
-      for (int64_t r = 0; r < count; r += most) {
-        int32_t sums[most][PANEL];
-        const int64_t block = std::min(most, count - r);
-        SUMS[block - 1](&numbers[r * stride], panel, pairs, sums);
-        for (int64_t i = 0; i < block; ++i) {
-          float* to = out + (first + r + i) * outputs + n;
-          for (int64_t c = 0; c < width; ++c)
-            to[c] = static_cast<float>(sums[i][c]) * (worth[r + i] * scales[n + c]) + (b ? b[n + c] : 0.0f);
-        }
+    for (int64_t n = 0, panels; n < outputs; n += panels * PANEL) {
+      const int8_t* panel = weights + n * stride;
+      panels = n + PANELS * PANEL <= outputs ? PANELS : 1;
+      for (int64_t r = 0; r < count; r += MOST) {
+        int32_t sums[PANELS * MOST][PANEL];
+        const int64_t block = std::min<int64_t>(MOST, count - r);
+        (panels == 1 ? SUMS<1> : SUMS<PANELS>)[block - 1](&numbers[r * stride], panel, pairs, sums);
+        for (int64_t q = 0; q < panels; ++q)
+          for (int64_t i = 0; i < block; ++i)
+            put(sums[q * block + i], worth[r + i], scales + n + q * PANEL, b ? b + n + q * PANEL : nullptr,
+                std::min(PANEL, outputs - n - q * PANEL), out + (first + r + i) * outputs + n + q * PANEL);
       }
     }
   }

@@ -15,9 +15,9 @@ inline Eight load(const float* from) { return *reinterpret_cast<const Eight*>(fr
 inline void store(float* to, Eight x) { *reinterpret_cast<Eight*>(to) = x; }
 
 inline float sum(Eight x) {
-  float total = 0;
-  for (int i = 0; i < 8; ++i) total += x[i];
-  return total;
+  const Eight half = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+  const Eight quarter = half + __builtin_shufflevector(half, half, 2, 3, 0, 1, 6, 7, 4, 5);
+  return quarter[0] + quarter[1];
 }
 
 inline float largest_of(const float* x, int64_t size) {
@@ -42,10 +42,11 @@ inline float total(const float* x, int64_t size) {
 }
 
 inline float dot(const float* a, const float* b, int64_t size) {
-  Eight sums = {};
+  Eight sums = {}, others = {};  // two, so that one need not wait for the other
   int64_t i = 0;
+  for (; i + 16 <= size; i += 16) sums += load(a + i) * load(b + i), others += load(a + i + 8) * load(b + i + 8);
   for (; i + 8 <= size; i += 8) sums += load(a + i) * load(b + i);
-  float total = sum(sums);
+  float total = sum(sums + others);
   for (; i < size; ++i) total += a[i] * b[i];
   return total;
 }
