@@ -18,12 +18,17 @@ _NATIVE = (torch.float32, torch.float64)
 _GATES: dict[Cell, int] = {"rnn": 1, "relu-rnn": 1, "lstm": 4, "gru": 3, "gru-torch": 3}
 
 
+def quicker(kind: Cell) -> bool:
+    """Whether the native kernel is there, and beats torch's own: an LSTM's does not where vectors have 512 bits."""
+    return native.ready() and (kind != "lstm" or torch.backends.cpu.get_cpu_capability() != "AVX512")
+
+
 class Recurrence(nn.Module):
     """h_t from h_{t-1} and x_t, for each t. W meets the state, U the input, as the lectures write it.
 
-    While somebody listens the equations run step by step; otherwise the native kernels where they are built, else
-    torch's fused kernel where the mathematics is the same, and a scan with the input's product taken out of the loop
-    for the lectures' GRU, which torch lacks.
+    While somebody listens the equations run step by step; otherwise the native kernels where they are built and
+    quicker, else torch's fused kernel where the mathematics is the same, and a scan with the input's product taken out
+    of the loop for the lectures' GRU, which torch lacks.
     """
 
     def __init__(self, kind: Cell, input_size: int, size: int, *, name: str) -> None:
@@ -60,7 +65,7 @@ class Recurrence(nn.Module):
             return x.new_zeros(len(x), 0, self.size), state
         if listened_to():
             return self._observed(x, state)
-        if x.shape[1] >= WORTHWHILE and x.device.type == "cpu" and x.dtype in _NATIVE and native.ready():
+        if x.shape[1] >= WORTHWHILE and x.device.type == "cpu" and x.dtype in _NATIVE and quicker(self.kind):
             return self._native(x, state)
         if self.kind == "gru":
             return self._gru_scan(x, state)

@@ -5,6 +5,9 @@ FSDP2 where the weights are shared out too.
 Which rows a batch has, and the noise of each row, do not depend on how many there are, so neither does the result.
 """
 
+from inspect import signature
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -31,7 +34,7 @@ class Lesson(nn.Module):
         elif world.size > 1:
             # which weights a batch leaves untouched may differ from process to process; buffers are constants, which
             # each makes for itself, and the table of positions is as long as what this process has read
-            self.own = DistributedDataParallel(own, find_unused_parameters=True, broadcast_buffers=False)
+            self.own = DistributedDataParallel(own, find_unused_parameters=True, **_own_buffers())
 
     def share(self, batch: Batch) -> Batch:
         """This process's rows; where there are too few for all, some row, which then does not count."""
@@ -63,3 +66,9 @@ class _Own(nn.Module):
 def own_rows(state: State, world: World) -> State:
     """Of a state of all rows, those of this process."""
     return tuple(part[world.places(len(part)) or [0]] for part in state)
+
+
+def _own_buffers() -> dict[str, Any]:
+    """Buffers are not sent around before each step; torch has renamed how that is said."""
+    known = signature(DistributedDataParallel.__init__).parameters
+    return {next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known): False}

@@ -127,8 +127,13 @@ def test_a_run_killed_between_its_last_step_and_its_model_writes_the_model(run, 
 
 ATTENTIVE = ["model.attention.score=additive", "model.attention.wiring=bahdanau"]
 HEADS = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("kind=transformer", "heads=2")]
-KILLED = {"lm": ("lm", []), "seq2seq": ("translate", ATTENTIVE), "transformer": ("translate", HEADS)}
-KILLS, STEPS = 17, 1500  # of each: 51 in all
+# settings, and steps enough for all kills to come before the last one on a quick machine too
+KILLED = {
+    "lm": ("lm", [], 6000),
+    "seq2seq": ("translate", ATTENTIVE, 1500),
+    "transformer": ("translate", HEADS, 1500),
+}
+KILLS = 17  # of each: 51 in all
 
 
 @pytest.mark.slow
@@ -137,17 +142,17 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
     run, start, files, small, tmp_path, record_property, kind
 ):
     """SIGKILL at any moment, while a checkpoint is written too: it is written every third step."""
-    task, extra = KILLED[kind]
+    task, extra, num_steps = KILLED[kind]
     draw, out, whole = random.Random(kind), tmp_path / "killed", tmp_path / "whole"
     settings = [*extra, "train.validate_every=3", "train.average=ema", "model.dropout=0.2", "train.batch_tokens=100"]
     settings += ["train.bptt=16", "train.batch_rows=4", "model.embedding=64"]
-    words = ["train", task, files[task], *small(task, steps=STEPS), *(w for each in settings for w in ("-s", each))]
+    words = ["train", task, files[task], *small(task, steps=num_steps), *(w for each in settings for w in ("-s", each))]
     assert run(*words, "-o", whole, "-q").code == 0
     last, again, steps, writing = out / "run" / "last.safetensors", False, [0], 0
     for _ in range(KILLS):
         process = start(*(["train", "--resume"] if again else words), "-o", out, stdout=subprocess.DEVNULL)
         while b"steps: about" not in process.stderr.readline():
-            assert process.poll() is None
+            assert process.poll() is None, process.stderr.read()
         time.sleep(draw.random())
         process.kill()
         assert process.wait() == -signal.SIGKILL, process.stderr.read()
@@ -158,5 +163,5 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
     assert run("train", "--resume", "-o", out, "-q").code == 0
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert logged(out) == logged(whole)
-    figures = f"{KILLS} kills, {writing} of them while a file was written, the last at step {steps[-1]} of {STEPS}"
+    figures = f"{KILLS} kills, {writing} of them while a file was written, the last at step {steps[-1]} of {num_steps}"
     record_property("measured", f"{kind}: {figures}; weights and log as if there had been none")
