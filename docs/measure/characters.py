@@ -25,12 +25,6 @@ CONTEXT, ROWS, STEPS, RATE = 64, 12, 2000, 1e-3
 TINY = ("train.steps=255", "train.batch_rows=24", "train.bptt=64", "train.learning_rate=2e-2", "train.warmup=5")
 SMALL = ("model.decoder.size=192", "model.dropout=0", "train.batch_rows=16", "train.bptt=48")
 QUICK = ("train.learning_rate=2e-2", "train.average=none", "train.steps=290")
-    "model.decoder.size=192",
-    "model.dropout=0",
-    "train.batch_rows=16",
-    "train.bptt=48",
-    "train.learning_rate=2e-2",
-)
 RECIPES = {  # a recipe, its settings, and the loss that is wanted
     "gpt-tiny": ("gpt-tiny", (*TINY, "train.weight_decay=0"), 1.88),
     "char-lstm of 192 units": ("char-lstm", (*SMALL, *QUICK), 1.88),
