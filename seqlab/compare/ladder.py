@@ -31,7 +31,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "lm": ("char-rnn", "char-gru", "char-lstm", "gpt-tiny"),
     "classify": ("lstm-classifier", "bilstm-classifier", "self-attentive", "transformer-classifier"),
     "tag": ("hmm-tagger", "bilstm-tagger", "char-tagger"),
-    "translate": ("seq2seq", "bahdanau", "transformer-lstm", "transformer-tiny"),
+    "translate": ("seq2seq", "bahdanau", "transformer-lstm", "transformer-small"),
     "forecast": ("lds-forecast", "gru-forecast", "transformer-forecast"),
     "caption": ("show-and-tell", "show-attend-tell", "caption-transformer"),
     "mask": ("bilstm-mask", "bert-tiny"),
