@@ -102,7 +102,7 @@ class TestOverride:
             ("model.decoder.sizes=3", "there is no 'model.decoder.sizes'", "did you mean 'size'?"),
             ("nmae=x", "there is no 'nmae'", "did you mean 'name'?"),
             ("trian.steps=3", "there is no section 'trian'", "did you mean 'train'?"),
-            ("train.steps.more=3", "'steps' is a value, not a section", "it is 3000 in this recipe."),
+            ("train.steps.more=3", "'steps' is a value, not a section", "it is 2000 in this recipe."),
             ("train.steps=many", "'train.steps': ", "`seqlab recipes NAME`"),
             ("train.steps=0", "'train.steps': ", "`seqlab recipes NAME`"),
             ("train.learning_rate=nan", "'train.learning_rate': ", "`seqlab recipes NAME`"),
