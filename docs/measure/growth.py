@@ -31,7 +31,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print("| text | prepared in | tokens/s | peak memory | of it not the corpus's pages |\n|---|---|---|---|---|")
+        print("| text | before and after the steps | tokens/s | peak memory | of it not the corpus's pages |\n|---|---|---|---|---|")
         for size in asked.megabytes:
             text = repeated(asked.text.read_text("utf-8"), size, folder / "text.txt")
             print(f"| {size:,} MB | {trained(text, folder / str(size), asked.recipe, asked.steps)} |", flush=True)
@@ -51,7 +51,7 @@ def repeated(text: str, megabytes: int, path: Path) -> Path:
 
 
 def trained(text: Path, out: Path, recipe: str, steps: int) -> str:
-    """A short training: seconds before its first step, tokens a second, and memory."""
+    """A short training: seconds before its first step and after its last, tokens a second, and memory."""
     words = ["train", "lm", text, "-r", recipe, "-o", out, "-q", "-s", f"train.steps={steps}"]
     words += ["-s", f"train.validate_every={steps}"]
     began = time.perf_counter()
@@ -66,7 +66,7 @@ def trained(text: Path, out: Path, recipe: str, steps: int) -> str:
     rows = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
     speed = statistics.median(row["tokens_per_second"] for row in rows if "tokens_per_second" in row)
     peak, seconds = seqlab.load(out).metrics["peak_memory"], whole - rows[-1]["seconds"]
-    return f"{seconds:.0f} s, scores at the end included | {speed:,.0f} | {peak / 1e9:.2f} GB | {most / 1e9:.2f} GB"
+    return f"{seconds:.0f} s | {speed:,.0f} | {peak / 1e9:.2f} GB | {most / 1e9:.2f} GB"
 
 
 def anonymous(pid: int) -> int:
