@@ -31,7 +31,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print("| text | before and after the steps | tokens/s | peak memory | of it not the corpus's pages |\n|---|---|---|---|---|")
+        print("| text | around steps | tokens/s | peak memory | of it not the corpus's pages |\n|---|---|---|---|---|")
         for size in asked.megabytes:
             text = repeated(asked.text.read_text("utf-8"), size, folder / "text.txt")
             print(f"| {size:,} MB | {trained(text, folder / str(size), asked.recipe, asked.steps)} |", flush=True)
