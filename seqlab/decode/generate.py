@@ -105,31 +105,38 @@ def _steps(
     for position in range(shared, longest + limits.most - 1):
         logits, live.state = decoder.step(live.token, live.context, live.state)
         total = log_total(logits)
-        since = position + 1 - live.given  # new tokens that the row has so far
-        chosen = _choose(rule, logits, live.numbers, since, limits.never)
-        log_p = (logits.gather(-1, chosen[:, None])[:, 0] - total).double()
-        ended = since + 1 >= limits.most
-        if limits.end is not None:
-            ended |= chosen == limits.end
-        if position + 1 < longest:  # of some rows the next token is given
-            free = since >= 0
-            yield live.places[free], chosen[free], log_p[free]
-            chosen, ended = torch.where(free, chosen, prefix.values[:, position + 1][live.places]), ended & free
-        else:
+        since = None if longest == shared + 1 else position + 1 - live.given  # new tokens that a row has, if they differ
+        chosen = _choose(rule, logits, live.numbers, position - shared if since is None else since, limits.never)
+        log_p = logits.gather(-1, chosen[:, None])[:, 0] - total
+        if since is None:
             yield live.places, chosen, log_p
-        live.token = chosen
-        if ended.any():
+            if position + 1 == shared + limits.most:
+                return
+            live.token, ended = chosen, None if limits.end is None else chosen == limits.end
+        else:
+            free, ended = since >= 0, since + 1 >= limits.most
+            if limits.end is not None:
+                ended |= chosen == limits.end
+            yield live.places[free], chosen[free], log_p[free]
+            if position + 1 < longest:  # of some rows the next token is given
+                chosen = torch.where(free, chosen, prefix.values[:, position + 1][live.places])
+            live.token, ended = chosen, ended & free
+        if ended is not None and ended.any():
             if ended.all():
                 return
             live.keep(torch.nonzero(~ended)[:, 0])
 
 
 def _choose(
-    rule: Rule, logits: Float[Tensor, "b V"], rows: Int[Tensor, " b"], since: Int[Tensor, " b"], never: tuple[int, ...]
+    rule: Rule,
+    logits: Float[Tensor, "b V"],
+    rows: Int[Tensor, " b"],
+    since: int | Int[Tensor, " b"],
+    never: tuple[int, ...],
 ) -> Int[Tensor, " b"]:
     """The rule's choice, with each row's steps counted from the end of its own prefix."""
-    if (since == since[0]).all():
-        return rule(logits, rows, int(since[0]), never)
+    if isinstance(since, int):
+        return rule(logits, rows, since, never)
     chosen = torch.empty(len(rows), dtype=torch.long)
     for step in since.unique().tolist():
         here = since == step

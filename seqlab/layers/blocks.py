@@ -41,8 +41,10 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout, name=f"{name}.inner")
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        x = tap(f"{self.name}.x", x)
-        return self.narrow(self.dropout(tap(f"{self.name}.inner", self.activation(self.widen(x)))))
+        inner = self.widen(tap(f"{self.name}.x", x))
+        in_place = self.activation is torch.relu and not torch.is_grad_enabled()  # new memory costs more than a ReLU
+        inner = inner.relu_() if in_place else self.activation(inner)
+        return self.narrow(self.dropout(tap(f"{self.name}.inner", inner)))
 
 
 class AddNorm(nn.Module):

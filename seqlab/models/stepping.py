@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seqlab.equations.attention import split_heads
 from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.kernels import memory as pages
 from seqlab.kernels import native
 from seqlab.kernels.int8 import Matrix
 from seqlab.layers.attention import Heads
@@ -64,7 +65,7 @@ class Stepping:
         now = before + tokens.shape[1]
         for depth, (k, v) in enumerate(zip(after[0::2], after[1::2], strict=True)):
             both = torch.cat([k, v], dim=1).transpose(1, 2).flatten(2)
-            self.cache[depth, :rows, now - both.shape[1] : now] = both
+            self.cache[depth, now - both.shape[1] : now, :rows] = both.transpose(0, 1)
         return logits, (torch.arange(rows)[:, None].expand(-1, now).contiguous(),)
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
@@ -103,28 +104,28 @@ class Stepping:
     def _remember(self, depth: int, table: Int[Tensor, "B T"], k: Tensor, v: Tensor) -> Heads:
         """The new keys and values into the cache, and all that the rows can see of it."""
         rows, now = len(table), table.shape[1] - 1
-        self.cache[depth, :rows, now] = torch.cat([k, v], dim=1).flatten(1)
+        self.cache[depth, now, :rows] = torch.cat([k, v], dim=1).flatten(1)
         return self._kept(depth, table, self.settings.window)
 
     def _kept(self, depth: int, table: Int[Tensor, "B T"], most: int | None) -> Heads:
         """The keys and values of the last positions, at most so many."""
         rows, length = table.shape
         first = 0 if most is None else max(0, length - most)
-        kept, places = self.cache[depth, :rows, first:length], torch.arange(first, length)
+        kept, places = self.cache[depth, first:length, :rows].transpose(0, 1), torch.arange(first, length)
         if not torch.equal(table[:, first:], torch.arange(rows)[:, None].expand(-1, length - first)):
-            kept = self.cache[depth][table[:, first:], places]
+            kept = self.cache[depth][places, table[:, first:]]
         k, v = kept.chunk(2, dim=-1)
         return split_heads(k, self.settings.heads), split_heads(v, self.settings.heads)
 
     def _with_room(self, table: Int[Tensor, "B T"], more: int) -> Int[Tensor, "B T"]:
         """A larger cache where this one is too small; what is still needed moves, row by row, into its place."""
-        (rows, length), (_, there, positions, _) = table.shape, self.cache.shape
+        (rows, length), (_, positions, there, _) = table.shape, self.cache.shape
         if rows <= there and length + more <= positions:
             return table
         old, most = self.cache, max(ROOM, 2 * (length + more))
-        self.cache = old.new_empty(len(self.blocks), rows, most, old.shape[3])
+        self.cache = pages.empty(len(self.blocks), most, rows, old.shape[3], like=old)
         if length:
-            self.cache[:, :, :length] = old[:, table, torch.arange(length)]
+            self.cache[:, :length] = old[:, torch.arange(length)[:, None], table.t()]
         if self.settings.positions == "rotary":
             self.waves = sinusoidal_positions(most, self.settings.size // self.settings.heads)
         return torch.arange(rows)[:, None].expand(-1, length)

@@ -6,7 +6,6 @@
 #include "linear.h"
 
 #include <ATen/ops/empty.h>
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <torch/library.h>
@@ -14,40 +13,33 @@
 namespace seqlab {
 namespace {
 
-// e^x for x ≤ 0, eight at a time: 2^n by the exponent's bits, the rest by a polynomial.
-Eight exponential(Eight x) {
-  typedef int32_t Whole __attribute__((vector_size(32)));
-  x = x < -87.0f ? Eight{} - 87.0f : x;
-  const Whole n = __builtin_convertvector(x * 1.44269504f - 0.5f, Whole);  // towards zero, and so to the nearest
-  const Eight whole = __builtin_convertvector(n, Eight);
-  const Eight r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  Eight y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+constexpr int64_t AHEAD = 2;    // positions whose keys or values are on their way while one is at work
+constexpr int64_t BLOCK = 512;  // terms of a sum that are worked on together
+
+// e^x for x ≤ 0, many at a time: 2^n by the exponent's bits, the rest by a polynomial.
+Lanes exponential(Lanes x) {
+  x = x < -87.0f ? Lanes{} - 87.0f : x;
+  const Wholes n = __builtin_convertvector(x * 1.44269504f - 0.5f, Wholes);  // towards zero, and so to the nearest
+  const Lanes whole = __builtin_convertvector(n, Lanes);
+  const Lanes r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  Lanes y = r * 1.9875691500e-4f + 1.3981999507e-3f;
   y = y * r + 8.3334519073e-3f;
   y = y * r + 4.1665795894e-2f;
   y = y * r + 1.6666665459e-1f;
   y = y * r + 5.0000001201e-1f;
   y = y * r * r + r + 1.0f;
-  return y * reinterpret_cast<Eight>((n + 127) << 23);
+  return y * reinterpret_cast<Lanes>((n + 127) << 23);
 }
 
-// Σ e^(x - largest), with each term in the place of its x.
+int64_t whole_lanes(int64_t size) { return (size + LANES - 1) / LANES * LANES; }
+
+// Σ e^(x - largest), with each term in the place of its x. `size` is a multiple of LANES: -∞ fills what is not there.
 float exponentials(float* x, int64_t size, float largest) {
-  Eight total = {};
-  int64_t i = 0;
-  for (; i + 8 <= size; i += 8) {
-    const Eight y = exponential(load(x + i) - largest);
+  Lanes total = {};
+  for (int64_t i = 0; i < size; i += LANES) {
+    const Lanes y = exponential(load(x + i) - largest);
     store(x + i, y);
     total += y;
-  }
-  if (i < size) {
-    float eight[8];
-    const int64_t count = std::min<int64_t>(8, size - i);
-    for (int64_t j = 0; j < 8; ++j) eight[j] = j < count ? x[i + j] - largest : -std::numeric_limits<float>::infinity();
-    const Eight y = exponential(load(eight));
-    store(eight, y);
-    std::copy(eight, eight + count, x + i);
-    for (int64_t j = count; j < 8; ++j) eight[j] = 0;
-    total += load(eight);
   }
   return sum(total);
 }
@@ -87,24 +79,32 @@ void turn(float* x, const float* waves, int64_t size, int64_t head) {
 template <typename Place>
 void attend(const float* q, int64_t first, int64_t last, int64_t heads, int64_t head, Place place, int64_t across,
             std::vector<float>& scores, float* out) {
-  const int64_t length = last - first;
+  const int64_t length = last - first, stride = whole_lanes(length);
   std::fill(out, out + heads * head, 0.0f);
   if (length <= 0) return;  // who sees nothing gets nothing
-  scores.resize(heads * length);
+  scores.resize(heads * stride);
   const float scale = 1 / std::sqrt(static_cast<float>(head));
+  const auto fetch = [&](int64_t t, int64_t from) {  // positions lie in pages of their own: no processor foresees them
+    if (t < last)
+      for (int64_t i = 0; i < heads * head; i += 16) __builtin_prefetch(place(t) + from + i);
+  };
   for (int64_t t = 0; t < length; ++t) {
     const float* keys = place(first + t);
-    for (int64_t h = 0; h < heads; ++h) scores[h * length + t] = scale * dot(q + h * head, keys + h * head, head);
+    fetch(first + t + AHEAD, 0);
+    for (int64_t h = 0; h < heads; ++h) scores[h * stride + t] = scale * dot(q + h * head, keys + h * head, head);
   }
+  for (int64_t t = 0; t < AHEAD; ++t) fetch(first + t, across);
   for (int64_t h = 0; h < heads; ++h) {
-    float* row = &scores[h * length];
-    const float total = exponentials(row, length, largest_of(row, length));
-    for (int64_t t = 0; t < length; ++t) row[t] /= total;
+    float* row = &scores[h * stride];
+    std::fill(row + length, row + stride, -std::numeric_limits<float>::infinity());
+    const float share = 1 / exponentials(row, stride, largest_of(row, length));
+    for (int64_t t = 0; t < length; ++t) row[t] *= share;
   }
   for (int64_t t = 0; t < length; ++t) {
     const float* values = place(first + t) + across;
+    fetch(first + t + AHEAD, across);
     for (int64_t h = 0; h < heads; ++h)
-      add_scaled(out + h * head, scores[h * length + t], values + h * head, head);
+      add_scaled(out + h * head, scores[h * stride + t], values + h * head, head);
   }
 }
 
@@ -144,16 +144,16 @@ struct AddNorm {
 
 // x: rows and features. Of each block `weights` holds norm, q k v, mix; where there is a source norm, q, mix; norm, widen,
 // narrow; then the last norm if the norms come before; then the output's. A matrix is three: weight, scale, bias.
-// cache: depth, rows, positions, keys and values side by side; table: rows, positions up to this one.
+// cache: depth, positions, rows, keys and values side by side; table: rows, positions up to this one.
 // source: which rows of `cross` (depth, sources, positions, keys and values) the rows look at, so many rows for each.
 at::Tensor decoder_step(
     const at::Tensor& input, const std::vector<at::Tensor>& all, const at::Tensor& cache, const at::Tensor& table,
     const at::Tensor& source, const at::Tensor& cross, const at::Tensor& lengths, const at::Tensor& waves,
     int64_t heads, double epsilon, bool before, int64_t activation, int64_t window) {
   const int64_t rows = input.size(0), size = input.size(1), depth = cache.size(0), now = table.size(1) - 1;
-  TORCH_CHECK(cache.is_contiguous() && cache.size(1) >= rows && cache.size(2) > now && cache.size(3) == 2 * size);
+  TORCH_CHECK(cache.is_contiguous() && cache.size(1) > now && cache.size(2) >= rows && cache.size(3) == 2 * size);
   TORCH_CHECK(table.is_contiguous() && table.size(0) == rows && cross.is_contiguous() && size % heads == 0);
-  const int64_t head = size / heads, wide = 2 * size, capacity = cache.size(2), looks = cross.numel() > 0;
+  const int64_t head = size / heads, wide = 2 * size, places = cache.size(2), looks = cross.numel() > 0;
   const int64_t first = window > 0 ? std::max<int64_t>(0, now + 1 - window) : 0;
   const int64_t* where = table.const_data_ptr<int64_t>();
   const float* angles = waves.numel() ? waves.const_data_ptr<float>() : nullptr;
@@ -163,17 +163,17 @@ at::Tensor decoder_step(
   for (auto* one : {&room, &heard, &mixed}) one->resize(rows * size);
   three.resize(rows * 3 * size);
   for (int64_t d = 0; d < depth; ++d) {
-    float* kept = cache.mutable_data_ptr<float>() + d * cache.size(1) * capacity * wide;
+    float* kept = cache.mutable_data_ptr<float>() + d * cache.size(1) * places * wide;
     const AddNorm own(weights, epsilon, before);
     weights.matrix(size).times(own.enter(x.data(), rows, room.data()), rows, three.data());
     for (int64_t r = 0; r < rows; ++r) {
-      float *q = &three[r * 3 * size], *to = kept + (r * capacity + now) * wide;
+      float *q = &three[r * 3 * size], *to = kept + (now * places + r) * wide;
       if (angles) turn(q, angles, wide, head);
       std::copy(q + size, q + 3 * size, to);
     }
     for (int64_t r = 0; r < rows; ++r)
       attend(&three[r * 3 * size], first, now + 1, heads, head,
-             [&](int64_t t) { return kept + (where[r * (now + 1) + t] * capacity + t) * wide; }, size, scores,
+             [&](int64_t t) { return kept + (t * places + where[r * (now + 1) + t]) * wide; }, size, scores,
              &heard[r * size]);
     weights.matrix(size).times(heard.data(), rows, mixed.data());
     own.leave(x.data(), mixed.data(), rows);
@@ -211,12 +211,17 @@ at::Tensor decoder_step(
 at::Tensor log_total(const at::Tensor& logits) {
   const int64_t rows = logits.size(0), size = logits.size(1);
   const at::Tensor all = logits.contiguous(), totals = at::empty({rows}, logits.options());
-  std::vector<float> terms(size);
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = all.const_data_ptr<float>() + r * size;
     const float largest = largest_of(row, size);
-    std::copy(row, row + size, terms.begin());
-    const float sum = std::isinf(largest) ? 1.0f : exponentials(terms.data(), size, largest);
+    float sum = std::isinf(largest) ? 1.0f : 0.0f;
+    for (int64_t i = 0; i < size && !std::isinf(largest); i += BLOCK) {
+      float terms[BLOCK];
+      const int64_t count = std::min(BLOCK, size - i), whole = whole_lanes(count);
+      std::copy_n(row + i, count, terms);
+      std::fill(terms + count, terms + whole, -std::numeric_limits<float>::infinity());
+      sum += exponentials(terms, whole, largest);
+    }
     totals.mutable_data_ptr<float>()[r] = largest + std::log(sum);
   }
   return totals;
@@ -228,19 +233,19 @@ std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t kee
   TORCH_CHECK(0 < keep && keep <= size, "the largest ", keep, " of ", size);
   const at::Tensor all = logits.contiguous();
   at::Tensor values = at::empty({rows, keep}, logits.options()), places = at::empty({rows, keep}, at::kLong);
-  std::vector<float> row(size);
   for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(all.const_data_ptr<float>() + r * size, size, row.begin());
-    for (const int64_t i : never) row.at(i) = -std::numeric_limits<float>::infinity();
+    const float* row = all.const_data_ptr<float>() + r * size;
     float* best = values.mutable_data_ptr<float>() + r * keep;
     int64_t* where = places.mutable_data_ptr<int64_t>() + r * keep;
     for (int64_t i = 0, filled = 0; i < size; ++i) {
-      while (filled == keep && i + 32 <= size && !(largest_of(&row[i], 32) > best[keep - 1])) i += 32;  // most are small
+      while (filled == keep && i + LANES <= size && !any_above(row + i, best[keep - 1])) i += LANES;  // most are small
       if (i == size) break;
-      if (filled == keep && !(row[i] > best[keep - 1])) continue;
+      const bool barred = std::find(never.begin(), never.end(), i) != never.end();
+      const float value = barred ? -std::numeric_limits<float>::infinity() : row[i];
+      if (filled == keep && !(value > best[keep - 1])) continue;
       int64_t place = filled < keep ? filled++ : keep - 1;
-      for (; place > 0 && row[i] > best[place - 1]; --place) best[place] = best[place - 1], where[place] = where[place - 1];
-      best[place] = row[i], where[place] = i;
+      for (; place > 0 && value > best[place - 1]; --place) best[place] = best[place - 1], where[place] = where[place - 1];
+      best[place] = value, where[place] = i;
     }
   }
   return {values, places};

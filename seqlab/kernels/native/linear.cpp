@@ -11,13 +11,9 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
-#include <algorithm>
 #include <cmath>
 #include <torch/library.h>
 #include <utility>
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
 
 namespace seqlab {
 namespace {
@@ -48,31 +44,31 @@ at::Tensor pack_int8(const at::Tensor& q) {
 // The whole numbers of a row, pair after pair with `apart` between them, and what one of them is worth.
 float round_row(const float* x, int64_t inputs, int64_t apart, int16_t* to) {
   const float finest = std::min<int64_t>(32767, ((int64_t{1} << 31) - 1) / (127 * inputs));
-  Eight most = {}, least = {};
+  Lanes most = {}, least = {};
   int64_t i = 0;
-  for (; i + 8 <= inputs; i += 8) {
-    const Eight eight = load(x + i);
-    most = eight > most ? eight : most;
-    least = eight < least ? eight : least;
+  for (; i + LANES <= inputs; i += LANES) {
+    const Lanes lanes = load(x + i);
+    most = lanes > most ? lanes : most;
+    least = lanes < least ? lanes : least;
   }
   float largest = 0;
-  for (int j = 0; j < 8; ++j) largest = std::max({largest, most[j], -least[j]});
+  for (int j = 0; j < LANES; ++j) largest = std::max({largest, most[j], -least[j]});
   for (; i < inputs; ++i) largest = std::max(largest, std::fabs(x[i]));
   const float up = largest > 0 ? finest / largest : 0.0f;
-  typedef int32_t Whole __attribute__((vector_size(32)));
-  typedef int16_t Short __attribute__((vector_size(16)));
-  const auto whole = [up](Eight x) {  // the nearest, half away from zero
-    const Eight half = x < 0 ? Eight{} - 0.5f : Eight{} + 0.5f;
-    return __builtin_convertvector(__builtin_convertvector(x * up + half, Whole), Short);
+  typedef int16_t Shorts __attribute__((vector_size(2 * LANES)));
+  const auto whole = [up](Lanes x) {  // the nearest, half away from zero
+    const Lanes half = x < 0 ? Lanes{} - 0.5f : Lanes{} + 0.5f;
+    return __builtin_convertvector(__builtin_convertvector(x * up + half, Wholes), Shorts);
   };
-  const auto put = [to, apart](int64_t first, Short eight, int64_t count) {
-    for (int64_t j = 0; j < count; j += 2)
-      std::memcpy(to + (first + j) / 2 * apart, reinterpret_cast<const char*>(&eight) + 2 * j, 4);
+  const auto put = [&to, apart](Shorts lanes, int64_t pairs) {
+    int32_t each[LANES / 2];
+    std::memcpy(each, &lanes, sizeof each);
+    for (int64_t j = 0; j < pairs; ++j, to += apart) std::memcpy(to, each + j, sizeof each[j]);
   };
-  for (i = 0; i + 8 <= inputs; i += 8) put(i, whole(load(x + i)), 8);
-  float left[8] = {};
+  for (i = 0; i + LANES <= inputs; i += LANES) put(whole(load(x + i)), LANES / 2);
+  float left[LANES] = {};
   std::copy(x + i, x + inputs, left);
-  put(i, whole(load(left)), inputs - i);
+  put(whole(load(left)), pairs_of(inputs - i));
   return largest / finest;
 }
 
@@ -150,13 +146,13 @@ constexpr auto SUMS = []<size_t... R>(std::index_sequence<R...>) {
 // Dot products of R rows with C outputs at once: so many sums hide the latency of each.
 template <int R, int C>
 void dots(const float* x, const float* w, int64_t inputs, float (*sums)[C]) {
-  Eight parts[R][C] = {};
+  Lanes parts[R][C] = {};
   int64_t k = 0;
-  for (; k + 8 <= inputs; k += 8) {
-    Eight read[C];
+  for (; k + LANES <= inputs; k += LANES) {
+    Lanes read[C];
     for (int c = 0; c < C; ++c) read[c] = load(w + c * inputs + k);
     for (int r = 0; r < R; ++r) {
-      const Eight row = load(x + r * inputs + k);
+      const Lanes row = load(x + r * inputs + k);
       for (int c = 0; c < C; ++c) parts[r][c] += row * read[c];
     }
   }
@@ -184,7 +180,11 @@ void few_rows(const float* x, const float* w, const float* bias, int64_t inputs,
 // A row's sums with a panel as what they are worth.
 void put(const int32_t* sums, float worth, const float* scales, const float* bias, int64_t width, float* to) {
   if (width == PANEL && bias)  // as nearly always: so many at once
-    for (int64_t c = 0; c < PANEL; ++c) to[c] = static_cast<float>(sums[c]) * (worth * scales[c]) + bias[c];
+    for (int64_t c = 0; c < PANEL; c += LANES) {
+      Wholes whole;
+      std::memcpy(&whole, sums + c, sizeof whole);
+      store(to + c, __builtin_convertvector(whole, Lanes) * (worth * load(scales + c)) + load(bias + c));
+    }
   else
     for (int64_t c = 0; c < width; ++c)
       to[c] = static_cast<float>(sums[c]) * (worth * scales[c]) + (bias ? bias[c] : 0.0f);

@@ -3,49 +3,77 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 namespace seqlab {
 
-typedef float Eight __attribute__((vector_size(32), aligned(4), may_alias));  // as many floats as AVX2 takes at once
+#ifdef __AVX512F__
+constexpr int64_t LANES = 16;  // floats that the processor takes at once
+#else
+constexpr int64_t LANES = 8;
+#endif
+typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t Wholes __attribute__((vector_size(4 * LANES)));
 
-inline Eight load(const float* from) { return *reinterpret_cast<const Eight*>(from); }
-inline void store(float* to, Eight x) { *reinterpret_cast<Eight*>(to) = x; }
+inline Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
+inline void store(float* to, Lanes x) { *reinterpret_cast<Lanes*>(to) = x; }
 
-inline float sum(Eight x) {
-  const Eight half = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
-  const Eight quarter = half + __builtin_shufflevector(half, half, 2, 3, 0, 1, 6, 7, 4, 5);
-  return quarter[0] + quarter[1];
+inline float sum(Lanes x) {
+#ifdef __AVX512F__
+  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+      __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  const auto eight = x;
+#endif
+  const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  const auto two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
+  return two[0] + two[1];
+}
+
+// Whether any of LANES numbers is larger.
+inline bool any_above(const float* x, float bar) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_set1_ps(bar), _CMP_GT_OQ);
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_set1_ps(bar), _CMP_GT_OQ));
+#else
+  return std::any_of(x, x + LANES, [bar](float one) { return one > bar; });
+#endif
 }
 
 inline float largest_of(const float* x, int64_t size) {
   float most = x[0];
   int64_t i = 0;
-  if (size >= 8) {
-    Eight eight = load(x);
-    for (i = 8; i + 8 <= size; i += 8) eight = load(x + i) > eight ? load(x + i) : eight;
-    for (int j = 0; j < 8; ++j) most = eight[j] > most ? eight[j] : most;
+  if (size >= LANES) {
+    Lanes lanes = load(x);
+    for (i = LANES; i + LANES <= size; i += LANES) lanes = load(x + i) > lanes ? load(x + i) : lanes;
+    for (int j = 0; j < LANES; ++j) most = lanes[j] > most ? lanes[j] : most;
   }
   for (; i < size; ++i) most = x[i] > most ? x[i] : most;
   return most;
 }
 
 inline float total(const float* x, int64_t size) {
-  Eight sums = {};
+  Lanes sums = {};
   int64_t i = 0;
-  for (; i + 8 <= size; i += 8) sums += load(x + i);
+  for (; i + LANES <= size; i += LANES) sums += load(x + i);
   float all = sum(sums);
   for (; i < size; ++i) all += x[i];
   return all;
 }
 
 inline float dot(const float* a, const float* b, int64_t size) {
-  Eight sums = {}, others = {};  // two, so that one need not wait for the other
+  Lanes sums = {}, others = {};  // two, so that one need not wait for the other
   int64_t i = 0;
-  for (; i + 16 <= size; i += 16) sums += load(a + i) * load(b + i), others += load(a + i + 8) * load(b + i + 8);
-  for (; i + 8 <= size; i += 8) sums += load(a + i) * load(b + i);
+  for (; i + 2 * LANES <= size; i += 2 * LANES)
+    sums += load(a + i) * load(b + i), others += load(a + i + LANES) * load(b + i + LANES);
+  for (; i + LANES <= size; i += LANES) sums += load(a + i) * load(b + i);
   float total = sum(sums + others);
   for (; i < size; ++i) total += a[i] * b[i];
   return total;
@@ -54,7 +82,7 @@ inline float dot(const float* a, const float* b, int64_t size) {
 // y += a x
 inline void add_scaled(float* y, float a, const float* x, int64_t size) {
   int64_t i = 0;
-  for (; i + 8 <= size; i += 8) store(y + i, load(y + i) + a * load(x + i));
+  for (; i + LANES <= size; i += LANES) store(y + i, load(y + i) + a * load(x + i));
   for (; i < size; ++i) y[i] += a * x[i];
 }
 

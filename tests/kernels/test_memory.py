@@ -1,0 +1,12 @@
+import torch
+
+from seqlab.kernels import memory
+
+
+def test_large_memory_is_memory_like_any_other():
+    like = torch.zeros(0, dtype=torch.float64)
+    for rows in (3, memory.LARGE // 8 // 1024 + 1):
+        numbers = memory.empty(rows, 1024, like=like)
+        numbers[-1] = torch.arange(1024.0)
+        assert numbers.shape == (rows, 1024) and numbers.dtype == torch.float64 and numbers.is_contiguous()
+        assert numbers[-1].sum() == 1023 * 512
