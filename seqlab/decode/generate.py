@@ -105,7 +105,7 @@ def _steps(
     for position in range(shared, longest + limits.most - 1):
         logits, live.state = decoder.step(live.token, live.context, live.state)
         total = log_total(logits)
-        since = None if longest == shared + 1 else position + 1 - live.given  # new tokens that a row has, if they differ
+        since = None if longest == shared + 1 else position + 1 - live.given  # new tokens of each row, if they differ
         chosen = _choose(rule, logits, live.numbers, position - shared if since is None else since, limits.never)
         log_p = logits.gather(-1, chosen[:, None])[:, 0] - total
         if since is None:

@@ -2,6 +2,7 @@
 
 import math
 import mmap
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -18,8 +19,6 @@ def empty(*shape: int, like: Tensor) -> Tensor:
     if size < LARGE or advice is None or like.device.type != "cpu":
         return like.new_empty(shape)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    try:
+    with suppress(OSError):  # a system without large pages: these are memory all the same
         pages.madvise(advice)
-    except OSError:
-        pass  # a system without large pages: these are memory all the same
     return torch.frombuffer(pages, dtype=like.dtype).view(shape)

@@ -8,5 +8,7 @@ def test_large_memory_is_memory_like_any_other():
     for rows in (3, memory.LARGE // 8 // 1024 + 1):
         numbers = memory.empty(rows, 1024, like=like)
         numbers[-1] = torch.arange(1024.0)
-        assert numbers.shape == (rows, 1024) and numbers.dtype == torch.float64 and numbers.is_contiguous()
+        assert numbers.shape == (rows, 1024)
+        assert numbers.dtype == torch.float64
+        assert numbers.is_contiguous()
         assert numbers[-1].sum() == 1023 * 512
