@@ -19,22 +19,23 @@ from seqlab.explain.subject import subject
 from seqlab.model import Model
 
 
-def sentences(num: int, *, seed: int) -> Iterator[Pair]:
+def sentences(num: int, kinds: int, *, seed: int) -> Iterator[Pair]:
     """Sentences of a made-up language and their translations: every word has its own, and nouns come first."""
     keyed = random.Random(seed)
     for _ in range(num):
-        phrases = [(keyed.randrange(8), keyed.randrange(8)) for _ in range(keyed.randint(1, 15))]
+        phrases = [(keyed.randrange(kinds), keyed.randrange(kinds)) for _ in range(keyed.randint(1, 15))]
         yield " ".join(f"adj{a} noun{n}" for a, n in phrases), " ".join(f"nom{n} qual{a}" for a, n in phrases)
 
 
 def bottleneck(at: Settings) -> Finding:
     """C6: translation by length, without and with attention."""
-    train = at.file("train.tsv", sentences(at.pick(30_000, 8000, 60), seed=1))
-    test, size = at.file("test.tsv", sentences(at.pick(1000, 300, 60), seed=2)), at.pick(128, 64, 8)
+    kinds, size = at.pick((32, 64), (8, 48), (8, 8))
+    train = at.file("train.tsv", sentences(at.pick(30_000, 8000, 60), kinds, seed=1))
+    test = at.file("test.tsv", sentences(at.pick(1000, 300, 60), kinds, seed=2))
     fixed = {**QUIET, "source.kind": "words", "target.kind": "words", "shared": "false", "decode.method": "greedy"}
     fixed |= {"model.embedding": 32, "model.encoder.size": size, "model.decoder.size": size, "decode.max_length": 40}
-    fixed |= {"train.steps": at.pick(2500, 400, 3), "train.batch_tokens": at.pick(1024, 512, 60)}
-    fixed |= {"train.optimizer": "muon", "train.learning_rate": at.pick(4e-3, 8e-3, 8e-3)}
+    fixed |= {"train.steps": at.pick(2500, 700, 3), "train.batch_tokens": at.pick(1024, 512, 60)}
+    fixed |= {"train.optimizer": "muon", "train.learning_rate": at.pick(6e-3, 1e-2, 1e-2)}
     models = at.each({"without attention": {}}, "translate", train, "seq2seq", fixed, test)
     models |= at.each({"with attention": {}}, "translate", train, "dot-attention", fixed, test)
     tables = {name: [run.metrics["validation"]["by_length"] for run in each] for name, each in models.items()}
@@ -49,13 +50,14 @@ def bottleneck(at: Settings) -> Finding:
 
 def both_ends(at: Settings) -> Finding:
     """C7: words that an encoder has read, written as they are and backwards."""
-    length, size, letters = at.pick(12, 8, 4), at.pick(128, 64, 8), "abcdefgh"
+    length, size, letters = at.pick(16, 12, 4), at.pick(64, 48, 8), "abcdefgh"
     exactly = range(length, length + 1)
     rows = list(words(at.pick(40_000, 10_000, 50), exactly, seed=1, letters=letters))
     test = list(words(at.pick(1000, 300, 10), exactly, seed=2, letters=letters))
     fixed = {**QUIET, "model.embedding": 16, "model.encoder.bidirectional": "false", "model.context": "first"}
     fixed |= {"model.encoder.size": size, "model.decoder.size": size, "train.batch_tokens": 512}
-    fixed |= {"train.steps": at.pick(1500, 250, 3), "train.optimizer": "muon", "train.learning_rate": 6e-3}
+    fixed |= {"train.steps": at.pick(1000, 400, 3), "train.optimizer": "muon"}
+    fixed |= {"train.learning_rate": at.pick(6e-3, 8e-3, 8e-3)}
 
     def known(model: Model, order: int) -> list[float]:
         """How often the letter at each place of the source is right."""

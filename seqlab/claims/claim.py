@@ -11,7 +11,7 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Literal
 
-Verdict = Literal["confirmed", "not confirmed", "depends"]
+Verdict = Literal["confirmed", "depends", "not confirmed"]
 Scale = Literal["full", "quick", "tiny"]  # tiny: does it run at all?
 Cell = str | int | float
 Row = tuple[Cell, ...]

@@ -21,10 +21,10 @@ def likelihoods(model: Model, given: list[str], **decode: Any) -> list[float]:
 
 def beams(at: Settings) -> Finding:
     """C12: dates, decoded by a model that is not sure of them."""
-    train, test = split_dates(at.pick(40_000, 6000, 60), at.pick(500, 200, 5), seed=1)
+    train, test = split_dates(at.pick(40_000, 6000, 60), at.pick(2000, 500, 5), seed=1)
     data, given = at.file("train.tsv", [row[:2] for row in train]), [text for text, _, _ in test]
     widths, size = at.pick((2, 4, 8, 16, 64), (2, 4, 16, 64), (2, 4)), at.pick(96, 64, 8)
-    change = {"train.steps": at.pick(1500, 350, 3), "model.encoder.size": size, "model.decoder.size": size}
+    change = {"train.steps": at.pick(900, 350, 3), "model.encoder.size": size, "model.decoder.size": size}
     gains: dict[str, list[float]] = {"floor: greedy": [], **{f"beam {k}": [] for k in widths}}
     found: dict[str, list[float]] = {"likelier than greedy": [], "less likely": [], "not the likeliest known": []}
     for seed in at.seeds:

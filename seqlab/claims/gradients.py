@@ -1,7 +1,9 @@
 """What becomes of a gradient on its way back: through time (C1, C2) and depth (C16, C22), and with norms (C17)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import product
 from statistics import fmean
 from typing import cast
 
@@ -105,12 +107,18 @@ def layer_norm(at: Settings) -> Finding:
     fixed |= {"model.encoder.layers": at.pick(6, 4, 1), "model.pooling": "mean", "train.steps": steps}
     fixed |= {"train.batch_tokens": 512, "train.validate_every": max(1, steps // 12)}
     places = {"after the sum": ("post", "layer"), "before the sublayer": ("pre", "layer"), "without": ("post", "none")}
-    models = dict[str, list[Model]]()
-    for name, (place, kind) in places.items():
-        way = {"model.encoder.norm": place, "model.encoder.normalise": kind}
-        ways = {f"{name} {rate}": {**way, "train.learning_rate": rate} for rate in rates}
-        runs = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out).values()
-        models[name] = [min(same, key=lambda run: validations(run)[-1][1]) for same in zip(*runs, strict=True)]
+    models = {name: list[Model]() for name in places}
+
+    def run(name: str, rate: float, seed: int) -> Iterator[Model]:
+        """Nothing, where the gradient did not stay finite: another rate must do."""
+        way = dict(zip(("model.encoder.norm", "model.encoder.normalise"), places[name], strict=True))
+        change = fixed | way | {"train.learning_rate": rate}
+        with suppress(RunError):
+            yield at.trained(f"{name} {rate}", "classify", train, "lstm-classifier", change, seed=seed, valid=held_out)
+
+    for name, seed in product(places, at.seeds):
+        runs = [model for rate in rates for model in run(name, rate, seed)]
+        models[name].append(min(runs, key=lambda model: validations(model)[-1][1]))
 
     def needed(name: str) -> list[float]:
         """The share of the steps after which a run is where the one without norms ends."""

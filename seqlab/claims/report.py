@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import TypeAdapter
 
-from seqlab.claims.claim import Cell, Chart, Claim, Finding, Scale, number
+from seqlab.claims.claim import Cell, Chart, Claim, Finding, Scale, Verdict, number
 from seqlab.errors import DataError
 from seqlab.explain.canvas import Canvas, stack
 from seqlab.explain.charts import Band, Curve, bars, line_chart
@@ -73,7 +73,8 @@ def page(results: Mapping[Claim, Result]) -> str:
         (f"[{c.id}](#{c.id.lower()})", c.title, c.verdict(r.finding), c.sentence(r.finding)) for c, r in results.items()
     ]
     verdicts = Counter(row[2] for row in rows)
-    counted = ", ".join(f"{verdicts[v]} {v}" for v in ("confirmed", "depends", "not confirmed") if v in verdicts)
+    some = [(verdicts[verdict], verdict) for verdict in get_args(Verdict) if verdict in verdicts]
+    counted = ", ".join(f"{num} {'depend' if num > 1 and word == 'depends' else word}" for num, word in some)
     lines = ["# The claims of the lectures, measured", "", f"Of {len(results)} claims: {counted}.", "", OPENING, ""]
     lines += markdown(("", "claim", "verdict", "in numbers: mean (least to most)"), rows)
     for claim, result in results.items():

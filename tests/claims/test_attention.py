@@ -13,7 +13,7 @@ def test_bottleneck(measured):
 
 
 def test_a_made_up_language_is_translated_word_by_word_with_nouns_first():
-    pairs = list(sentences(200, seed=1))
+    pairs = list(sentences(200, 8, seed=1))
     assert {len(source.split()) for source, _ in pairs} == set(range(2, 31, 2))
     known = {}
     for source, target in pairs:

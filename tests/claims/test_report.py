@@ -73,8 +73,8 @@ def test_a_claim_that_was_stopped_goes_on_with_the_trainings_it_has(tmp_path):
         run_claims(["C3"], out=tmp_path, scale="tiny", told=stop)
     again = []
     run_claims(["C3"], out=tmp_path, scale="tiny", told=again.append)
-    assert told[1:] == ["  tanh RNN, seed 1", "  LSTM, seed 1", "  GRU, seed 1"]
-    assert again[1:] == ["  GRU, seed 1"]
+    trainings = [f"  {cell}, {lag}, seed 1" for lag in (2, 5) for cell in ("tanh RNN", "LSTM", "GRU")]
+    assert (told[1:], again[1:]) == (trainings[:3], trainings[2:])
 
 
 def test_a_training_is_that_of_the_command_line(tmp_path):
