@@ -8,7 +8,7 @@ DATA := ../shared/data
 NAMES :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow fuzz check kernels bench docs gallery models wheel clean
+.PHONY: setup demo test slow golden golden-renew fuzz check kernels bench docs gallery models wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -21,6 +21,12 @@ test: $(STAMPS)-test  ## the fast tests
 
 slow: $(STAMPS)-test  ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600
+
+golden: $(STAMPS)-test  ## all outputs beside those of the tagged commit, bit for bit; of some SECTIONS only, if these are given
+	$(BIN)/python tests/golden/against_tag.py $(if $(SECTIONS),--only $(SECTIONS))
+
+golden-renew: $(STAMPS)-test  ## write the outputs that the fast tests expect anew; each change needs its reason
+	$(BIN)/python tests/golden/renew.py
 
 fuzz: $(STAMPS)-fuzz  ## a million damaged files, then each parser's own fuzzer for RUNS inputs
 	SEQLAB_MUTATIONS=1000000 OMP_NUM_THREADS=1 TMPDIR=$$(test -d /dev/shm && echo /dev/shm || echo /tmp) \

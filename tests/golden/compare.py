@@ -1,0 +1,184 @@
+"""Compare two collections of outputs: `python tests/golden/compare.py BEFORE.json AFTER.json [--tolerance 1e-5]`.
+
+Without a tolerance every value must be the same, bit for bit. With one, floats may differ by so much (relative to the
+expected value, and absolutely below 1), hashes are left out, and everything else must be the same.
+
+Three tables say what may differ from the tagged commit. They are empty as long as nothing has changed:
+
+- `RENAMED` maps a key, or a part of a key between slashes, to its present name. It also maps texts that are names.
+- `RENAMED_ARGUMENTS` maps a setting, an option, a recipe or a view to its present name, for the collector's calls.
+- `RENEWED` lists patterns of keys whose values have changed on purpose, each with the reason. Losses of a training may
+  be renewed. Answers of shipped models may not: such a pattern is refused.
+"""
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+RENAMED: dict[str, str] = {}
+RENAMED_ARGUMENTS: dict[str, str] = {}
+RENEWED: list[tuple[str, str]] = []
+
+Values = dict[str, Any]
+MAY_BE_RENEWED = ("losses/", "resumed/", "models/", "views/", "http/", "info/")
+HASH = "sha256"
+TOLERANCE = 1e-5  # of floats where processors differ, as in CI
+DECIMAL = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
+MOST_NUMBERS = 16  # of a list, in the committed file
+DIGITS = 7
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare two collections of outputs.")
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--tolerance", type=float, help="how much floats may differ; without it, not at all")
+    asked = parser.parse_args()
+    before = present_names(read_values(asked.before))
+    sys.exit(report(before, read_values(asked.after), asked.tolerance))
+
+
+def report(before: Values, after: Values, tolerance: float | None = None) -> int:
+    """Print each difference on one line and a summary; the exit code."""
+    renewed = {key for key in before.keys() | after.keys() if renewal(key) is not None}
+    before = {key: value for key, value in before.items() if key not in renewed}
+    after = {key: value for key, value in after.items() if key not in renewed}
+    found = list(differences(before, after, tolerance))
+    for line in found:
+        print(line)
+    if renewed:
+        print(f"renewed, and not compared: {len(renewed)} values")
+    if found:
+        print(f"different: {len(found)} of {len(before.keys() | after.keys())} values")
+        return 1
+    print(f"equal: {len(before)} values")
+    return 0
+
+
+def read_values(path: Path) -> Values:
+    return json.loads(path.read_text("utf-8"))
+
+
+def renewal(key: str) -> str | None:
+    """The reason why the value of a key has changed on purpose, if there is one."""
+    for pattern, reason in RENEWED:
+        if not pattern.startswith(MAY_BE_RENEWED) or not reason:
+            raise ValueError(f"{pattern}: answers of shipped models are never renewed, other values only with a reason")
+        if fnmatchcase(key, pattern):
+            return reason
+    return None
+
+
+def present_names(values: Values) -> Values:
+    """The values of the tagged commit under their present names."""
+    return {_present_key(key): _present_text(value) for key, value in values.items()}
+
+
+def _present_key(key: str) -> str:
+    framed = f"/{key}/"
+    for old, new in RENAMED.items():
+        framed = framed.replace(f"/{old}/", f"/{new}/")
+    return framed[1:-1]
+
+
+def _present_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_present_text(part) for part in value]
+    return RENAMED.get(value, value) if isinstance(value, str) else value
+
+
+def differences(before: Values, after: Values, tolerance: float | None = None) -> Iterator[str]:
+    """One line for each key whose value is not the same."""
+    for key in sorted(before.keys() | after.keys()):
+        if tolerance is not None and key.rpartition("/")[2] == HASH:
+            continue
+        if key not in after:
+            yield f"{key}: missing, was {_short(before[key])}"
+        elif key not in before:
+            yield f"{key}: new, {_short(after[key])}"
+        elif not same(before[key], after[key], tolerance):
+            yield f"{key}: {_contrast(before[key], after[key], tolerance)}"
+
+
+def same(before: Any, after: Any, tolerance: float | None) -> bool:
+    """Whether two values agree; within the tolerance also where they are floats, or texts that hold decimals."""
+    if tolerance is None:
+        return json.dumps(before) == json.dumps(after)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(same(*pair, tolerance) for pair in zip(before, after, strict=True))
+    if isinstance(before, str) and isinstance(after, str):
+        return before == after or _same_decimals(before, after, tolerance)
+    if any(isinstance(value, float) for value in (before, after)) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in (before, after)
+    ):
+        return math.isclose(before, after, rel_tol=tolerance, abs_tol=tolerance)
+    return type(before) is type(after) and before == after
+
+
+def _same_decimals(before: str, after: str, tolerance: float) -> bool:
+    """Whether two texts differ only in decimals, and these by no more than the tolerance or their last digit."""
+    if DECIMAL.sub("#", before) != DECIMAL.sub("#", after):
+        return False
+    for old, new in zip(DECIMAL.findall(before), DECIMAL.findall(after), strict=True):
+        mantissa, _, exponent = old.partition("e")
+        last_digit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+        if abs(float(old) - float(new)) > max(1.01 * last_digit, tolerance * max(1.0, abs(float(old)))):
+            return False
+    return True
+
+
+def _contrast(before: Any, after: Any, tolerance: float | None) -> str:
+    """Where two values differ: of lists, the first place."""
+    if isinstance(before, list) and isinstance(after, list):
+        if len(before) != len(after):
+            return f"{len(before)} items before, {len(after)} now"
+        for place, (old, new) in enumerate(zip(before, after, strict=True)):
+            if not same(old, new, tolerance):
+                return f"at {place}, {_contrast(old, new, tolerance)}"
+    return f"{_short(before)} before, {_short(after)} now"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def reduced(values: Values) -> Values:
+    """The values as they are committed: hashes left out, floats to seven digits, some numbers of each long list."""
+    kept = {key: value for key, value in values.items() if key.rpartition("/")[2] != HASH}
+    return {key: _reduced(value) for key, value in kept.items()}
+
+
+def _reduced(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if not isinstance(value, list):
+        return value
+    leaves = list(_leaves(value))
+    if len(leaves) <= MOST_NUMBERS or not all(isinstance(leaf, int | float | None) for leaf in leaves):
+        return [_reduced(part) for part in value]
+    places = [place * len(leaves) // MOST_NUMBERS for place in range(MOST_NUMBERS)]
+    some = [_reduced(leaves[place]) for place in places]
+    return [f"{MOST_NUMBERS} numbers of an array of shape {_shape(value)}", *some]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _shape(value: Any) -> list[int]:
+    return [len(value), *_shape(value[0])] if isinstance(value, list) and value else []
+
+
+if __name__ == "__main__":
+    main()
