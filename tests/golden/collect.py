@@ -13,8 +13,6 @@ os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "100"
 
 import argparse
-import json
-import math
 import sys
 import tempfile
 import time
@@ -25,7 +23,7 @@ from typing import Any
 import torch
 import verbs
 from answers import collect_answers
-from compare import read_values
+from compare import write_values
 from losses import collect_losses
 from material import write_material
 from resumed import collect_resumed
@@ -58,23 +56,31 @@ class Collection:
 
 
 def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a document by their paths; a list without objects is one part."""
+    """The parts of a document by their paths; of a table, which is a list of like objects, each column is one part."""
     if isinstance(value, dict) and value:
         for name, part in value.items():
             yield from leaves(f"{key}/{name}", part)
-    elif isinstance(value, list) and _holds_objects(value):
+    elif _is_table(value):
+        for name in value[0]:
+            yield f"{key}/{name}", [row[name] for row in value]
+    elif _holds_objects(value):
         for place, part in enumerate(value):
             yield from leaves(f"{key}/{place}", part)
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield key, str(value)
     else:
         yield key, value
+
+
+def _is_table(value: Any) -> bool:
+    """Whether this is a list of objects with the same names, and with no objects in them."""
+    if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
+        return False
+    return all(row.keys() == value[0].keys() and not any(map(_holds_objects, row.values())) for row in value)
 
 
 def _holds_objects(value: Any) -> bool:
     if isinstance(value, list):
         return any(_holds_objects(part) for part in value)
-    return isinstance(value, dict)
+    return isinstance(value, dict) and bool(value)
 
 
 def main() -> None:
@@ -98,8 +104,7 @@ def main() -> None:
             SECTIONS[name](collection, quick=asked.quick)
             print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         os.chdir(before)
-    out.write_text(json.dumps(collection.values, ensure_ascii=False, indent=0, allow_nan=False) + "\n", "utf-8")
-    assert read_values(out) == collection.values
+    write_values(out, collection.values)
     for failure in collection.failures:
         print(f"failed: {failure}", file=sys.stderr)
     sys.exit(1 if collection.failures else 0)

@@ -4,13 +4,12 @@ A value that has changed by more than the tolerance is replaced only where `RENE
 Answers of shipped models are never replaced.
 """
 
-import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from against_tag import HERE, ROOT, collect
-from compare import TOLERANCE, Values, differences, present_names, read_values, reduced, renewal
+from compare import TOLERANCE, Values, differences, present_names, read_values, reduced, renewal, write_values
 
 EXPECTED = HERE / "expected.json"
 
@@ -40,12 +39,6 @@ def merged(old: Values, new: Values) -> Values:
     """The new values; where one is the old one within the tolerance, the old one, so that nothing drifts."""
     changed = {line.partition(": ")[0] for line in differences(old, new, TOLERANCE)}
     return {key: value if key in changed else old[key] for key, value in new.items()}
-
-
-def write_values(path: Path, values: Values) -> None:
-    """One value a line, sorted by key."""
-    lines = (f"{json.dumps(key)}: {json.dumps(values[key], ensure_ascii=False)}" for key in sorted(values))
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 if __name__ == "__main__":

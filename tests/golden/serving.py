@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from safetensors.numpy import load
 from verbs import VOLATILE, as_now, train
 
 PATIENCE = 60.0  # seconds
@@ -111,7 +112,19 @@ def _content(path: str, kind: str, content: bytes) -> dict[str, Any]:
         return {"events": [{"event": name[7:], "data": json.loads(data[6:])} for name, data in events]}
     if path == "/metrics":
         return {"counters": sorted(re.findall(r"^# TYPE (\S+ \S+)", content.decode(), re.MULTILINE))}
+    if kind == "application/octet-stream":
+        return _tensors(content)
     return {"content": {"sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def _tensors(content: bytes) -> dict[str, Any]:
+    """Names, shapes and a hash of tensors; the file itself may hold its notes in any order."""
+    tensors = sorted(load(content).items())
+    joined = b"".join(tensor.tobytes() for _, tensor in tensors)
+    return {
+        "tensors": {name: list(tensor.shape) for name, tensor in tensors},
+        "content": {"sha256": hashlib.sha256(joined).hexdigest()},
+    }
 
 
 def _outline(document: Any) -> dict[str, Any]:
