@@ -76,10 +76,13 @@ def _labelled(num: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def _tagged(num: int, seed: int) -> Iterator[str]:
+    """Words with their tags; some words are rare and known by their endings only, and some tags are wrong."""
+    draw = random.Random(seed)
     for subject, verb, thing in _clauses(num, seed):
-        for word in f"{subject} {verb} {thing}".split():
-            tag = "VERB" if word == verb else TAGS.get(word, "NOUN")
-            yield f"{word} {tag}"
+        adverb = "".join(_pick(draw, "abdeiklmnorstu") for _ in range(4)) + "ly"
+        for word in f"{subject} {verb} {thing} {adverb}".split():
+            tag = "VERB" if word == verb else "ADV" if word == adverb else TAGS.get(word, "NOUN")
+            yield f"{word} {'NOUN' if draw.random() < 0.1 else tag}"
         yield ""
 
 
