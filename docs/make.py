@@ -10,9 +10,9 @@ from pathlib import Path
 from types import FunctionType
 
 import seqlab
-from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
 from seqlab.serve.client import Client
+from seqlab.trace import Trace
 
 ROOT = Path(__file__).parent.parent
 NOTE = "<!-- made by `make docs`: change the docstrings, not this page -->\n"

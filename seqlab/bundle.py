@@ -14,8 +14,10 @@ Some lie in shipped/ and come with the package: they are called by their names.
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.codecs.codec import Codec
 from seqlab.errors import BundleError, RecipeError, UsageError
 from seqlab.kernels.int8 import dequantise, quantise
 from seqlab.layers.linear import is_rounded, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
-from seqlab.text import vocabulary_text
 from seqlab.training.checkpoint import write_together
 
 FORMAT, BYTES = 1, 2
@@ -45,7 +45,7 @@ class Bundle:
     """A model with everything that is needed to use it."""
 
     recipe: Recipe
-    vocabularies: Vocabularies
+    codec: Codec
     model: nn.Module
     metrics: dict[str, Any]
     int8: bool = False  # its matrices are on the grid of int8
@@ -64,8 +64,8 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
     files = {
         "recipe.toml": to_toml(bundle.recipe).encode(),
         "model.safetensors": save(weights, metadata={"format": str(number)}),
-        "tokenizer.json": json.dumps(bundle.vocabularies.to_json(), ensure_ascii=False, indent=1).encode(),
-        "vocabulary.txt": _vocabulary_page(bundle.vocabularies).encode(),
+        "tokenizer.json": json.dumps(bundle.codec.to_json(), ensure_ascii=False, indent=1).encode(),
+        "vocabulary.txt": bundle.codec.page().encode(),
         "metrics.json": json.dumps(bundle.metrics, indent=2).encode(),
         "CARD.md": card(bundle).encode(),
     }
@@ -74,21 +74,30 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
     write_together(folder, files)
 
 
-def load_bundle(folder: str | Path) -> Bundle:
-    """Read a bundle, after checking that each of its files is there and is the one that was written."""
+def read_bundle(
+    folder: str | Path,
+    *,
+    check: Callable[[Recipe], Recipe],
+    codec: Callable[[Recipe, Any], Codec],
+    build: Callable[[Recipe, Codec], nn.Module],
+) -> Bundle:
+    """Read a bundle, after checking that each of its files is there and is the one that was written.
+
+    What depends on the task comes as an argument: how a recipe is checked, how its codec is read, how it is built.
+    """
     folder = find_bundle(folder)
     files = _checked_files(folder)
     try:
-        recipe = parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml"))
+        recipe = check(parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml")))
     except RecipeError as error:
         raise BundleError(str(error), hint=_RESTORE) from None
-    vocabularies = read_vocabularies(files["tokenizer.json"], folder / "tokenizer.json")
+    tokenizers = read_codec_file(files["tokenizer.json"], folder / "tokenizer.json", partial(codec, recipe))
     metrics = _json(files["metrics.json"], folder / "metrics.json")
     if not isinstance(metrics, dict):
         raise BundleError(f"{folder / 'metrics.json'}: not a table of scores", hint=_RESTORE)
-    model = build_model(recipe, vocabularies)
+    model = build(recipe, tokenizers)
     in_bytes = _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
-    bundle = Bundle(recipe, vocabularies, model, metrics)
+    bundle = Bundle(recipe, tokenizers, model, metrics)
     return to_int8(bundle) if in_bytes else bundle
 
 
@@ -107,13 +116,13 @@ def _weights(bundle: Bundle) -> dict[str, Tensor]:
     return weights
 
 
-def read_vocabularies(content: bytes, path: Path) -> Vocabularies:
-    """The vocabularies in a tokenizer file; a refusal names the file."""
+def read_codec_file(content: bytes, path: Path, codec: Callable[[Any], Codec]) -> Codec:
+    """The codec in a tokenizer file; a refusal names the file."""
     try:
-        return Vocabularies.from_json(_json(content, path))
+        return codec(_json(content, path))
     except BundleError as error:
-        said = str(error)
-        raise BundleError(said if said.startswith(str(path)) else f"{path}: {said}", hint=error.hint) from None
+        message = str(error)
+        raise BundleError(message if message.startswith(str(path)) else f"{path}: {message}", hint=error.hint) from None
 
 
 def is_bundle(folder: Path) -> bool:
@@ -232,15 +241,3 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _figure(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _vocabulary_page(vocabularies: Vocabularies) -> str:
-    pages = []
-    for name, tokenizer in (("source", vocabularies.source), ("target", vocabularies.target)):
-        if tokenizer is not None:
-            pages.append(f"# {name}: {tokenizer.kind}, {len(tokenizer)} entries\n{vocabulary_text(tokenizer)}")
-    if vocabularies.labels is not None:
-        labels = vocabularies.labels
-        rows = "".join(f"{i}\t{n}\t{c}\n" for i, (n, c) in enumerate(zip(labels.names, labels.counts, strict=True)))
-        pages.append(f"# labels: {len(labels)}, each with its count in training\n{rows}")
-    return "\n".join(pages)

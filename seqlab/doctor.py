@@ -9,23 +9,20 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from seqlab.assemble.corpus import held_out, is_stream, read_examples
+from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
-from seqlab.evaluate import evaluate_examples, example_batches
 from seqlab.explain.attention import attention_maps
-from seqlab.explain.subject import subject
-from seqlab.model import RUN, STORES, Model
+from seqlab.model import Model
 from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
-from seqlab.predict import predict
+from seqlab.tasks import predict, subject
+from seqlab.tasks.examples import Examples, example_batches, input_of
+from seqlab.tasks.task import LOWER_IS_BETTER, Scoring, Task
 from seqlab.training.objective import mean_loss
 
 LOOKED_AT = 200  # examples
-MAIN = {"classify": "accuracy", "tag": "accuracy", "translate": "bleu", "lm": "loss", "mask": "loss", "bilm": "loss"}
-MAIN |= {"forecast": "mse"}
-LESS_IS_BETTER = ("loss", "mse")
 
 
 @dataclass(frozen=True)
@@ -41,21 +38,16 @@ class Finding:
 
 def examine(model: Model, data: Sequence[str] = ()) -> list[Finding]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
-    stores = model.path / RUN / STORES
-    if is_stream(model.recipe) or model.recipe.task == "forecast":
-        what = "a series" if model.recipe.task == "forecast" else "one endless text"
-        raise UsageError(f"a model of {what} has no examples to examine", hint="`seqlab evaluate` scores it.")
-    if not data and not stores.is_dir():
-        raise UsageError(f"{model.path}: there is no held-out data beside this model", hint="give a file.")
-    examples = list(read_examples(model.recipe, list(data)) if data else held_out(stores))[:LOOKED_AT]
+    examples = model.data(*data).examples()[:LOOKED_AT]
     if len(examples) < 2:
         raise UsageError("one example is too little to examine a model on", hint="give a file with more.")
     return [finding for question in _QUESTIONS for finding in question(model, examples)]
 
 
 def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Finding]:
-    """The loss with each source exchanged for its neighbour's."""
-    if model.recipe.task not in ("translate", "classify", "tag"):
+    """The loss with each source exchanged for another example's."""
+    codec = model.bundle.codec
+    if not (codec.reads and codec.writes):
         return
     trainable = cast(Trainable, model.bundle.model)
     batches = list(example_batches(model.bundle, examples))
@@ -72,15 +64,15 @@ def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Findin
 
 
 def _exchanged(batch: Batch) -> Batch:
-    assert batch.source is not None
-    rows = torch.arange(len(batch)).roll(1)
-    source = batch.source
+    source = batch.require("source")
+    rows = torch.arange(len(batch)).roll(max(1, len(batch) // 2))  # the captions of one picture stand together
     return replace(batch, source=replace(source, values=source.values[rows], lengths=source.lengths[rows]))
 
 
 def _does_it_end(model: Model, examples: list[Example]) -> Iterator[Finding]:
-    """Translations: do they end, and do they say the same thing again and again?"""
-    if model.recipe.task != "translate":
+    """Do written answers end, and do they say the same thing again and again?"""
+    codec = model.bundle.codec
+    if not codec.reads or "target" not in codec.tokenizers:
         return
     answers = predict(model.bundle, [e.source for e in examples])
     ended = sum(bool(a.details["hypotheses"]) and a.details["hypotheses"][0]["ended"] for a in answers) / len(answers)
@@ -110,13 +102,10 @@ def _repeats(text: str) -> bool:
 
 def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Finding]:
     """A head whose weights are the same whoever asks has nothing to say."""
-    if model.recipe.task not in ("translate", "classify", "tag", "mask", "lm"):
-        return
     shifts: dict[str, list[float]] = {}
     for example in examples[:10]:
-        given = example.target if model.recipe.task == "lm" else example.source
         try:
-            looked = subject(model.bundle, cast(Any, given))
+            looked = subject(model.bundle, input_of(model.bundle.codec, example))
             maps = attention_maps(looked, looked.trace())
         except UsageError:  # nothing to attend to, or nothing to read
             return
@@ -140,15 +129,17 @@ def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Find
 
 def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     """Inputs that were in the training part too: a score on them is no score."""
-    store = model.path / RUN / STORES / ("train_target" if model.recipe.task == "lm" else "train_source")
+    codec, stores = model.bundle.codec, model.stores
+    store = stores / ("train_source" if codec.reads else "train_target")
     if not store.exists():
         return
-    train = TokenStore.open(store)
-    seen = {_digest(np.asarray(train[row])) for row in range(len(train))}
-    place = 1 if model.recipe.task == "lm" else 0
+    opened = TokenStore.open(store)
+    pictures = {STORE: TokenStore.open(stores / STORE)} if isinstance(codec.source, PictureSource) else {}
+    train = shared_pictures(pictures | {"train_source": opened}, "train") or opened
+    known = {_digest(np.asarray(train[row])) for row in range(len(train))}
     most = model.recipe.data.max_source
-    rows = [np.asarray(pair[place][:most]) for pair in model.bundle.vocabularies.encode(examples)]
-    share = sum(_digest(row.astype(train.flat.dtype)) in seen for row in rows) / len(rows)
+    rows = [np.asarray(pair[0 if codec.reads else 1][:most]) for pair in codec.encode(examples)]
+    share = sum(_digest(row.astype(train[0].dtype)) in known for row in rows) / len(rows)
     yield Finding(
         "is the data new to it?",
         share,
@@ -163,20 +154,19 @@ def _digest(row: np.ndarray) -> bytes:
 
 
 def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterator[Finding]:
-    stores = model.path / RUN / STORES
-    report = evaluate_examples(model.bundle, examples, stores if stores.is_dir() else None)
-    yield from beside_floor(model.recipe.task, report.scores, report.floors)
+    scoring = Scoring(train=model.stores if model.stores.is_dir() else None)
+    report = model.task.evaluate(model.bundle, Examples(examples), scoring)
+    yield from beside_floor(model.task, report.scores, report.floors)
 
 
-def beside_floor(task: str, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
-    """Is the score by which a task is judged better than the best of its floors? Nothing, where there is none."""
-    name = MAIN.get(task, "")
-    if name == "bleu" and not scores.get(name):  # answers of less than four words have none, however right they are
-        name = "chrf"
-    others = {floor: found[name] for floor, found in floors.items() if name in found}
-    if name not in scores or not others:
+def beside_floor(task: Task, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
+    """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
+    there = [name for name in task.judged_by if name in scores and any(name in floor for floor in floors.values())]
+    if not there:
         return
-    ours, less = float(scores[name]), name in LESS_IS_BETTER
+    name = next((name for name in there if scores[name]), there[0])  # answers of less than four words have no BLEU
+    others = {floor: found[name] for floor, found in floors.items() if name in found}
+    ours, less = float(scores[name]), name in LOWER_IS_BETTER
     floor = min(others, key=lambda f: others[f]) if less else max(others, key=lambda f: others[f])
     well = (ours < others[floor] if less else ours > others[floor]) and math.isfinite(ours)
     yield Finding(

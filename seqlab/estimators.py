@@ -24,7 +24,7 @@ from seqlab.data.sources import Vectors
 from seqlab.data.vectors import as_vectors
 from seqlab.errors import DataError, nearest, shorten
 from seqlab.lab import Model, train
-from seqlab.recipe import Recipe, Task
+from seqlab.recipe import Recipe
 
 
 class InputError(DataError, ValueError):
@@ -61,7 +61,7 @@ class _Estimator:
         save_bundle(self._fitted().bundle, Path(folder))
         return Model(self.model_.bundle, Path(folder))
 
-    def _fit(self, task: Task, rows: list[Any], labels: list[list[Any]]) -> None:
+    def _fit(self, task: str, rows: list[Any], labels: list[list[Any]]) -> None:
         """Train on a file with these rows and the names of their labels; what `settings` ask for comes last."""
         names = _names([*chain.from_iterable(labels)])
         called = [[names[label] for label in each] for each in labels]

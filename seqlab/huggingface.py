@@ -19,11 +19,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from seqlab import text
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.errors import BundleError, RecipeError, SeqlabWarning, shorten
 from seqlab.recipe import Recipe, Transformer, build_recipe
+from seqlab.tasks import build_model, check_recipe
 from seqlab.text import EOS, SOS, SPECIALS, Normaliser, Tokenizer
 
 Table = dict[str, Any]
@@ -70,21 +71,21 @@ def read_huggingface(folder: str | Path) -> Bundle:
         raise BundleError(f"{folder}: there is no such directory", hint=HINT)
     config = _Config(folder / "config.json")
     family = config.one_of("model_type", {"bert": _bert, "gpt2": _gpt2})
-    table, vocabularies, rows = family(config)
+    table, codec, rows = family(config)
     try:
-        recipe = build_recipe({"name": folder.resolve().name, **table}, where=str(config.path))
+        recipe = check_recipe(build_recipe({"name": folder.resolve().name, **table}, where=str(config.path)))
     except RecipeError as error:
         raise BundleError(str(error), hint=HINT) from None
     file = _Weights(folder / "model.safetensors")
-    bundle = Bundle(recipe, vocabularies, _build(recipe, vocabularies, file, rows), {})
-    if recipe.task == "mask":
+    bundle = Bundle(recipe, codec, _build(recipe, codec, file, rows), {})
+    if recipe.model.encoder is not None:
         has = "has a layer that Seqlab's has not" if "cls.predictions.bias" in file.tensors else "is not in the file"
         said = f"{folder}: the head that guesses what a [MASK] hides {has} and must be learnt: train with --from"
         warnings.warn(f"{said}; or use the encoder alone: `seqlab predict --embed`", SeqlabWarning, stacklevel=2)
     return bundle
 
 
-def _bert(config: "_Config") -> tuple[Table, Vocabularies, Rows]:
+def _bert(config: "_Config") -> tuple[Table, Codec, Rows]:
     _expect(config.path, config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     tokenizer, rows = _word_pieces(config.path.parent)
     source = {"kind": "wordpiece", "size": len(tokenizer), "form": "none", "lower": tokenizer.normaliser.lower}
@@ -107,10 +108,10 @@ def _bert(config: "_Config") -> tuple[Table, Vocabularies, Rows]:
         "model": {"encoder": encoder, "tie": True, "dropout": config.get("hidden_dropout_prob", 0.1)},
         "train": {"steps": 1},
     }
-    return table, Vocabularies(source=tokenizer, markers=True, frame=True), rows
+    return table, Codec(TextSource(tokenizer, markers=True, frame=True), Nothing()), rows
 
 
-def _gpt2(config: "_Config") -> tuple[Table, Vocabularies, Rows]:
+def _gpt2(config: "_Config") -> tuple[Table, Codec, Rows]:
     _expect(config.path, config, add_cross_attention=False, tie_word_embeddings=True)
     _expect(config.path, config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
     tokenizer, rows = _byte_pairs(config.path.parent)
@@ -132,10 +133,10 @@ def _gpt2(config: "_Config") -> tuple[Table, Vocabularies, Rows]:
         "model": {"decoder": decoder, "tie": True, "dropout": config.get("resid_pdrop", 0.1)},
         "train": {"steps": 1, "bptt": positions},
     }
-    return table, Vocabularies(target=tokenizer), rows
+    return table, Codec(Nothing(), TextTarget(tokenizer)), rows
 
 
-def _build(recipe: Recipe, vocabularies: Vocabularies, file: "_Weights", rows: Rows) -> nn.Module:
+def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Module:
     """The model that the recipe describes, with these weights in it.
 
     It is first built without memory, to see what it needs: a config may claim sizes that no machine has.
@@ -146,9 +147,9 @@ def _build(recipe: Recipe, vocabularies: Vocabularies, file: "_Weights", rows: R
     if stack.layers > len(file.tensors) or max(stack.size, stack.inner, stack.segments, positions) > file.largest:
         raise BundleError(f"{file.path}: smaller than the model that config.json tells of", hint=HINT)
     with torch.device("meta"):
-        shapes = {name: tuple(p.shape) for name, p in build_model(recipe, vocabularies).named_parameters()}
+        shapes = {name: tuple(p.shape) for name, p in build_model(recipe, codec).named_parameters()}
     weights = {name: _weight(name, shape, file, rows) for name, shape in shapes.items()}
-    model = build_model(recipe, vocabularies)
+    model = build_model(recipe, codec)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])

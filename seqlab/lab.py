@@ -1,29 +1,19 @@
 """The verbs as plain functions: train, load, look at data. The command line calls these alone."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from seqlab.assemble.corpus import (
-    example_key,
-    read_examples,
-)
-from seqlab.assemble.series import read_table
-from seqlab.assemble.vocabularies import labels_of
-from seqlab.bundle import Bundle, load_bundle, save_bundle
+from seqlab.bundle import Bundle, save_bundle
 from seqlab.data.lines import STDIN
-from seqlab.data.series import future_times
-from seqlab.errors import DataError, RecipeError, RunError, UsageError, shorten
+from seqlab.errors import RecipeError, RunError, UsageError
 from seqlab.huggingface import read_huggingface
 from seqlab.model import Model, load
-from seqlab.reading import shown
-from seqlab.recipe import DEFAULTS, NUMBERS, TUNED, Recipe, Task, load_recipe, override
+from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.training.checkpoint import locked
 from seqlab.training.log import Reporter, Silence
 from seqlab.training.memory import keep_memory
@@ -45,7 +35,7 @@ __all__ = [
 
 
 def train(
-    task: Task | None = None,
+    task: str | None = None,
     data: str | Path | Sequence[str | Path] = (),
     *,
     valid: str | Path | Sequence[str | Path] = (),
@@ -95,43 +85,10 @@ def train(
             return fitted(folder, *prepared)
 
 
-def look(task: Task, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
+def look(task: str, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
     """What is in a file, read as training would read it: sizes, labels, repetitions, and the first example."""
     recipe = _chosen_recipe(task, None, settings)
-    if task == "forecast":
-        return _look_at_series(recipe, _paths(data))
-    examples, sources, labels = 0, Counter[int](), Counter[str]()
-    longest = {"source": (0, ""), "target": (0, "")}
-    first = None
-    for example in read_examples(recipe, _paths(data)):
-        first = first or example
-        examples += 1
-        sources[example_key(example, seed=0)] += 1
-        for side in longest:
-            length = len(getattr(example, side))
-            longest[side] = max(longest[side], (length, example.where))
-        if task in ("classify", "tag") and recipe.target.kind not in NUMBERS:
-            labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
-    if first is None:
-        raise DataError(f"{', '.join(_paths(data))}: there is no example in it", hint="give a file that has some.")
-    sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
-    facts: dict[str, Any] = {"examples": examples, "repeated_sources": examples - len(sources), **sizes}
-    if labels:
-        facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
-    source, target = (shorten(shown(part), 200) for part in (first.source, first.target))
-    return facts | {"first": f"{first.where}: {source} -> {target}"}
-
-
-def _look_at_series(recipe: Recipe, paths: list[str]) -> dict[str, Any]:
-    """What is in a table of numbers; only the first file is a series."""
-    series = read_table(recipe, paths[0])
-    columns = {}
-    for name, values in zip(series.columns, series.values.T, strict=True):
-        seen = values[~np.isnan(values)]
-        figures = f"{seen.min():.6g} to {seen.max():.6g}, mean {seen.mean():.6g}" if len(seen) else "nothing seen"
-        columns[name] = f"{figures}, {len(values) - len(seen):,} missing"
-    facts = {"rows": len(series), "from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
-    return facts | {"columns": columns}
+    return task_of(recipe).data_kind(recipe).look(task_of(recipe), recipe, _paths(data))
 
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
@@ -159,27 +116,24 @@ def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
 
 
 def _chosen_recipe(
-    task: Task | None, recipe: str | Recipe | None, settings: Sequence[str], old: Bundle | None = None
+    task: str | None, recipe: str | Recipe | None, settings: Sequence[str], old: Bundle | None = None
 ) -> Recipe:
-    """The recipe that was named; else the task's own, and with a model to start from one that is kind to it."""
+    """The recipe that was named; else the task's own, and with a model to start from one that suits it."""
     if isinstance(recipe, Recipe):
         chosen = recipe
     elif recipe is not None:
         chosen = load_recipe(recipe)
     elif old is not None and task in (old.recipe.task, None):
         chosen = old.recipe
-    elif old is not None and task in TUNED:
-        chosen = load_recipe(TUNED[task])
-    elif task in DEFAULTS:
-        chosen = load_recipe(DEFAULTS[task])
     else:
-        raise UsageError(f"there is no task '{task}'", hint=f"there are: {', '.join(DEFAULTS)}.")
+        named = task_named(task or "")
+        chosen = load_recipe(named.tuned if old is not None and named.tuned else named.recipe)
     if task is not None and chosen.task != task:
         raise RecipeError(
             f"recipe '{chosen.name}' is for '{chosen.task}', not for '{task}'",
             hint="`seqlab recipes` lists the recipes of each task.",
         )
-    return override(chosen, settings)
+    return check_recipe(override(chosen, settings))
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[str]:

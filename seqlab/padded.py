@@ -102,6 +102,13 @@ class Batch:
         at = torch.as_tensor(places, dtype=torch.long)
         return replace(self, rows=self.rows[at], **{name: part.rows_at(at) for name, part in self.parts().items()})
 
+    def require(self, name: str) -> Padded:
+        """A part that must be there."""
+        part = self.parts().get(name)
+        if part is None:
+            raise ValueError(f"this batch has no {name}")
+        return part
+
     def parts(self) -> dict[str, Padded]:
         """The parts that are there, by name."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
@@ -111,3 +118,19 @@ class Batch:
     def num_tokens(self) -> int:
         """How many real positions there are to read and to predict."""
         return int(sum(part.lengths.sum() for part in self.parts().values()))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Positions that enter a network as ids, each with the ids of its letters where `num_letters` is not 0."""
+
+    num_tokens: int
+    num_letters: int = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Positions that enter a network as numbers, with the mean and the deviation of each feature."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]

@@ -14,22 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from seqlab.errors import RecipeError, nearest
 
-Task = Literal["lm", "mask", "bilm", "classify", "tag", "translate", "forecast", "caption"]
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
 Connection = Literal["plain", "residual", "highway", "dense"]
 
-DEFAULTS: dict[Task, str] = {
-    "lm": "char-lstm",
-    "mask": "bert-tiny",
-    "bilm": "elmo",
-    "classify": "bilstm-classifier",
-    "tag": "bilstm-tagger",
-    "translate": "transformer-small",
-    "forecast": "gru-forecast",
-    "caption": "show-attend-tell",
-}
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
-TUNED: dict[Task, str] = {"classify": "tuned-classifier", "tag": "tuned-tagger"}  # with a model to start from
 
 
 class Section(BaseModel):
@@ -324,7 +312,7 @@ class Recipe(Section):
     """Everything that makes a model what it is, except the data and the seed of the universe."""
 
     name: str
-    task: Task
+    task: str  # which checks that the parts fit: `seqlab.tasks.check_recipe`
     about: str = ""
     shared: bool = False  # one vocabulary for source and target
     data: Data = Data()
@@ -336,100 +324,15 @@ class Recipe(Section):
     train: Train
     decode: Decode = Decode()
 
-    @model_validator(mode="after")
-    def _parts_fit_the_task(self) -> "Recipe":
-        both = ("encoder", "decoder")
-        needs: tuple[str, ...] = {"lm": ("decoder",), "translate": both, "caption": both}.get(self.task, ("encoder",))
-        if self.model.hmm is not None:
-            self._hidden_fits(self.model.hmm)
-            needs = ()
-        if self.model.lds is not None:
-            if self.task != "forecast":
-                raise ValueError(f"[model.lds] forecasts a series: a '{self.task}' model has none")
-            needs = ()
-        for part in ("encoder", "decoder"):
-            has, must = getattr(self.model, part) is not None, part in needs
-            if has != must:
-                raise ValueError(f"a '{self.task}' model {'needs' if must else 'has no'} [model.{part}]")
-        decoder = self.model.decoder
-        if self.model.attention and not (isinstance(decoder, Stack) and self.model.encoder):
-            raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
-        if isinstance(decoder, Stack) and decoder.bidirectional:
-            raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
-        self._inputs_fit()
-        self._pictures_fit()
-        return self
-
-    def _hidden_fits(self, hmm: Hidden) -> None:
-        vectors, other = self.source.kind == "vectors", ("encoder", "decoder", "characters", "elmo", "vectors")
-        beside = [name for name in other if getattr(self.model, name) is not None]
-        if self.task not in ("tag", "lm"):
-            raise ValueError(f"[model.hmm] is a tagger or a language model: it cannot '{self.task}'")
-        if beside:
-            raise ValueError(f"a model is [model.hmm] or has layers: 'model.{beside[0]}' cannot stand beside it")
-        if self.task == "tag" and (self.source.kind not in ("words", "vectors") or self.source.frame):
-            raise ValueError("[model.hmm] tags whole words: source.kind is 'words' or 'vectors', without source.frame")
-        if vectors != (hmm.emissions != "categorical"):
-            emit = "words" if hmm.emissions == "categorical" else "vectors"
-            raise ValueError(f"'{hmm.emissions}' states emit {emit}: model.hmm.emissions does not fit source.kind")
-        if self.task == "tag" and (hmm.states is not None or self.train.restarts > 1):
-            raise ValueError("a tagger has a state for each label and starts from them: no hmm.states, no restarts")
-        if self.task == "lm" and (hmm.states is None or hmm.order != 1):
-            raise ValueError(
-                "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
-            )
-        if self.train.epochs is not None:
-            raise ValueError("[model.hmm] counts its training in train.steps: iterations of EM, each over all data")
-
-    def _pictures_fit(self) -> None:
-        image, encoder = self.image, self.model.encoder
-        if self.task == "caption" and self.source.kind != "vectors":
-            raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
-        if image is None:
-            if isinstance(encoder, Convolution | Glimpse):
-                raise ValueError(f"an encoder of kind '{encoder.kind}' looks at pictures: it needs [image]")
-            return
-        if self.task not in ("classify", "caption") or self.source.kind != "vectors":
-            raise ValueError("[image] is for 'classify' and 'caption', with source.kind = 'vectors'")
-        if image.patch and isinstance(encoder, Convolution | Glimpse):
-            raise ValueError(f"an encoder of kind '{encoder.kind}' looks at the whole picture: leave out image.patch")
-        patches = image.height * image.width // image.patch**2 if image.patch else 0
-        if max(image.height, patches) > self.data.max_source:
-            raise ValueError(f"a picture has {max(image.height, patches)} positions, more than data.max_source")
-
-    def _inputs_fit(self) -> None:
-        encoder = self.model.encoder
-        if self.model.pooling == "flat" and self.task != "forecast":
-            raise ValueError("model.pooling = 'flat' needs windows of one length, which only a forecaster has")
-        if self.data.validation + self.data.test >= 1:
-            raise ValueError("data.validation and data.test leave nothing to train on: together they must stay below 1")
-        if self.task == "bilm" and not (isinstance(encoder, Stack) and encoder.size == self.model.embedding):
-            raise ValueError("a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size")
-        if (
-            self.task == "bilm"
-            and isinstance(encoder, Stack)
-            and (encoder.bidirectional or encoder.connection == "dense")
-        ):
-            raise ValueError("a 'bilm' model reads each direction by itself: bidirectional = false, and not dense")
-        if self.source.kind == "vectors" and (self.shared or self.task in ("lm", "mask", "bilm")):
-            raise ValueError(f"a '{self.task}' model reads tokens, not vectors, and shares no vocabulary with them")
-        if self.model.characters and (self.task != "tag" or self.source.kind != "words"):
-            raise ValueError("[model.characters] spells the words of a tagger: source.kind must be 'words'")
-        if self.source.kind in NUMBERS or (self.target.kind in NUMBERS and (self.task != "tag" or self.model.hmm)):
-            raise ValueError("numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe")
-        if self.model.elmo and self.source.kind == "vectors":
-            raise ValueError("[model.elmo] reads tokens, not vectors")
-        if (self.data.no_label or self.source.endings) and self.task != "tag":
-            raise ValueError("data.no_label and source.endings are for taggers")
-        if self.source.endings and self.source.kind != "words":
-            raise ValueError("source.endings are those of words: source.kind must be 'words'")
-        if self.data.too_long == "split" and self.task not in ("lm", "mask", "bilm"):
-            raise ValueError(f"a '{self.task}' example cannot be split: data.too_long is cut, skip or refuse")
-
 
 def recipe_names() -> list[str]:
     """The recipes that come with the package."""
     return sorted(entry.name.removesuffix(".toml") for entry in _shelf().iterdir() if entry.name.endswith(".toml"))
+
+
+def recipe_tasks() -> dict[str, str]:
+    """The task of each recipe that comes with the package; quick, for it checks nothing."""
+    return {name: tomllib.loads((_shelf() / f"{name}.toml").read_text("utf-8"))["task"] for name in recipe_names()}
 
 
 def load_recipe(name: str) -> Recipe:

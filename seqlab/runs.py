@@ -10,37 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 from torch import nn
 
-from seqlab.assemble.corpus import (
-    Corpus,
-    ExampleBatches,
-    held_out,
-    is_stream,
-    open_corpus,
-    prepare,
-)
-from seqlab.assemble.hidden import hidden_fitting, probabilities_of
-from seqlab.assemble.model import build_model
-from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
-from seqlab.assemble.vocabularies import Vocabularies
-from seqlab.bundle import Bundle, is_bundle, read_vocabularies, save_bundle
-from seqlab.captions import references
+from seqlab.bundle import Bundle, is_bundle, read_codec_file, save_bundle
+from seqlab.codecs.codec import Codec
+from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.data.lines import STDIN, spool
-from seqlab.data.sources import Example, Picture
-from seqlab.data.store import TokenStore
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
-from seqlab.evaluate import evaluate_examples, evaluate_stream, evaluate_windows
-from seqlab.forecasting import calibrate
 from seqlab.layers.norms import BatchNorm
 from seqlab.model import RUN, STORES, Model
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.interface import Model as Trainable
-from seqlab.predict import predict
-from seqlab.recipe import Recipe, Task, override, parse_recipe, to_toml
-from seqlab.rolling import held_out_windows
+from seqlab.recipe import Recipe, override, parse_recipe, to_toml
+from seqlab.tasks import build_model, check_recipe, codec_of, task_of
+from seqlab.tasks.examples import SCORED_AT_THE_END
+from seqlab.tasks.hidden import hidden_fitting, probabilities_of
+from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.climbing import Climbing
@@ -50,8 +36,6 @@ from seqlab.training.log import Reporter
 from seqlab.training.objective import mean_loss
 from seqlab.training.world import World
 
-DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
-EVALUATED_AT_THE_END = 1000
 STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
@@ -96,7 +80,7 @@ def begin(
         raise UsageError("standard input can be read only once", hint="put one of the two into a file.")
     if old is None and recipe.model.elmo is not None:
         raise RecipeError("[model.elmo] is a model that was trained before", hint="give it with --from.")
-    recipe, given = (recipe, None) if old is None else _started(recipe, settings, old)
+    recipe, known = (recipe, None) if old is None else _started(recipe, settings, old)
     target = folder.resolve()
     part = target.with_name(f".{target.name}.part")
     missing = [parent for parent in part.parents if not parent.exists()]
@@ -105,11 +89,13 @@ def begin(
     stores.mkdir(parents=True)
     try:
         again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
-        vocabularies = prepare(recipe, again, again_valid, stores, given)
-        corpus = open_corpus(recipe, vocabularies, stores)  # so that a text too short fails here
-        recipe = _first_weights(recipe, vocabularies, old, part / RUN / START)
+        task = task_of(recipe)
+        kind = task.data_kind(recipe)
+        codec = kind.prepare(task, recipe, again, again_valid, stores, known)
+        corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here
+        recipe = _first_weights(recipe, codec, old, part / RUN / START)
         (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
-        (part / RUN / "tokenizer.json").write_text(json.dumps(vocabularies.to_json(), ensure_ascii=False), "utf-8")
+        (part / RUN / "tokenizer.json").write_text(json.dumps(codec.to_json(), ensure_ascii=False), "utf-8")
         _make_empty(target)
         (part / RUN).replace(target / RUN)
     except DataError as error:
@@ -121,7 +107,7 @@ def begin(
             with suppress(OSError):  # it holds the run
                 parent.rmdir()
     del corpus
-    return recipe, open_corpus(recipe, vocabularies, folder / RUN / STORES)
+    return recipe, kind.open(recipe, codec, folder / RUN / STORES)
 
 
 def existing_run(out: str | Path | None) -> Path:
@@ -137,7 +123,7 @@ def is_run(folder: Path) -> bool:
 
 
 def reopen(
-    folder: Path, task: Task | None, recipe: str | Recipe | None, settings: Sequence[str]
+    folder: Path, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
 ) -> tuple[Recipe, Corpus]:
     where = folder / RUN / "recipe.toml"
     stored = parse_recipe(where.read_text("utf-8"), where=str(where))
@@ -148,14 +134,15 @@ def reopen(
             hint="resume it without naming another, or train into another directory with --out.",
         )
     tokenizers = folder / RUN / "tokenizer.json"
-    vocabularies = read_vocabularies(tokenizers.read_bytes(), tokenizers)
+    codec = read_codec_file(tokenizers.read_bytes(), tokenizers, partial(codec_of, stored))
     chosen = override(stored, settings)
     if chosen.model_copy(update={"train": stored.train, "decode": stored.decode}) != stored:
         raise RunError(
             f"{folder}: a run cannot change its model or data halfway",
             hint="only --set train.* and decode.* can change.",
         )
-    return chosen, open_corpus(chosen, vocabularies, folder / RUN / STORES)
+    check_recipe(chosen)
+    return chosen, task_of(chosen).data_kind(chosen).open(chosen, codec, folder / RUN / STORES)
 
 
 def fit(
@@ -168,19 +155,16 @@ def fit(
     stop: Callable[[], bool],
     world: World,
 ) -> Trained:
-    model = build_model(recipe, corpus.vocabularies)
+    task, model = task_of(recipe), build_model(recipe, corpus.codec)
     if (folder / RUN / START).exists():
         load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
-    bundle = Bundle(recipe, corpus.vocabularies, model, {})
-    stores = folder / RUN / STORES
-    undecoded = is_stream(recipe) or recipe.task == "forecast"
-    examples = [] if undecoded else _some(list(held_out(stores)), EVALUATED_AT_THE_END)
+    bundle = Bundle(recipe, corpus.codec, model, {})
+    stores, kind = folder / RUN / STORES, task.data_kind(recipe)
+    data = kind.data(task, bundle, (), stores).some(SCORED_AT_THE_END)
 
     def validate() -> dict[str, float]:
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
-        if recipe.task in ("translate", "caption"):
-            scores["exact"] = _decoded_exactly(bundle, _some(examples, DECODED_WHILE_TRAINING))
-        return scores
+        return scores | task.validate(bundle, data)
 
     begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
     training = begin(recipe, model, corpus)
@@ -195,14 +179,7 @@ def fit(
     outcome = training.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
-    if is_stream(recipe):
-        final = evaluate_stream(bundle, np.asarray(TokenStore.open(stores / "validation_stream").flat), stores)
-    elif recipe.task == "forecast":
-        held_out_part = held_out_windows(bundle, stores, "validation")
-        calibrate(bundle, held_out_part)
-        final = evaluate_windows(bundle, held_out_part, stores, most=EVALUATED_AT_THE_END)
-    else:
-        final = evaluate_examples(bundle, examples, stores)
+    final = kind.finish(task, bundle, stores)
     metrics = {
         "steps": outcome.progress.step,
         "best_step": outcome.progress.best_step,
@@ -214,7 +191,7 @@ def fit(
     }
     if isinstance(training, Climbing):
         metrics["fit"] = training.verdict()
-    finished = Bundle(recipe, corpus.vocabularies, model, metrics)
+    finished = Bundle(recipe, corpus.codec, model, metrics)
     save_bundle(finished, folder)
     return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
 
@@ -234,16 +211,17 @@ def load_checkpoint(folder: str | Path, name: str) -> Model:
         raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
     run = Path(folder) / RUN
     recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))
-    vocabularies = read_vocabularies((run / "tokenizer.json").read_bytes(), run / "tokenizer.json")
-    model = build_model(recipe, vocabularies)
+    tokenizers = run / "tokenizer.json"
+    codec = read_codec_file(tokenizers.read_bytes(), tokenizers, partial(codec_of, recipe))
+    model = build_model(recipe, codec)
     weights = read_checkpoint(files[name])[1]["model"]
     load_weights(model if recipe.model.hmm is None else probabilities_of(model), weights)
-    return Model(Bundle(recipe, vocabularies, model, {}), Path(folder))
+    return Model(Bundle(recipe, codec, model, {}), Path(folder))
 
 
-def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Vocabularies]:
+def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Codec]:
     """The recipe as it can begin with an old model's weights; what the user asks for must be possible with them."""
-    taken, given = take_over(recipe, old.recipe, old.vocabularies)
+    taken, known = take_over(recipe, old.recipe, old.codec)
     asked = override(taken, settings)
     fixed = {"source", "target", "shared"}
     if asked.model_dump(include=fixed) != taken.model_dump(include=fixed):
@@ -251,22 +229,22 @@ def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Reci
             f"the model to start from was trained with its own tokenizer ('{taken.source.kind}'), which cannot change",
             hint="leave out --set source.*, or train without --from.",
         )
-    return asked, given
+    return check_recipe(asked), known
 
 
-def _first_weights(recipe: Recipe, vocabularies: Vocabularies, old: Bundle | None, path: Path) -> Recipe:
+def _first_weights(recipe: Recipe, codec: Codec, old: Bundle | None, path: Path) -> Recipe:
     """Store the weights that the run begins with, where these come from elsewhere; the recipe may follow their size."""
     if old is None and recipe.model.vectors is None:
         return recipe
     table = None
     if recipe.model.vectors is not None:
-        table = vectors_of(recipe.model.vectors, vocabularies)
+        table = vectors_of(recipe.model.vectors, codec)
         recipe = override(recipe, [f"model.embedding={table.shape[1]}"])
-    model = build_model(recipe, vocabularies)
+    model = build_model(recipe, codec)
     if table is not None:
         place_vectors(model, table)
     if old is not None:
-        same = old.recipe.task == recipe.task and old.vocabularies.labels == vocabularies.labels
+        same = old.recipe.task == recipe.task and old.codec.target == codec.target
         carry_over(model, {n: w for n, w in old.model.named_parameters() if same or not n.startswith("head.")})
     write_checkpoint(path, Progress(), {"model": parameters_of(model)})
     return recipe
@@ -335,24 +313,10 @@ def _training(
             hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
         )
     if recipe.model.hmm is not None:
-        fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
+        fitting, hmm = hidden_fitting(recipe, recipe.model.hmm, corpus), probabilities_of(model)
         return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)
     if recipe.model.lds is not None:
         whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
         systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
         return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
     return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report, world=world)
-
-
-def _some(examples: list[Example], most: int) -> list[Example]:
-    """So many from end to end, for a file may be sorted; of pictures the first, whose captions stand together."""
-    if len(examples) <= most or isinstance(examples[0].source, Picture):
-        return examples[:most]
-    return [examples[place * len(examples) // most] for place in range(most)]
-
-
-def _decoded_exactly(bundle: Bundle, examples: list[Example]) -> float:
-    quick = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    answers = predict(bundle, [e.source for e in examples], decode=quick)
-    known = references(bundle, examples)
-    return sum(a.output in said for a, said in zip(answers, known, strict=True)) / len(examples)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image as Pillow
 
 from seqlab import lab
-from seqlab.bundle import load_bundle, read_vocabularies
+from seqlab.bundle import read_codec_file
 from seqlab.data.pictures import load_picture, read_pictures
 from seqlab.data.series import read_series
 from seqlab.data.sources import read_labelled, read_pairs, read_tagged
@@ -21,8 +21,9 @@ from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.vectors import read_vectors
 from seqlab.data.word_vectors import read_word_vectors
 from seqlab.errors import SeqlabError
-from seqlab.explain.trace import Trace
 from seqlab.recipe import Image, load_recipe, parse_recipe, to_toml
+from seqlab.tasks import codec_of, load_bundle
+from seqlab.trace import Trace
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
 
 NAMES = ["recipe", "pairs", "table", "json", "labelled", "conllu", "conll", "series", "word-vectors", "vectors"]
@@ -153,9 +154,9 @@ def parsers(folder: Path) -> dict[str, Parser]:
         "trace": Parser(Trace.load, ".safetensors", (folder / "trace.safetensors").read_bytes()),
         "store": Parser(partial(_store, folder), ".json", header.read_bytes()),
         "tokenizer": Parser(
-            lambda path: read_vocabularies(path.read_bytes(), path),
+            lambda path: read_codec_file(path.read_bytes(), path, partial(codec_of, model.recipe)),
             ".json",
-            json.dumps(model.bundle.vocabularies.to_json()).encode(),
+            json.dumps(model.bundle.codec.to_json()).encode(),
         ),
         "bundle-weights": Parser(partial(whole, name="model.safetensors"), ".w", tensors),
         "bundle-recipe": Parser(partial(whole, name="recipe.toml"), ".r", (folder / "m" / "recipe.toml").read_bytes()),

@@ -13,9 +13,10 @@ from safetensors.torch import load, save
 
 import seqlab
 from seqlab import lab
-from seqlab.bundle import load_bundle, save_bundle
+from seqlab.bundle import save_bundle
 from seqlab.data.synthetic import reversals
 from seqlab.errors import BundleError, RunError
+from seqlab.tasks import load_bundle
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2", "shared=false")
 NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
@@ -58,7 +59,7 @@ def test_saving_and_loading_is_identity(trained, tmp_path):
     second = load_bundle(tmp_path / "again")
     assert second.recipe == first.recipe
     assert second.metrics == first.metrics
-    assert second.vocabularies.to_json() == first.vocabularies.to_json()
+    assert second.codec.to_json() == first.codec.to_json()
     for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(one, other)
     for name in (*NEEDED, "vocabulary.txt", "CARD.md", "manifest.json"):
@@ -144,7 +145,7 @@ def test_a_changed_file(bundle, name, harm):
 def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, trained):
     """What could be hit without being seen is the digest of a page for people, or a blank between two words."""
     whole = (bundle / "manifest.json").read_bytes()
-    expected = load_bundle(trained).vocabularies.to_json()
+    expected = load_bundle(trained).codec.to_json()
     for place in range(0, len(whole), 7):
         harmed = bytearray(whole)
         harmed[place] ^= 1
@@ -154,7 +155,7 @@ def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, 
         except BundleError:
             assert str(bundle) in refusal(bundle)
         else:
-            assert loaded.vocabularies.to_json() == expected
+            assert loaded.codec.to_json() == expected
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,16 @@ import torch
 from safetensors.numpy import save_file
 
 from seqlab import lab
-from seqlab.assemble.corpus import held_out, open_corpus
-from seqlab.captions import pointing, shuffled, word_maps
+from seqlab.corpus.examples import held_out, open_examples
 from seqlab.data.images import png
 from seqlab.data.scenes import make_pictures
 from seqlab.data.sources import Example, Picture
 from seqlab.errors import DataError, UsageError
-from seqlab.evaluate import evaluate_examples
 from seqlab.explain.attention import alignment
-from seqlab.explain.gallery import gallery_html
-from seqlab.explain.subject import subject
 from seqlab.model import RUN, STORES
+from seqlab.tasks import subject
+from seqlab.tasks.caption import pointing, shuffled, word_maps
+from tests.scoring import evaluate_examples
 
 SHADES = {"red": (210, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (250, 250, 250)}
 TINY = (
@@ -74,7 +73,7 @@ def test_a_picture_is_held_out_with_all_that_is_said_of_it(trained, data):
     stores = trained.path / RUN / STORES
     names = [e.source.name for e in held_out(stores)]
     assert sorted(names) == sorted(name for name in set(names) for _ in range(2))
-    corpus = open_corpus(trained.recipe, trained.bundle.vocabularies, stores)
+    corpus = open_examples(trained.recipe, trained.bundle.codec, stores)
     assert corpus.size["pictures_rows"] == 120  # each is stored once
     assert corpus.size["train_target_rows"] == 2 * (120 - 24)
     batch = corpus.train.batch(0, 0)
@@ -100,8 +99,9 @@ def test_a_path_an_array_and_what_is_in_an_archive_get_the_same_caption(trained,
 def test_other_files_are_scored_as_well(trained, data):
     report = trained.evaluate(data)
     assert report.num_examples == 120
-    assert len(report.captioned) == 120
-    assert report.captioned[3].references == ("a white square", "white & <nothing>")
+    captioned = report.page.args[0]
+    assert len(captioned) == 120
+    assert captioned[3].references == ("a white square", "white & <nothing>")
     assert not report.floor_note
 
 
@@ -129,7 +129,7 @@ def test_the_maps_of_a_caption_as_a_view(trained, data, tmp_path):
 
 
 def test_pointing_is_the_share_of_named_things_that_are_looked_at(trained, data):
-    [each] = [c for c in trained.evaluate(data).captioned if c.picture.name == "1.png"]
+    [each] = [c for c in trained.evaluate(data).page.args[0] if c.picture.name == "1.png"]
     maps = dict(word_maps(trained.bundle, [each.picture], [each.output])[0])
     row, column = divmod(int(maps["green"].argmax()), 2)
     there = ("green", column / 2, row / 2, (column + 1) / 2, (row + 1) / 2)
@@ -164,7 +164,7 @@ def test_a_model_that_is_blind_gains_nothing(trained, data):
 
 def test_a_page_of_pictures_needs_nothing_else(trained, data):
     report = trained.evaluate(data)
-    page = gallery_html(report.captioned, report.scores, report.floors, trained.recipe.image, title="colours <1>")
+    page = report.page("colours <1>")
     assert page.count("<figure>") == 20
     assert len(re.findall(r'src="data:image/png;base64,[A-Za-z0-9+/=]+"', page)) == 20
     assert "<h1>colours &lt;1&gt;</h1>" in page

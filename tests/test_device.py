@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from seqlab import lab
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import Vocabularies, padded
+from seqlab.codecs.codec import Codec, padded
+from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data import synthetic
 from seqlab.device import available, tensor_of, use_device
 from seqlab.errors import UsageError
 from seqlab.layers.dropout import noise
 from seqlab.padded import Batch
 from seqlab.recipe import build_recipe
+from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
 
 TRANSFORMER = {"kind": "transformer", "size": 8, "heads": 2}
@@ -23,7 +24,7 @@ TRANSFORMER = {"kind": "transformer", "size": 8, "heads": 2}
 def model(task, **parts):
     table = {"name": "t", "task": task, "train": {"steps": 1}, "model": {"embedding": 8, "dropout": 0.1, **parts}}
     letters = learn("characters", ["abc"], normaliser=Normaliser())
-    return build_model(build_recipe(table, where="test"), Vocabularies(source=letters, target=letters))
+    return build_model(build_recipe(table, where="test"), Codec(TextSource(letters), TextTarget(letters)))
 
 
 def test_a_device_that_is_not_there_is_refused_with_what_is():

@@ -14,13 +14,13 @@ from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import reversals
 from seqlab.decode.score import score
 from seqlab.errors import SeqlabWarning, UsageError
-from seqlab.evaluate import evaluate_examples
 from seqlab.metrics.labels import accuracy, macro_f1
 from seqlab.metrics.ngram import WittenBell
 from seqlab.metrics.strings import corpus_scores, exact_match
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 from seqlab.text import EOS, SOS
+from tests.scoring import evaluate_examples
 
 SMALL = ("model.embedding=8", "train.steps=6")
 ENCODER, DECODER = ("model.encoder.size=8", "source.min_count=1"), ("model.decoder.size=8",)
@@ -146,11 +146,11 @@ class TestTagger:
         stores = tagger.path / "run" / "data"
         words, tags = (TokenStore.open(stores / f"train_{side}").flat.tolist() for side in ("source", "target"))
         counts, every = defaultdict(Counter), Counter()
-        vocabularies = tagger.bundle.vocabularies
+        codec = tagger.bundle.codec
         for word, tag in zip(words, tags, strict=True):
-            counts[word][vocabularies.classes.names[tag]] += 1
-            every[vocabularies.classes.names[tag]] += 1
-        best = {word: counts[vocabularies.sources.encode(word)[0]].most_common(1)[0][0] for word in "abc"}
+            counts[word][codec.target.labels.names[tag]] += 1
+            every[codec.target.labels.names[tag]] += 1
+        best = {word: counts[codec.source_tokenizer.encode(word)[0]].most_common(1)[0][0] for word in "abc"}
         assert best == {"a": "X", "b": "Y", "c": "Z"}
 
         new = every.most_common(1)[0][0]
@@ -205,12 +205,12 @@ class TestTranslator:
 
     def test_its_loss_is_that_of_the_decoder_over_the_gold(self, translator):
         pairs = [("abc", "cba"), ("z", "z")]
-        model, vocabularies = translator.bundle.model, translator.bundle.vocabularies
+        model, codec = translator.bundle.model, translator.bundle.codec
         total, scored = 0.0, 0
         with torch.inference_mode():
             for source, target in pairs:
-                ids = [SOS, *vocabularies.targets.encode(target), EOS]
-                memory = model.encoder(Padded.from_rows([vocabularies.sources.encode(source)]))
+                ids = [SOS, *codec.target_tokenizer.encode(target), EOS]
+                memory = model.encoder(Padded.from_rows([codec.source_tokenizer.encode(source)]))
                 total += float(score(model.decoder, memory, Padded.from_rows([ids])))
                 scored += len(ids) - 1
         report = evaluate_examples(translator.bundle, [Example(*pair, "p:1") for pair in pairs], None)
@@ -222,7 +222,7 @@ class TestLanguageModel:
         text = "the dog sat on the mat, " * 100  # longer than what is read at once
         (tmp_path / "b.txt").write_text(text)
         report = book.evaluate(tmp_path / "b.txt")
-        ids = book.bundle.vocabularies.targets.encode(text + "\n")
+        ids = book.bundle.codec.target_tokenizer.encode(text + "\n")
         log_p = score(book.bundle.model.decoder, Memory(1), Padded.from_rows([ids]))
         assert report.num_examples == len(ids) - 1
         assert report.scores["loss"] == pytest.approx(-float(log_p) / (len(ids) - 1), abs=1e-5)
@@ -233,7 +233,7 @@ class TestLanguageModel:
         stores = book.path / "run" / "data"
         seen, held_out = (np.asarray(TokenStore.open(stores / f"{p}_stream").flat) for p in ("train", "validation"))
         for order in (1, 5):
-            ngram = WittenBell(order, len(book.bundle.vocabularies.targets)).fit(seen)
+            ngram = WittenBell(order, len(book.bundle.codec.target_tokenizer)).fit(seen)
             expected = -ngram.log_probabilities(held_out)[1:].mean()
             assert report.floors[f"{order}-gram"]["loss"] == pytest.approx(expected)
         assert report.floors["5-gram"]["loss"] < report.floors["1-gram"]["loss"]
@@ -241,7 +241,7 @@ class TestLanguageModel:
     def test_lines_are_scored_one_by_one_with_their_ends(self, lines, tmp_path):
         (tmp_path / "b.txt").write_text("ab and ba\n\nq and q\n")
         report = lines.evaluate(tmp_path / "b.txt")
-        tokenizer, total, scored = lines.bundle.vocabularies.targets, 0.0, 0
+        tokenizer, total, scored = lines.bundle.codec.target_tokenizer, 0.0, 0
         for line in ("ab and ba", "q and q"):
             ids = [SOS, *tokenizer.encode(line), EOS]
             total += float(score(lines.bundle.model.decoder, Memory(1), Padded.from_rows([ids])))

@@ -13,9 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import learn_vocabularies, padded
 from seqlab.bundle import Bundle, save_bundle
+from seqlab.codecs.codec import padded
 from seqlab.data.sources import Example
 from seqlab.errors import RunError, SeqlabWarning, UsageError
 from seqlab.export import export
@@ -23,6 +22,7 @@ from seqlab.export.ctranslate2 import tokens_of
 from seqlab.huggingface import read_huggingface
 from seqlab.lab import load
 from seqlab.recipe import load_recipe, override
+from seqlab.tasks import build_model, learn
 
 WORDS = ["the", "cat", "Dog", "sees", "a", "house", "big", "Ünited", "runs", "it's", "42", "日本"]
 DRAWN = random.Random(1)
@@ -43,19 +43,19 @@ def made(folder, name, *settings):
     tagged = recipe.task == "tag"
     rows = [(text, text[::-1] if recipe.task == "translate" else text[0]) for text in TEXTS]
     rows = [(tuple(s.split()), tuple(w[0] for w in s.split())) for s, _ in rows] if tagged else rows
-    vocabularies = learn_vocabularies(recipe, lambda: (Example(source, target, "here") for source, target in rows))
-    model, generator = build_model(recipe, vocabularies), torch.Generator().manual_seed(1)
+    codec = learn(recipe, lambda: (Example(source, target, "here") for source, target in rows))
+    model, generator = build_model(recipe, codec), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    save_bundle(Bundle(recipe, vocabularies, model, {"validation": {}}), folder)
+    save_bundle(Bundle(recipe, codec, model, {"validation": {}}), folder)
     return load(folder)
 
 
 @torch.no_grad()
 def states(model, texts):
     """What the encoder makes of each text, without pads."""
-    source = padded(model.bundle.vocabularies.encode_sources(texts))
+    source = padded(model.bundle.codec.source.encode(texts))
     return source.with_values(model.bundle.model.encoder(source).states.values).rows()
 
 
@@ -77,7 +77,7 @@ def test_a_translator_writes_the_same_with_hugging_faces_library(tmp_path, norm,
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     read = tokenizer(TEXTS, return_tensors="pt", padding=True, return_token_type_ids=False)
     assert [row[:n] for row, n in zip(read.input_ids.tolist(), read.attention_mask.sum(1), strict=True)] == (
-        model.bundle.vocabularies.encode_sources(TEXTS)
+        model.bundle.codec.source.encode(TEXTS)
     )
     said = tokenizer.batch_decode(theirs.generate(**read), skip_special_tokens=True)
     expected = [answer.output for answer in model.predict(TEXTS)]
@@ -96,12 +96,12 @@ def test_a_translator_writes_the_same_with_ctranslate2(tmp_path, norm, positions
     model = translator(tmp_path / "ours", norm, positions)
     folder = export(model, "ctranslate2", tmp_path / "theirs")
     theirs = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1, inter_threads=1)
-    vocabularies = model.bundle.vocabularies
-    names = tokens_of(vocabularies.source)
-    sources = [[names[index] for index in ids] for ids in vocabularies.encode_sources(TEXTS)]
+    codec = model.bundle.codec
+    names = tokens_of(codec.source_tokenizer)
+    sources = [[names[index] for index in ids] for ids in codec.source.encode(TEXTS)]
     found = theirs.translate_batch(sources, beam_size=1, max_decoding_length=12, return_scores=True)
     expected = model.predict(TEXTS)
-    assert [vocabularies.target.decode([names.index(t) for t in each.hypotheses[0]]) for each in found] == [
+    assert [codec.target_tokenizer.decode([names.index(t) for t in each.hypotheses[0]]) for each in found] == [
         answer.output for answer in expected
     ]
 
@@ -128,7 +128,7 @@ def test_a_tagger_computes_the_same_as_bert(tmp_path):
     with torch.no_grad():
         best = theirs(input_ids=read.input_ids, attention_mask=read.attention_mask).logits.argmax(-1)
     words = [tuple(text.split()) for text in TEXTS]
-    starts = [model.bundle.vocabularies.word_starts(each) for each in words]
+    starts = [model.bundle.codec.source.starts(each) for each in words]
     said = [[theirs.config.id2label[int(row[i])] for i in at] for row, at in zip(best, starts, strict=True)]
     assert said == [answer.details["tags"] for answer in model.predict(TEXTS)]
 
@@ -140,7 +140,7 @@ def test_what_was_exported_can_be_read_again(tmp_path):
     folder = export(model, "huggingface", tmp_path / "theirs")
     with pytest.warns(SeqlabWarning, match="must be learnt"):
         again = read_huggingface(folder)
-    assert again.vocabularies.encode_sources(TEXTS) == model.bundle.vocabularies.encode_sources(TEXTS)
+    assert again.codec.source.encode(TEXTS) == model.bundle.codec.source.encode(TEXTS)
     parameters = dict(model.bundle.model.named_parameters())
     for name, parameter in again.model.encoder.named_parameters():
         assert torch.equal(parameter, parameters[f"encoder.{name}"])
@@ -164,13 +164,13 @@ def test_a_graph_computes_the_same(tmp_path, name, settings):
     export(model, "onnx", tmp_path / "theirs")
     session = onnxruntime.InferenceSession(tmp_path / "theirs" / "model.onnx")
     tagged = model.recipe.task == "tag"
-    for ids in model.bundle.vocabularies.encode_sources([tuple(text.split()) if tagged else text for text in TEXTS]):
+    for ids in model.bundle.codec.source.encode([tuple(text.split()) if tagged else text for text in TEXTS]):
         (seen,) = session.run(None, {"source": np.array([ids])})
         with torch.no_grad():
             known = model.bundle.model.head(model.bundle.model.features(padded([ids])))
         np.testing.assert_allclose(seen, known, atol=2e-5)
     stored = json.loads((tmp_path / "theirs" / "tokenizer.json").read_text())
-    assert stored == model.bundle.vocabularies.to_json()
+    assert stored == model.bundle.codec.to_json()
 
 
 SAME = "this model has no counterpart in "

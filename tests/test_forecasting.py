@@ -11,8 +11,8 @@ import pytest
 
 from seqlab import lab
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
-from seqlab.forecasting import forecast_series
-from seqlab.predict import predict
+from seqlab.tasks import predict
+from seqlab.tasks.forecast import forecast_series
 
 GRU = ["model.embedding=16", "model.encoder.size=16", "forecast.patch=4", "train.batch_tokens=1600"]
 SMALL = [
@@ -385,10 +385,10 @@ class TestRuns:
         assert losses == sorted(losses, reverse=True)
 
     def test_the_season_is_that_of_the_time_stamps(self, trained, two_waves, tmp_path):
-        assert trained["gaussian"].bundle.vocabularies.variables.season == 12
+        assert trained["gaussian"].bundle.codec.source.season == 12
         settings = [*SMALL, "forecast.season=none", "train.steps=1"]
         model = lab.train("forecast", two_waves, settings=settings, out=tmp_path / "m").model
-        assert model.bundle.vocabularies.variables.season == 7
+        assert model.bundle.codec.source.season == 7
 
     def test_training_goes_on_from_a_forecaster_and_from_nothing_else(self, trained, two_waves, tmp_path):
         path = trained["gaussian"].path

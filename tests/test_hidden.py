@@ -180,7 +180,7 @@ class TestALanguageModel:
 class TestLabelsThatAreNotKnown:
     def test_are_held_open_while_em_holds_the_others(self, make, tagger):
         model = make("tag", "hmm-tagger", conll(60, known=0.4), "data.no_label=?", "data.validation=0.3")
-        assert model.bundle.vocabularies.classes.names == ("A", "D", "N", "V")
+        assert model.bundle.codec.target.labels.names == ("A", "D", "N", "V")
         fit = model.metrics["fit"]
         assert (fit["by"], fit["climbs"], fit["monotone"]) == ("EM", 1, True)
         assert 1 <= fit["kept_step"] <= fit["steps"]
@@ -192,7 +192,7 @@ class TestLabelsThatAreNotKnown:
         unlabelled = "\n".join("the\t?\ncat\t?\n" for _ in range(10))
         text = conll(30, known=0.5) + "\n" + unlabelled
         model = make("tag", "bilstm-tagger", text, *settings, "data.no_label=?", "data.validation=0.3")
-        assert "?" not in model.bundle.vocabularies.classes.names
+        assert "?" not in model.bundle.codec.target.labels.names
         (tmp_path / "all.conll").write_text(conll(20, seed=3))
         given = list(sentences(20, seed=3))
         answers = [model.predict(" ".join(word for word, _ in s)).details["tags"] for s in given]
@@ -242,7 +242,7 @@ def test_a_label_that_was_cut_away_is_named(make):
 def test_endings_are_for_networks_too(make):
     settings = ("model.embedding=8", "model.encoder.size=8", "model.encoder.layers=1", "train.steps=2")
     model = make("tag", "bilstm-tagger", conll(40), *settings, "source.endings=3", "data.validation=0.3")
-    tokenizer = model.bundle.vocabularies.sources
+    tokenizer = model.bundle.codec.source_tokenizer
     assert len(tokenizer) > tokenizer.num_words
     assert len(model.predict("the runner").details["tags"]) == 2
 

@@ -12,11 +12,12 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch.nn import functional as F
 
 from seqlab import huggingface
-from seqlab.assemble.vocabularies import padded
-from seqlab.bundle import load_bundle, save_bundle
+from seqlab.bundle import save_bundle
+from seqlab.codecs.codec import padded
 from seqlab.errors import BundleError, SeqlabWarning
 from seqlab.huggingface import read_huggingface
 from seqlab.models.interface import Memory
+from seqlab.tasks import load_bundle
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK
 
 SIZE, INNER, HEADS, LAYERS, POSITIONS = 12, 20, 3, 2, 16
@@ -168,7 +169,7 @@ def read(folder):
 
 @torch.no_grad()
 def states(bundle, text):
-    return bundle.model.encoder(padded(bundle.vocabularies.encode_sources([text]))).states.values[0]
+    return bundle.model.encoder(padded(bundle.codec.source.encode([text]))).states.values[0]
 
 
 @torch.no_grad()
@@ -194,7 +195,7 @@ def test_an_encoder_computes_what_bert_does(encoder):
     with pytest.warns(SeqlabWarning, match="is not in the file.*--from.*predict --embed"):
         bundle = read(encoder)
     text = "Café, ab [SEP] a [MASK]"
-    assert bundle.vocabularies.encode_sources([text]) == [[SOS, 9, 12, 7, 8, SEP, 7, MASK, SEP]]
+    assert bundle.codec.source.encode([text]) == [[SOS, 9, 12, 7, 8, SEP, 7, MASK, SEP]]
     expected = bert(bert_weights(), [3, 8, 11, 6, 7, 4, 6, 5, 4], [0] * 6 + [1] * 3)
     torch.testing.assert_close(states(bundle, text), expected, atol=1e-5, rtol=0)
     assert bundle.recipe.task == "mask"
@@ -221,9 +222,9 @@ def test_a_vocabulary_in_lines_with_its_options_beside_it(tmp_path, lower, ids):
         tmp_path / "m", BERT, bert_weights(), vocab_txt=lines, tokenizer_config_json={"do_lower_case": lower}
     )
     bundle = read(folder)
-    assert bundle.vocabularies.source.encode("Cafe") == ids
+    assert bundle.codec.source_tokenizer.encode("Cafe") == ids
     assert bundle.recipe.source.lower is lower
-    assert bundle.vocabularies.source.encode("<pad>") == [UNK, UNK, UNK]
+    assert bundle.codec.source_tokenizer.encode("<pad>") == [UNK, UNK, UNK]
 
 
 def test_the_bias_of_a_head_is_kept_and_the_rest_is_told_of(encoder):
@@ -251,7 +252,7 @@ def test_a_generator_computes_what_gpt2_does(generator, prefix):
     weights = gpt2_weights()
     write(generator, GPT2, {f"{prefix}{name}": tensor for name, tensor in weights.items()})
     bundle = read(generator)
-    tokenizer = bundle.vocabularies.target
+    tokenizer = bundle.codec.target_tokenizer
     ids = [SOS, *tokenizer.encode("the the#a é"), EOS]
     assert tokenizer.decode(ids) == "the the#a é"
     assert "␣the" in tokenizer.pieces(ids)
@@ -268,7 +269,7 @@ def test_byte_pairs_in_one_file(generator):
     expected = read(generator)
     model = {"vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)}, "merges": [list(pair) for pair in MERGES]}
     write(generator, GPT2, gpt2_weights(), tokenizer_json={"model": model, "pre_tokenizer": {"type": "ByteLevel"}})
-    assert read(generator).vocabularies.to_json() == expected.vocabularies.to_json()
+    assert read(generator).codec.to_json() == expected.codec.to_json()
 
 
 def changed(table, **changes):

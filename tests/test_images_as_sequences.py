@@ -9,7 +9,7 @@ from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
 from seqlab import lab
-from seqlab.explain.trace import Trace
+from seqlab.trace import Trace
 
 
 def digits(num, *, kinds=3, side=12):

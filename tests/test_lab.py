@@ -7,7 +7,7 @@ import pytest
 
 import seqlab
 from seqlab import lab
-from seqlab.assemble.corpus import HELD_OUT_CHARACTERS
+from seqlab.corpus.stream import HELD_OUT_CHARACTERS
 from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import parity, reversals
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
@@ -195,11 +195,11 @@ class TestTooLong:
     def test_is_cut_with_a_warning_that_names_the_line(self, train, tmp_path):
         with pytest.warns(SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part cut"):
             model = train("cut")
-        stores, vocabularies = model.path / "run" / "data", model.bundle.vocabularies
+        stores, codec = model.path / "run" / "data", model.bundle.codec
         source, target = (TokenStore.open(stores / f"train_{side}") for side in ("source", "target"))
         assert len(source) == 40
-        assert vocabularies.sources.decode(source[10].tolist()) == "abcde"
-        assert vocabularies.targets.decode(target[10].tolist()) == "hgfedc"
+        assert codec.source_tokenizer.decode(source[10].tolist()) == "abcde"
+        assert codec.target_tokenizer.decode(target[10].tolist()) == "hgfedc"
         assert target[10].tolist()[-1] == target[0].tolist()[-1]  # a target that was cut still ends
 
     def test_is_skipped_with_a_warning_that_names_the_line(self, train):

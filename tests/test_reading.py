@@ -199,8 +199,8 @@ class TestVectors:
     @pytest.mark.parametrize("name", ["table", "named"])
     def test_in_a_directory_they_are_the_same_as_in_an_archive(self, place, sorter, tmp_path, name):
         model = lab.train("classify", place / name, settings=(*MEASURED, "train.steps=1"), out=tmp_path / "m").model
-        assert model.bundle.vocabularies.labels == sorter.bundle.vocabularies.labels
-        ours, theirs = model.bundle.vocabularies.features, sorter.bundle.vocabularies.features
+        assert model.bundle.codec.target.labels == sorter.bundle.codec.target.labels
+        ours, theirs = model.bundle.codec.source.scale, sorter.bundle.codec.source.scale
         assert ours.mean == pytest.approx(theirs.mean)
         assert sorter.evaluate(place / name).scores["accuracy"] == 1
 
@@ -447,7 +447,7 @@ class TestSplitting:
         )
         stores = folder.path / "run" / "data"
         parts = [TokenStore.open(stores / f"{part}_{side}") for part in ("train", "validation")]
-        tokenizer = folder.bundle.vocabularies.source or folder.bundle.vocabularies.targets
+        tokenizer = folder.bundle.codec.tokenizer
         return [store[row].tolist() for store in parts for row in range(len(store))], tokenizer
 
     @pytest.mark.parametrize("task", ["mask", "bilm"])

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.errors import RecipeError
-from seqlab.recipe import DEFAULTS, build_recipe, load_recipe, override, parse_recipe, recipe_names, to_toml
+from seqlab.recipe import build_recipe, load_recipe, override, parse_recipe, recipe_names, to_toml
+from seqlab.tasks import TASKS, check_recipe, task_named
 
 
 def refusal(call, *args, **options):
@@ -20,7 +21,7 @@ def lstm():
 class TestTheShelf:
     @pytest.mark.parametrize("name", recipe_names())
     def test_every_recipe_loads_under_its_own_name_and_says_what_it_is(self, name):
-        recipe = load_recipe(name)
+        recipe = check_recipe(load_recipe(name))
         assert recipe.name == name
         assert recipe.about.endswith(".")
 
@@ -29,9 +30,9 @@ class TestTheShelf:
         recipe = load_recipe(name)
         assert parse_recipe(to_toml(recipe), where="here") == recipe
 
-    @pytest.mark.parametrize("task", DEFAULTS)
+    @pytest.mark.parametrize("task", [task.name for task in TASKS])
     def test_every_task_has_a_default(self, task):
-        assert load_recipe(DEFAULTS[task]).task == task
+        assert load_recipe(task_named(task).recipe).task == task
 
     def test_a_name_that_is_not_there(self):
         assert refusal(load_recipe, "char-lsmt") == ("there is no recipe 'char-lsmt'", "did you mean 'char-lstm'?")
@@ -177,8 +178,8 @@ class TestParts:
     )
     def test_that_do_not_fit_are_refused_in_a_sentence(self, name, change, said):
         table = load_recipe(name).model_dump() | change
-        message, hint = refusal(build_recipe, table, where="mine.toml")
-        assert message.startswith(f"mine.toml: {said}")
+        message, hint = refusal(lambda: check_recipe(build_recipe(table, where="mine.toml")))
+        assert message.startswith((f"mine.toml: {said}", f"recipe '{name}': {said}"))
         assert hint
 
     @pytest.mark.parametrize(
@@ -210,8 +211,8 @@ class TestParts:
         ],
     )
     def test_of_a_hidden_markov_model_must_fit_too(self, name, setting, said):
-        message, hint = refusal(override, load_recipe(name), setting.split())
-        assert message.startswith(f"recipe '{name}' with --set: {said}")
+        message, hint = refusal(lambda: check_recipe(override(load_recipe(name), setting.split())))
+        assert message.removeprefix(f"recipe '{name}'").removeprefix(" with --set").startswith(f": {said}")
         assert hint
 
     def test_a_recipe_needs_a_name_a_task_and_a_length(self):

@@ -17,7 +17,6 @@ from seqlab.data.sources import Example
 from seqlab.data.split import border, source_key
 from seqlab.data.synthetic import dates, reversals, split_dates
 from seqlab.errors import BundleError
-from seqlab.evaluate import evaluate_examples
 from seqlab.lab import export
 
 ROOT = Path(__file__).parent.parent
@@ -200,6 +199,7 @@ import fcntl, socket, struct, subprocess, sys
 from pathlib import Path
 import seqlab
 from seqlab.serve.client import Client
+from tests.scoring import evaluate_examples
 from urllib.request import urlopen
 
 try:

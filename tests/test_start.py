@@ -114,7 +114,7 @@ def begun(model):
     """The new model as it was before its first step."""
     fresh = seqlab.load(model.path).bundle
     load_weights(fresh.model, first_weights(model))
-    return Bundle(fresh.recipe, fresh.vocabularies, fresh.model.eval(), {})
+    return Bundle(fresh.recipe, fresh.codec, fresh.model.eval(), {})
 
 
 def arrived(new, old, names):
@@ -135,7 +135,7 @@ def same_names(model, prefix="encoder."):
 
 
 def ids(model, text):
-    return Padded.from_rows([model.bundle.vocabularies.encode_sources([text])[0]])
+    return Padded.from_rows([model.bundle.codec.source.encode([text])[0]])
 
 
 class TestFromALanguageModel:
@@ -187,21 +187,21 @@ class TestFromAMaskedModel:
     def test_a_tagger_has_its_labels_at_the_first_piece_of_each_word(self, old, tuned, files):
         new = tuned("mask", "tag")
         assert arrived(new, old("mask"), same_names(old("mask")))
-        stores, vocabularies = new.path / "run" / "data", new.bundle.vocabularies
+        stores, codec = new.path / "run" / "data", new.bundle.codec
         source, target = (TokenStore.open(stores / f"train_{side}") for side in ("source", "target"))
         assert source.lengths.tolist() == target.lengths.tolist()
         assert source.num_tokens > (target.flat != UNSEEN).sum()  # a unicorn is in several pieces
         sentences = (files / "second.conll").read_text().split("\n\n")
         known = {tuple(line.split()[0] for line in s.splitlines()): s for s in sentences}
         for row in range(len(source)):
-            pieces = vocabularies.sources.pieces(source[row].tolist())
+            pieces = codec.source_tokenizer.pieces(source[row].tolist())
             words, labels = [], []
             for piece, label in zip(pieces, target[row].tolist(), strict=True):
                 if label == UNSEEN:
                     words[-1] += piece
                 else:
                     words.append(piece.lstrip("·␣▁Ġ "))
-                    labels.append(vocabularies.classes.names[label])
+                    labels.append(codec.target.labels.names[label])
             cased = next(cut for cut in known if [w.lower() for w in cut] == words)
             assert labels == [line.split()[1] for line in known[cased].splitlines()]
 
@@ -293,16 +293,16 @@ class TestFromABidirectionalLanguageModel:
         assert new.recipe.model.encoder.size == 8  # what reads the features is the recipe's own
 
     def test_the_words_are_those_that_it_knows(self, old, tuned):
-        sources = tuned("bilm", "tag", *self.ENCODER).bundle.vocabularies.sources
-        assert sources.to_json() == old("bilm").bundle.vocabularies.sources.to_json()
+        sources = tuned("bilm", "tag", *self.ENCODER).bundle.codec.source_tokenizer
+        assert sources.to_json() == old("bilm").bundle.codec.source_tokenizer.to_json()
         assert "unicorn" not in sources.vocabulary
 
 
 class TestFromAClassifierOrATranslator:
     def test_a_classifier_of_other_labels_begins_with_all_but_the_head(self, old, tuned):
         new = tuned("classify", "classify")
-        assert old("classify").bundle.vocabularies.classes.names == ("a", "b")
-        assert new.bundle.vocabularies.classes.names == ("badly", "often", "well")
+        assert old("classify").bundle.codec.target.labels.names == ("a", "b")
+        assert new.bundle.codec.target.labels.names == ("badly", "often", "well")
         assert arrived(new, old("classify"), same_names(old("classify")) | same_names(old("classify"), "pooling."))
         assert len(first_weights(new)["head.output.bias"]) == 3
 
@@ -316,7 +316,7 @@ class TestFromAClassifierOrATranslator:
 
     def test_a_tagger_keeps_the_letters_that_its_weights_belong_to(self, old, tuned):
         new = tuned("tag", "tag")
-        assert new.bundle.vocabularies.letters.to_json() == old("tag").bundle.vocabularies.letters.to_json()
+        assert new.bundle.codec.source.letters.to_json() == old("tag").bundle.codec.source.letters.to_json()
         assert arrived(new, old("tag"), same_names(old("tag")))
 
 
@@ -326,7 +326,7 @@ class TestFromAClassifierOrATranslator:
 def test_the_vocabulary_is_the_old_one_and_the_old_model_is_needed_no_more(old, tuned, name, task):
     """The old model's directory was deleted: all that is needed stands in the new one."""
     new = tuned(name, task)
-    ours, theirs = new.bundle.vocabularies, old(name).bundle.vocabularies
+    ours, theirs = new.bundle.codec, old(name).bundle.codec
     assert (ours.source or ours.targets).to_json() == (theirs.source or theirs.targets).to_json()
     assert np.isfinite(new.embed(["the unicorn zigzagged badly"])).all()
     assert new.predict("the unicorn").input == "the unicorn"
@@ -414,7 +414,7 @@ class TestWordVectors:
 
     def table(self, model, weights):
         """The vectors of words that stand in the weights."""
-        vocabulary = model.bundle.vocabularies.sources.vocabulary
+        vocabulary = model.bundle.codec.source_tokenizer.vocabulary
         return {
             word: weights["encoder.inputs.embedding.weight"][vocabulary.index(word)] for word in ("the", "cat", "sat")
         }
@@ -425,7 +425,7 @@ class TestWordVectors:
         first = self.table(model, first_weights(model))
         assert first["the"].tolist() == [1, 2, 3]
         assert first["cat"].tolist() == [9, 9, 9]  # in lower case, of two spellings the first
-        assert "nowhere" not in model.bundle.vocabularies.sources.vocabulary
+        assert "nowhere" not in model.bundle.codec.source_tokenizer.vocabulary
         assert first["sat"].isfinite().all()  # which the file has not
         after = self.table(model, weights_of(model))
         assert not after["the"].equal(first["the"])  # they learn like all others
@@ -460,7 +460,7 @@ class TestWordVectors:
 
     def test_a_model_of_both_directions_reads_them_too(self, vectors, train):
         model = train(vectors, "model.encoder.size=3", "model.embedding=3", task="bilm", data="text.txt")
-        place = model.bundle.vocabularies.sources.vocabulary.index("the")
+        place = model.bundle.codec.source_tokenizer.vocabulary.index("the")
         assert first_weights(model)["readers.embedding.weight"][place].tolist() == [1, 2, 3]
 
     def test_a_line_that_was_cut_is_named(self, vectors, train, tmp_path):

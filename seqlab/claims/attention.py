@@ -15,8 +15,8 @@ from seqlab.claims.material import NAMES, QUIET, TAGS, UNTRAINED, Pair, as_conll
 from seqlab.claims.settings import Settings, bars, lines, means, minus, over, right, scored, scores, spread, turned
 from seqlab.equations.attention import dot_score, scaled_score
 from seqlab.explain.attention import attention_maps
-from seqlab.explain.subject import subject
 from seqlab.model import Model
+from seqlab.tasks import subject
 
 
 def sentences(num: int, kinds: int, *, seed: int) -> Iterator[Pair]:

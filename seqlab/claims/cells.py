@@ -16,10 +16,9 @@ from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, ri
 from seqlab.equations.recurrent import gru_step, lstm_step
 from seqlab.explain.cells import followers, marks, states
 from seqlab.explain.saliency import saliency
-from seqlab.explain.subject import subject
 from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
-from seqlab.recipe import Task
+from seqlab.tasks import subject
 
 WIN = 0.02  # nats
 
@@ -184,7 +183,7 @@ def lstm_or_gru(at: Settings) -> Finding:
     text = at.file("manual.txt", manual()[: at.pick(400_000, 100_000, 4000)])
     tagging = {**TAGS, **fixed, "model.encoder.bidirectional": "false"}
     writing = {**QUIET, **fixed, "train.learning_rate": 5e-3, "train.batch_rows": 16}
-    tasks: dict[str, tuple[Task, Path, str, dict[str, object], Path | None]] = {
+    tasks: dict[str, tuple[str, Path, str, dict[str, object], Path | None]] = {
         "language model": ("lm", text, "char-lstm", writing, None),
         "language of names": ("classify", train, "lstm-classifier", NAMES | fixed, held_out),
         "fields of dates": ("tag", fields, "bilstm-tagger", tagging, None),

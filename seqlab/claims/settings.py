@@ -13,7 +13,6 @@ from seqlab.claims.claim import Chart, Line, Row, Scale, Table
 from seqlab.errors import SeqlabWarning
 from seqlab.lab import Model, load, train
 from seqlab.model import RUN
-from seqlab.recipe import Task
 from seqlab.training.log import MetricsFile
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ class Settings:
     def trained(
         self,
         name: str,
-        task: Task,
+        task: str,
         data: Path,
         recipe: str,
         change: Change,
@@ -78,7 +77,7 @@ class Settings:
             return train(task, data, valid=held, recipe=recipe, settings=sets, start=old, out=out, overwrite=True).model
 
     def each(
-        self, ways: Mapping[str, Change], task: Task, data: Path, recipe: str, fixed: Change, valid: Path | None = None
+        self, ways: Mapping[str, Change], task: str, data: Path, recipe: str, fixed: Change, valid: Path | None = None
     ) -> dict[str, list[Model]]:
         """A model for each way and seed; what a way says goes before what is fixed for all."""
         return {

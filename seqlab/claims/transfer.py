@@ -8,12 +8,12 @@ from statistics import fmean
 import torch
 from torch.nn.functional import cosine_similarity
 
-from seqlab.assemble.model import embedding_of
-from seqlab.assemble.vocabularies import padded
 from seqlab.claims.claim import Finding
 from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, names
 from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, scored, scores, spread
+from seqlab.codecs.codec import padded
 from seqlab.model import Model
+from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS
 
 
@@ -73,7 +73,7 @@ def ambiguous(num: int, *, seed: int) -> Iterator[list[Pair]]:
 @torch.inference_mode()
 def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
     """The mean cosine between vectors of one word in one class, and between those of one word in two classes."""
-    sources = model.bundle.vocabularies.encode_sources([tuple(word for word, _ in each) for each in sentences])
+    sources = model.bundle.codec.source.encode([" ".join(word for word, _ in each) for each in sentences])
     layers = model.bundle.model.readers.layers(padded(sources))[-1]  # type: ignore[union-attr, operator]
     seen = [(*pair, layers[r, t]) for r, each in enumerate(sentences) for t, pair in enumerate(each)]
     found: dict[bool, list[float]] = {True: [], False: []}
@@ -99,7 +99,7 @@ def contexts(at: Settings) -> Finding:
     for seed in at.seeds:
         elmo = at.trained("elmo", "bilm", text, "elmo", before, seed=seed)
         vectors = embedding_of(elmo.bundle.model).weight.tolist()
-        table = list(zip(elmo.bundle.vocabularies.sources.vocabulary, vectors, strict=True))[len(SPECIALS) :]
+        table = list(zip(elmo.bundle.codec.source_tokenizer.vocabulary, vectors, strict=True))[len(SPECIALS) :]
         path = at.file(f"{seed}.vec", "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table))
         words = {"source.min_count": 1}
         changes = (fixed | words, None), (fixed | words | {"model.vectors": path}, None), (fixed, elmo)

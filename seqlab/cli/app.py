@@ -110,7 +110,7 @@ def train(
     interrupt = Interrupt()
     with interrupt.watching(), watching(watch) as begun:
         trained = lab.train(
-            task or None,  # type: ignore[arg-type]
+            task or None,
             data or (),
             valid=valid or (),
             recipe=recipe,
@@ -134,12 +134,11 @@ def train(
         show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
         if "fit" in model.metrics:
             show.verdict(model.metrics["fit"])
-        for finding in beside_floor(model.recipe.task, held_out, held_out.get("floors", {})):
+        for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
             if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
                 show.say(f"note: {finding.said}: {finding.remedy}")
         show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
-        more = {"bilm": " --embed", "forecast": " SERIES.csv", "caption": " PICTURE"}.get(model.recipe.task, "")
-        show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{more}")
+        show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.ask}")
     if trained.stopped:
         print(
             f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",
@@ -194,7 +193,7 @@ def predict(
     use_device(device)
     with lab.joined(workers) as world:
         loaded = lab.load(model, int8=int8, world=world)
-        series = loaded.recipe.task == "forecast" and not embed and not stream
+        series = not loaded.bundle.codec.source.by_line and not embed and not stream
         if (series or stream) and not world.leads:
             return  # there is nothing to share
         if series:
@@ -276,7 +275,7 @@ def evaluate(
     if json:
         show.as_json(report.to_json() | {"mistakes": list(report.examples)})
         return
-    show.scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {_unit(loaded)}")
+    show.scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {report.unit}")
     if report.by_length:
         rows = [
             [n, f"{r['examples']:,}", show.figure("exact", r["exact"]), f"{r['bleu']:.1f}"]
@@ -373,7 +372,7 @@ def recipes(
     seqlab train lm book.txt --recipe mine.toml
     """
     from seqlab.cli import show
-    from seqlab.recipe import DEFAULTS, load_recipe, recipe_names, to_toml
+    from seqlab.recipe import load_recipe, recipe_names, to_toml
 
     if name is not None:
         recipe = load_recipe(name)
@@ -386,7 +385,9 @@ def recipes(
     if json:
         show.as_json([{"name": r.name, "task": r.task, "about": r.about} for r in known])
         return
-    defaults = set(DEFAULTS.values())
+    from seqlab.tasks import TASKS
+
+    defaults = {task.recipe for task in TASKS}
     rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
     show.table(["task", "recipe", "what it is"], rows)
 
@@ -459,28 +460,16 @@ def _embed(loaded: Any, texts: list[str], out: Path | None, normalise: bool) -> 
 
 def _write_page(loaded: Any, report: Any, page: Path) -> None:
     from seqlab.errors import UsageError
-    from seqlab.explain.gallery import gallery_html
 
-    if not report.captioned or loaded.recipe.image is None:
+    if report.page is None:
         raise UsageError("--report shows pictures with their captions", hint="it is for 'caption' models of pictures.")
-    title = f"{loaded.recipe.name} on {report.num_examples:,} pictures"
-    page.write_text(
-        gallery_html(report.captioned, report.scores, report.floors, loaded.recipe.image, title=title), "utf-8"
-    )
+    page.write_text(report.page(f"{loaded.recipe.name} on {report.num_examples:,} pictures"), "utf-8")
 
 
 def _as_line(answer: Any) -> str:
     import json
 
     return json.dumps({"input": answer.input, "output": answer.output, **answer.details}, ensure_ascii=False)
-
-
-def _unit(loaded: Any) -> str:
-    from seqlab.assemble.corpus import is_stream
-
-    if loaded.recipe.task == "forecast":
-        return "moments"
-    return "tokens" if is_stream(loaded.recipe) else "examples"
 
 
 def _installation() -> dict[str, Any]:

@@ -13,7 +13,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
 Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
-TASKS = "lm, mask, bilm, classify, tag, translate, forecast or caption"
+TASKS = "translate, classify, tag, lm, forecast, ...: `seqlab recipes` lists all"
 
 
 def program() -> str:
@@ -25,11 +25,11 @@ def program() -> str:
 
 def check_task(task: str, *, resume: bool) -> None:
     from seqlab.errors import UsageError, nearest
-    from seqlab.recipe import DEFAULTS
+    from seqlab.recipe import recipe_tasks
 
-    if task not in DEFAULTS and not (resume and not task):
-        said = f"there is no task '{task}'" if task else "which task?"
-        raise UsageError(said, hint=nearest(task, DEFAULTS))
+    names = sorted(set(recipe_tasks().values()))
+    if task not in names and not (resume and not task):
+        raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
 
 
 def use_threads(threads: int | None) -> None:

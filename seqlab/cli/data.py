@@ -87,7 +87,7 @@ def data_look(
     from seqlab import lab
     from seqlab.cli import show
 
-    facts = lab.look(task, data, settings=settings or ())  # type: ignore[arg-type]
+    facts = lab.look(task, data, settings=settings or ())
     if json:
         show.as_json(facts)
     else:

@@ -54,7 +54,7 @@ def compare(
     use_threads(threads)
     folder = out or Path("runs") / f"compare-{Path(data[0]).name.split('.')[0]}"
     found = ladder(
-        task,  # type: ignore[arg-type]
+        task,
         data,
         [name.strip() for name in recipes.split(",") if name.strip()],
         out=folder,

@@ -64,7 +64,7 @@ def explain(
     loaded = lab.load(model)
     seen = loaded.explain(text, view, **{name: value for name, value in given.items() if value is not None})
     if trace is not None:
-        from seqlab.explain.subject import subject
+        from seqlab.tasks import subject
 
         subject(loaded.bundle, text or "").trace().save(trace)
     if json:

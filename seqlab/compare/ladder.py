@@ -9,55 +9,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import is_bundle
 from seqlab.compare.rungs import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
-from seqlab.forecasting import calibrated
 from seqlab.metrics.figures import duration
-from seqlab.model import RUN, STORES, Model, load
-from seqlab.models.forecaster import Forecasts
-from seqlab.recipe import Recipe, Task, load_recipe, override, recipe_names, to_toml
-from seqlab.rolling import held_out_windows
+from seqlab.model import RUN, Model, load
+from seqlab.recipe import Recipe, load_recipe, override, recipe_names, to_toml
+from seqlab.tasks import task_named
+from seqlab.tasks.task import LOWER_IS_BETTER
 
-LADDERS: dict[str, tuple[str, ...]] = {
-    "lm": ("char-rnn", "char-gru", "char-lstm", "gpt-tiny"),
-    "classify": ("lstm-classifier", "bilstm-classifier", "self-attentive", "transformer-classifier"),
-    "tag": ("hmm-tagger", "bilstm-tagger", "char-tagger"),
-    "translate": ("seq2seq", "bahdanau", "transformer-lstm", "transformer-small"),
-    "forecast": ("lds-forecast", "gru-forecast", "transformer-forecast"),
-    "caption": ("show-and-tell", "show-attend-tell", "caption-transformer"),
-    "mask": ("bilstm-mask", "bert-tiny"),
-    "bilm": ("elmo",),
-}
-# what a task is judged by, and whether more of it is better
-JUDGED: dict[str, tuple[tuple[str, bool], ...]] = {
-    "translate": (("bleu", True),),
-    "caption": (("bleu", True),),
-    "classify": (("accuracy", True),),
-    "tag": (("entity_f1", True), ("accuracy", True)),
-    "forecast": (("mse", False),),
-}
 # each may stand in the recurrent recipe of a task, in one direction or, as "bi...", in both
 CELLS = ("rnn", "lstm", "gru")
-RECURRENT = {
-    "classify": "bilstm-classifier",
-    "tag": "bilstm-tagger",
-    "translate": "seq2seq",
-    "forecast": "gru-forecast",
-}
 ANSWERED = 200  # inputs that tell how fast a model answers
 
 
 def compare(
-    task: Task,
+    task: str,
     data: Sequence[str],
     recipes: Sequence[str] = (),
     *,
@@ -74,7 +45,9 @@ def compare(
 
     With `minutes`, each learns for so long; otherwise as its recipe or `settings` say.
     """
-    chosen = {recipe.name: recipe for recipe in (find_recipe(task, name) for name in recipes or LADDERS[task])}
+    chosen = {
+        recipe.name: recipe for recipe in (find_recipe(task, name) for name in recipes or task_named(task).ladder)
+    }
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     for name, recipe in chosen.items():
         for seed in range(1, seeds + 1):
@@ -98,36 +71,37 @@ def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, se
     return f"{names}, {on}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
-def find_recipe(task: Task, name: str) -> Recipe:
+def find_recipe(task: str, name: str) -> Recipe:
     """A recipe by its name, by a file, by a cell, or by a part of its name."""
     own = [each for each in recipe_names() if load_recipe(each).task == task]
     if name.endswith(".toml"):
         return load_recipe(name).model_copy(update={"name": Path(name).stem})
     if name in own:
         return load_recipe(name)
-    if name.removeprefix("bi") in CELLS and task in RECURRENT and not any(each.startswith(f"{name}-") for each in own):
-        return _with_cell(task, name)
+    base = task_named(task).recurrent
+    if name.removeprefix("bi") in CELLS and base and not any(each.startswith(f"{name}-") for each in own):
+        return _with_cell(base, name)
     near = [each for each in own if name in each.split("-")] or [each for each in own if each.startswith(name)]
-    usual = [each for each in near if each in LADDERS[task]]
+    usual = [each for each in near if each in task_named(task).ladder]
     if 1 not in (len(near), len(usual)):
         hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
         raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
     return load_recipe((usual if len(usual) == 1 else near)[0])
 
 
-def _with_cell(task: Task, name: str) -> Recipe:
-    """The recurrent recipe of a task with another cell: "gru" for tagging is `gru-tagger`."""
-    base, cell = RECURRENT[task], name.removeprefix("bi")
+def _with_cell(base: str, name: str) -> Recipe:
+    """A recurrent recipe with another cell: "gru" for tagging is `gru-tagger`."""
+    recipe, cell = load_recipe(base), name.removeprefix("bi")
     settings = [f"model.encoder.kind={cell}"]
-    if task == "translate":
-        settings.append(f"model.decoder.kind={cell}")  # its encoder reads in both directions, as seq2seq does
+    if recipe.model.decoder is not None:
+        settings.append(f"model.decoder.kind={cell}")  # its encoder reads in both directions, as it did
     else:
         settings.append(f"model.encoder.bidirectional={'true' if name.startswith('bi') else 'false'}")
-    return override(load_recipe(base), settings).model_copy(update={"name": f"{name}-{base.rpartition('-')[2]}"})
+    return override(recipe, settings).model_copy(update={"name": f"{name}-{base.rpartition('-')[2]}"})
 
 
 def _measured(
-    task: Task, recipe: Recipe, folder: Path, words: list[str], files: Sequence[str], test: Sequence[str]
+    task: str, recipe: Recipe, folder: Path, words: list[str], files: Sequence[str], test: Sequence[str]
 ) -> dict[str, Any]:
     """What one model costs and is worth; trained and measured once, then read from its folder."""
     kept, written = folder.with_name(f"{folder.name}.json"), folder.with_name(f"{recipe.name}.toml")
@@ -153,8 +127,8 @@ def _measured(
                 )
             return {"failed": failed}
     model = load(folder)
-    scores = model.evaluate(*test).to_json() if test or task == "forecast" else model.metrics["validation"]
-    facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model.recipe)}
+    scores = model.evaluate(*test).to_json() if test or recipe.data.test else model.metrics["validation"]
+    facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model)}
     facts.pop("path")
     measured = {"asked": asked, "scored": scored, "scores": scores, "facts": facts}
     kept.write_text(json.dumps(measured, indent=2), "utf-8")
@@ -169,9 +143,9 @@ def _state(file: str) -> list[int]:
     return [seen.st_size, seen.st_mtime_ns]
 
 
-def _tokens(recipe: Recipe) -> str:
+def _tokens(model: Model) -> str:
     """What the loss is counted by."""
-    part = recipe.source if recipe.task in ("mask", "bilm") else recipe.target
+    part = model.recipe.target if model.bundle.codec.writes else model.recipe.source
     return f"{part.kind} {part.size if part.kind in ('bpe', 'words') else ''}".strip()
 
 
@@ -183,18 +157,14 @@ def _sentence(stderr: str) -> str:
 
 
 def _speed(model: Model) -> float | None:
-    """Answers in a second, asked together, on what was held out; a model of one endless text is not asked."""
-    stores = model.path / RUN / STORES
-    if is_stream(model.recipe) or model.recipe.task == "bilm" or not stores.is_dir():
+    """Answers in a second, asked together, on what was held out; None for models that are not asked."""
+    if not model.stores.is_dir():
         return None
-    if model.recipe.task == "forecast":
-        windows = held_out_windows(model.bundle, stores)
-        rows = np.arange(min(ANSWERED, len(windows)))
-        batch = windows.batch(rows)
-        return len(rows) / _seconds(lambda: calibrated(cast(Forecasts, model.bundle.model), batch))
-    sources = [example.source or example.target for example in islice(held_out(stores), ANSWERED)]
-    model.predict(sources[:2])
-    return len(sources) / _seconds(lambda: model.predict(sources))
+    try:
+        count, work = model.data().timed(model.task, model.bundle, ANSWERED)
+    except UsageError:  # it answers nothing by itself
+        return None
+    return count / _seconds(work) if count else None
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -204,10 +174,10 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
-    """The first measure of the task that all models have; their loss where there is none."""
-    for name, more in JUDGED.get(task, ()):
+    """The first measure of the task that all models have, and whether more of it is better; else their loss."""
+    for name in task_named(task).judged_by:
         if scores and all(isinstance(each.get(name), float) for each in scores):
-            return name, more
+            return name, name not in LOWER_IS_BETTER
     return "loss", False
 
 

@@ -7,6 +7,7 @@ Every reader is a generator that holds one example in memory, and every example 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Shaped
@@ -50,7 +51,7 @@ class Example:
     came from. `boxes` say where in a picture the things are that the target names, where that is known."""
 
     source: Text | Vectors | Picture
-    target: Text
+    target: Any  # Text, or Vectors where a target is measured
     where: str
     boxes: tuple[Box, ...] = ()
 

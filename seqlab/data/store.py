@@ -99,6 +99,9 @@ class Shared:
     def __len__(self) -> int:
         return len(self.places)
 
+    def __getitem__(self, row: int) -> Num[np.ndarray, "T *W"]:
+        return self.store[int(self.places[row])]
+
     @cached_property
     def lengths(self) -> Int[np.ndarray, " N"]:
         return self.store.lengths[self.places]

@@ -14,7 +14,7 @@ from seqlab import lab
 from seqlab.data.synthetic import LANGUAGES, Dated, split_dates
 from seqlab.explain import terminal
 from seqlab.explain.attention import alignment
-from seqlab.explain.subject import subject
+from seqlab.tasks import subject
 from seqlab.training.log import Reporter
 
 NUM_TRAIN, NUM_TEST = 80_000, 2_000

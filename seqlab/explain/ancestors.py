@@ -6,27 +6,28 @@ import numpy as np
 import torch
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.labels import labels_in
+from seqlab.codecs.series import series_of
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.charts import Band, Curve, heat_map, line_chart
 from seqlab.explain.palette import CATEGORICAL
-from seqlab.explain.subject import subject
 from seqlab.explain.view import View
-from seqlab.forecasting import Forecast, Given, forecast, forecast_series
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger
 from seqlab.padded import Padded
-from seqlab.reading import Source
+from seqlab.tasks import subject
+from seqlab.tasks.forecast import Forecast, forecast, forecast_series
 
 
-def trellis_view(bundle: Bundle, given: Source) -> View:
+def trellis_view(bundle: Bundle, given: Any) -> View:
     """How likely each hidden state is at each position, given all there is (E9), and the likeliest path (E10)."""
     if bundle.recipe.model.hmm is None:
         raise UsageError("this model has no hidden states of a chain", hint="give one of recipe hmm-tagger or hmm-lm.")
     looked = subject(bundle, given)
     trace = looked.trace()
     if isinstance(bundle.model, HMMTagger):
-        belief, states = trace["encoder.posterior"][0].numpy(), bundle.vocabularies.classes.names
+        belief, states = trace["encoder.posterior"][0].numpy(), labels_in(bundle.codec).names
         with torch.inference_mode():
             path = bundle.model.decode(cast(Padded, looked.reads))[0].tolist()
         positions, what = looked.source, "posterior of each label"
@@ -51,11 +52,10 @@ def trellis_view(bundle: Bundle, given: Source) -> View:
     )
 
 
-def band_view(bundle: Bundle, given: Source, *, column: str | None = None) -> View:
+def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     """A series, what is forecast of it, and the band that should hold it; of a Kalman filter, also what it saw."""
-    if bundle.recipe.task != "forecast":
-        raise UsageError(f"a '{bundle.recipe.task}' model forecasts no series", hint="give a model of task 'forecast'.")
-    said = forecast(bundle, cast(Given, given))
+    series_of(bundle.codec)  # a model that forecasts nothing says so
+    said = forecast(bundle, given)
     name = column or said.columns[0]
     if name not in said.columns:
         raise UsageError(f"there is no column '{name}'", hint=f"there are: {', '.join(said.columns)}.")
@@ -89,7 +89,7 @@ def _band(shown: dict[str, Any]) -> Band:
 
 def _filtered(bundle: Bundle, said: Forecast, name: str) -> tuple[list[Curve], list[Band], dict[str, Any]]:
     """What the filter thought of each past value when it had seen it, and the smoother when it had seen all."""
-    variables, place = bundle.vocabularies.variables, said.columns.index(name)
+    variables, place = series_of(bundle.codec), said.columns.index(name)
     count, settings = len(variables.columns), bundle.recipe.forecast
     table = torch.from_numpy(variables.table(said.history)[-max(settings.look_back, 2 * settings.horizon) :]).double()
     seen_at = ~table[None, :, place].isnan()

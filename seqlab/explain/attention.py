@@ -14,11 +14,11 @@ from seqlab.explain.canvas import Canvas, Grid, Item, Text
 from seqlab.explain.charts import heat_map
 from seqlab.explain.diagrams import bipartite
 from seqlab.explain.palette import SEQUENTIAL, levels
-from seqlab.explain.subject import Subject, subject
-from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
-from seqlab.reading import Source
 from seqlab.recipe import Decode
+from seqlab.subject import Subject
+from seqlab.tasks import subject
+from seqlab.trace import Trace
 
 FOLLOWED = 0.5  # of a head's weight on one kind of place, for it to be called after that
 LARGE = 64  # tokens from which numbers are not written out for every head
@@ -87,7 +87,7 @@ def _sides(looked: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[st
 
 def attention_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     output: str | None = None,
     decode: Decode | None = None,

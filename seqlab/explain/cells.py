@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,10 +12,9 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.diagrams import coloured_text
-from seqlab.explain.subject import subject
-from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
-from seqlab.reading import Source
+from seqlab.tasks import subject
+from seqlab.trace import Trace
 
 QUOTES = '"“”«»„‟「」'
 OPEN, CLOSE = "([{", ")]}"
@@ -121,7 +121,7 @@ def _correlation(values: Float[Tensor, "T H"], mark: Float[Tensor, " T"]) -> Flo
 
 
 def cells_view(
-    bundle: Bundle, given: Source, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
+    bundle: Bundle, given: Any, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
 ) -> View:
     """The text coloured by one unit: the one asked for, else the one that follows something best."""
     looked = subject(bundle, given)

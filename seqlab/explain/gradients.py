@@ -15,12 +15,12 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.charts import Curve, heat_map, line_chart
-from seqlab.explain.subject import Subject, subject
 from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
-from seqlab.reading import Source
 from seqlab.recipe import Decode
+from seqlab.subject import Subject
+from seqlab.tasks import subject
 from seqlab.training.log import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
@@ -132,7 +132,7 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
 
 def gradients_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     output: str | None = None,
     decode: Decode | None = None,

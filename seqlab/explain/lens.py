@@ -6,14 +6,15 @@ import numpy as np
 import torch
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.labels import answer_names
 from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.charts import heat_map
-from seqlab.explain.subject import Subject, subject
-from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
-from seqlab.reading import Source
 from seqlab.recipe import Decode
+from seqlab.subject import Subject
+from seqlab.tasks import subject
+from seqlab.trace import Trace
 
 LIKELIEST = 5
 PICTURES, CELLS = 40, 4_000_000  # drawn at most without a stage named: of a long text the first stages
@@ -54,7 +55,7 @@ NAMES = {
 
 def lens_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     output: str | None = None,
     decode: Decode | None = None,
@@ -89,12 +90,7 @@ def likeliest(looked: Subject) -> list[list[dict[str, Any]]]:
     """At each position the likeliest answers with their probabilities."""
     p = looked.logits().double().softmax(-1)
     best = p.topk(min(LIKELIEST, p.shape[-1]))
-    vocabularies = looked.bundle.vocabularies
-    if vocabularies.labels is not None:
-        names = list(vocabularies.labels.names)
-    else:
-        tokenizer = vocabularies.target or vocabularies.sources
-        names = tokenizer.pieces(range(len(tokenizer)))
+    names = answer_names(looked.bundle.codec)
     return [
         [{"answer": names[i], "probability": value} for i, value in zip(ids, values, strict=True)]
         for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -20,8 +20,6 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain.axes import number
 from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.lens import NAMES
-from seqlab.explain.subject import Subject, subject
-from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
 from seqlab.explain.width import text_width
 from seqlab.layers.attention import MultiHeadAttention, SourceAttention
@@ -30,8 +28,10 @@ from seqlab.layers.norms import LayerNorm
 from seqlab.layers.recurrence import Recurrence
 from seqlab.models.heads import Head
 from seqlab.models.transformer import Entrance
-from seqlab.reading import Source
 from seqlab.recipe import Decode
+from seqlab.subject import Subject
+from seqlab.tasks import subject
+from seqlab.trace import Trace
 
 CLOSE = 1e-3  # of its size, or at all: by how much a sum in doubles may miss a number that was made in floats
 SUBLAYERS = {"first": "attention", "second": "feed_forward", "third": "cross"}
@@ -114,7 +114,7 @@ def account(looked: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> 
 
 def number_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     output: str | None = None,
     decode: Decode | None = None,

@@ -1,28 +1,30 @@
 """Models of pictures from inside: where a captioner looked for each word, and through which windows a reader saw."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from seqlab.bundle import Bundle
-from seqlab.captions import word_maps
+from seqlab.codecs.picture import PictureSource
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Grid, Group, Item, Rect, Text
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, levels
-from seqlab.explain.subject import subject
 from seqlab.explain.view import View
-from seqlab.predict import predict
-from seqlab.reading import Source, encode_sources, shown
+from seqlab.tasks import predict, subject
+from seqlab.tasks.caption import word_maps
+from seqlab.tasks.examples import encode_inputs
 
 GREYS = ("#000000", "#ffffff")
 SIDE, GAP, ACROSS = 128.0, 16.0, 5  # pixels of a panel and between two, and how many stand side by side
 
 
-def maps_view(bundle: Bundle, given: Source, *, output: str | None = None) -> View:
+def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     """For each word of a caption, where in the picture the model looked when it wrote that (S9)."""
-    if bundle.recipe.task != "caption":
+    source = bundle.codec.source
+    if not isinstance(source, PictureSource) or "target" not in bundle.codec.tokenizers:
         raise UsageError(f"a '{bundle.recipe.task}' model says nothing of a picture", hint="give a captioner.")
     said = predict(bundle, [given])[0].output if output is None else output
     found = word_maps(bundle, [given], [said])[0]
@@ -39,7 +41,7 @@ def maps_view(bundle: Bundle, given: Source, *, output: str | None = None) -> Vi
     rows = [f"{word} ({divmod(int(w.argmax()), w.shape[1])})" for word, w in zip(words, maps, strict=True)]
     return View(
         "maps",
-        f"{shown(given)}: {said}",
+        f"{source.show(given)}: {said}",
         {"caption": said, "words": words, "maps": maps},
         (_panels(drawn, "the darker, the more it looked there"),),
         lambda width, colour: "\n\n".join(
@@ -49,7 +51,7 @@ def maps_view(bundle: Bundle, given: Source, *, output: str | None = None) -> Vi
     )
 
 
-def glimpses_view(bundle: Bundle, given: Source) -> View:
+def glimpses_view(bundle: Bundle, given: Any) -> View:
     """The windows through which a model read a picture, one after the other (S22, E64)."""
     looked = subject(bundle, given)
     trace = looked.trace()
@@ -67,7 +69,7 @@ def glimpses_view(bundle: Bundle, given: Source) -> View:
     names = ("x", "y", "stride", "variance", "intensity")
     return View(
         "glimpses",
-        f"{shown(given)}: {looked.answered[0]}",
+        f"{bundle.codec.source.show(given)}: {looked.answered[0]}",
         {"answer": looked.answered[0], "windows": [dict(zip(names, w, strict=True)) for w in windows.tolist()]},
         (_panels(drawn, "each window"),),
         lambda width, colour: "\n".join(
@@ -77,12 +79,12 @@ def glimpses_view(bundle: Bundle, given: Source) -> View:
     )
 
 
-def _light(bundle: Bundle, given: Source) -> Float[np.ndarray, "H W"] | None:
+def _light(bundle: Bundle, given: Any) -> Float[np.ndarray, "H W"] | None:
     """How bright each pixel is, where the model reads pixels row by row."""
     image = bundle.recipe.image
     if image is None or image.patch is not None:
         return None
-    row = np.asarray(encode_sources(bundle, [given], first_row=0)[0], dtype=np.float64)
+    row = np.asarray(encode_inputs(bundle, [given])[0], dtype=np.float64)
     return row.reshape(image.height, image.width, image.channels).mean(-1) / 255
 
 

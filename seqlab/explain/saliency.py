@@ -11,11 +11,11 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.diagrams import coloured_text
-from seqlab.explain.subject import Subject, subject
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
-from seqlab.reading import Source
 from seqlab.recipe import Decode
+from seqlab.subject import Subject
+from seqlab.tasks import subject
 
 Method = Literal["gradient", "integrated", "leave-one-out"]
 ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
@@ -152,7 +152,7 @@ def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
 
 def saliency_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     output: str | None = None,
     decode: Decode | None = None,

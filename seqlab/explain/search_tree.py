@@ -17,12 +17,11 @@ from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.explain import diagrams, terminal
-from seqlab.explain.subject import subject
 from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
-from seqlab.predict import NEVER, target_limits
-from seqlab.reading import Source
+from seqlab.tasks import subject
+from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS
 from seqlab.types import State
 
@@ -160,7 +159,7 @@ def _tree(steps: Sequence[BeamStep], limits: Limits, beam: Beam) -> tuple[Node, 
 
 def beam_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     beam: int = 5,
     length_penalty: float = 1.0,
@@ -171,8 +170,8 @@ def beam_view(
     looked = subject(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
     if not looked.writes:
         raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
-    tokenizer = bundle.vocabularies.targets
-    writes = looked.writes if bundle.recipe.task == "lm" else looked.writes[:1]
+    tokenizer = bundle.codec.target_tokenizer
+    writes = looked.writes if looked.reads is None else looked.writes[:1]
     limits = target_limits(bundle, bundle.recipe.decode) if looked.reads is not None else _continuation(bundle)
     with torch.inference_mode():
         search = recorded_search(looked.decoder, looked.memory(), writes, Beam(beam, length_penalty), limits)
@@ -210,7 +209,7 @@ def _continuation(bundle: Bundle) -> Limits:
 
 def _shown(search: Search, bundle: Bundle, found: Hypothesis) -> dict[str, Any]:
     """A result, and its nodes in the tree."""
-    text = bundle.vocabularies.targets.decode(list(found.tokens))
+    text = bundle.codec.target_tokenizer.decode(list(found.tokens))
     told = {"output": text, "score": found.score, "log_probability": found.log_probability, "ended": found.ended}
     return told | {"path": sorted(_path(search, found))}
 

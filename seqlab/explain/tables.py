@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from seqlab.assemble.model import embedding_of
 from seqlab.bundle import Bundle
 from seqlab.equations.bpe import merge
 from seqlab.equations.transformer import sinusoidal_positions
@@ -20,7 +19,7 @@ from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.view import View
 from seqlab.explain.width import text_width
 from seqlab.layers.positions import Positions
-from seqlab.reading import Source
+from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
 from seqlab.text.bpe import BPETokenizer, readable_spelling
 from seqlab.training.log import MetricsFile
@@ -62,10 +61,9 @@ def positions_view(bundle: Bundle) -> View:
     )
 
 
-def embeddings_view(bundle: Bundle, given: Source | None = None) -> View:
+def embeddings_view(bundle: Bundle, given: Any = None) -> View:
     """Tokens in the plane of their two main directions, and for the named ones their nearest neighbours."""
-    vocabularies = bundle.vocabularies
-    tokenizer = vocabularies.source or vocabularies.target
+    tokenizer = bundle.codec.tokenizer
     if tokenizer is None:
         raise UsageError(
             "this model reads measured vectors, not tokens", hint="the view 'lens' shows what it makes of them."
@@ -99,9 +97,9 @@ def embeddings_view(bundle: Bundle, given: Source | None = None) -> View:
     )
 
 
-def bpe_view(bundle: Bundle, given: Source) -> View:
+def bpe_view(bundle: Bundle, given: Any) -> View:
     """A text cut into bytes, then merged step by step, as the vocabulary was learnt."""
-    tokenizer = bundle.vocabularies.source or bundle.vocabularies.target
+    tokenizer = bundle.codec.tokenizer
     if not isinstance(tokenizer, BPETokenizer):
         kind = "none" if tokenizer is None else tokenizer.kind
         raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")

@@ -23,8 +23,8 @@ from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, tra
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
 from seqlab.layers.positions import Positions
-from seqlab.reading import Source
-from seqlab.recipe import Glimpse, Recipe, Transformer
+from seqlab.recipe import Glimpse, Transformer
+from seqlab.tasks import task_of
 from seqlab.text.bpe import BPETokenizer
 
 VIEWS: dict[str, Callable[..., View]] = {
@@ -47,54 +47,45 @@ VIEWS: dict[str, Callable[..., View]] = {
 }
 
 
-def usual_view(recipe: Recipe) -> str:
+USUAL = ("band", "trellis", "maps", "attention", "lens")  # what to look at first, the most telling first
+
+
+def usual_view(bundle: Bundle) -> str:
     """What to look at first in a model of this kind."""
-    model = recipe.model
-    if recipe.task == "forecast":
-        return "band"
-    if model.hmm is not None:
-        return "trellis"
-    transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
-    if model.attention is not None or transforms or model.pooling in ("attention", "hops"):
-        return "maps" if recipe.task == "caption" else "attention"
-    return "lens"
+    fitting = views_of(bundle, has_run=False)
+    return next((view for view in USUAL if view in fitting), "lens")
 
 
 def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     """The views that have something to show of a model; `has_run` says that the record of its training is there."""
-    recipe, model, vocabularies = bundle.recipe, bundle.recipe.model, bundle.vocabularies
-    usual = usual_view(recipe)
-    tokenizer = vocabularies.source or vocabularies.target
-    answers = recipe.task not in ("forecast", "bilm") and vocabularies.numbers is None
-    writes = recipe.task in ("lm", "translate", "caption")
+    model, tokenizer = bundle.recipe.model, bundle.codec.tokenizer
+    fitting = task_of(bundle.recipe).views(bundle)
+    transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
+    attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
+    network = model.hmm is None
     turns = isinstance(model.decoder, Transformer) and model.decoder.kind == "universal" and model.encoder is None
     applies = {
-        "attention": answers and usual in ("attention", "maps"),
-        "lens": answers,
-        "number": answers,
-        "beam": writes,
-        "gradients": answers and model.hmm is None,
-        "cells": answers and model.hmm is None and recipe.task != "caption" and not turns,
-        "saliency": answers and model.hmm is None,
-        "what-if": answers,
+        "attention": attends and network,
+        "gradients": network,
+        "cells": network and not turns,
+        "saliency": network,
         "positions": any(isinstance(module, Positions) for module in bundle.model.modules()),
-        "embeddings": tokenizer is not None and model.hmm is None,
+        "embeddings": tokenizer is not None and network,
         "bpe": isinstance(tokenizer, BPETokenizer),
         "training": has_run,
-        "trellis": model.hmm is not None,
-        "band": recipe.task == "forecast",
-        "maps": usual == "maps",
+        "trellis": not network,
         "glimpses": isinstance(model.encoder, Glimpse),
     }
-    return [view for view in VIEWS if applies[view]]
+    of_any_task = ("positions", "embeddings", "bpe", "training", "trellis", "glimpses")
+    return [view for view in VIEWS if (view in fitting or view in of_any_task) and applies.get(view, True)]
 
 
-def explain(bundle: Bundle, given: Source | None, view: str | None, *, folder: Path, **options: Any) -> View:
+def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **options: Any) -> View:
     """One view of a model at work on an input, its usual one where none is named.
 
     An option that the view does not know is an error that names its own.
     """
-    view = view or usual_view(bundle.recipe)
+    view = view or usual_view(bundle)
     if view not in VIEWS:
         raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
     takes = inspect.signature(VIEWS[view]).parameters

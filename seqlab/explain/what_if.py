@@ -15,13 +15,11 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.charts import bars
-from seqlab.explain.subject import subject
-from seqlab.explain.trace import Trace
 from seqlab.explain.view import View
 from seqlab.explain.width import text_width
 from seqlab.layers.tap import listening
-from seqlab.predict import predict
-from seqlab.reading import Source
+from seqlab.tasks import predict, subject
+from seqlab.trace import Trace
 
 ABLATABLE = (".heads", ".weights", ".h", ".c", ".output", ".inner", ".embedding")
 
@@ -98,7 +96,7 @@ def _dimension(name: str) -> int:
 
 def what_if_view(
     bundle: Bundle,
-    given: Source,
+    given: Any,
     *,
     ablate: Sequence[str] = (),
     replace: str | None = None,

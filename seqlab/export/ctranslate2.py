@@ -12,7 +12,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.export.stacks import position_table, refuse, translator
-from seqlab.predict import NEVER, target_limits
+from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 
 TO = "CTranslate2"
@@ -25,8 +25,8 @@ def write(bundle: Bundle, folder: Path) -> None:
         from ctranslate2 import specs
     except ImportError:
         raise UsageError("the package ctranslate2 is not installed", hint="pip install ctranslate2") from None
-    if bundle.recipe.task != "translate":
-        raise refuse(TO, f"it is a '{bundle.recipe.task}' model, and only translators go there")
+    if set(bundle.codec.tokenizers) != {"source", "target"}:
+        raise refuse(TO, f"it is a '{bundle.recipe.task}' model, and only translators of text go there")
     (encoder, decoder), model = translator(bundle, TO), cast(Any, bundle.model)
     kinds = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh"}
     like = {"pre_norm": encoder.norm == "pre", "activation": getattr(specs.Activation, kinds[encoder.activation])}
@@ -46,8 +46,8 @@ def write(bundle: Bundle, folder: Path) -> None:
             _norm(side.layer_norm, part.norm)
         for theirs, ours in zip(side.layer, part.blocks, strict=True):
             _block(theirs, ours)
-    spec.register_source_vocabulary(tokens_of(bundle.vocabularies.sources))
-    spec.register_target_vocabulary(targets := tokens_of(bundle.vocabularies.targets))
+    spec.register_source_vocabulary(tokens_of(bundle.codec.source_tokenizer))
+    spec.register_target_vocabulary(targets := tokens_of(bundle.codec.target_tokenizer))
     spec.config.bos_token = spec.config.decoder_start_token = targets[SOS]
     spec.config.eos_token, spec.config.unk_token = targets[EOS], targets[UNK]
     spec.config.add_source_bos = spec.config.add_source_eos = False

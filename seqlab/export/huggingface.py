@@ -20,8 +20,11 @@ from torch import Tensor, nn
 from seqlab.bundle import Bundle
 from seqlab.export.stacks import position_table, refuse, transformer, translator
 from seqlab.huggingface import ACTIVATIONS, LAYERS
-from seqlab.predict import NEVER, target_limits
+from seqlab.models.classifier import Tagger
+from seqlab.models.masked import MaskedLanguageModel
+from seqlab.models.seq2seq import Seq2Seq
 from seqlab.recipe import Transformer
+from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK, Tokenizer
 from seqlab.text.wordpiece import INSIDE, LONGEST_WORD, WordPieceTokenizer
 
@@ -53,17 +56,17 @@ Written = tuple[Table, dict[str, Tensor], dict[str, str]]  # the config, the wei
 
 def write(bundle: Bundle, folder: Path) -> None:
     """Write the directory; what has no counterpart is refused before anything is written."""
-    families = {"mask": _encoder, "tag": _encoder, "translate": _translator}
-    if bundle.recipe.task not in families or bundle.recipe.model.hmm is not None:
+    writes = "target" in bundle.codec.tokenizers
+    if not _has_counterpart(bundle):
         raise refuse(TO, f"what a '{bundle.recipe.name}' has on top of its layers is nowhere there")
-    config, weights, names = families[bundle.recipe.task](bundle)
-    library = _library(bundle, bundle.vocabularies.sources, names)
+    config, weights, names = (_translator if writes else _encoder)(bundle)
+    library = _library(bundle, bundle.codec.source_tokenizer, names)
     called = {role: names[SPECIALS[index]] for role, index in ROLES.items()}
     files = {
         "config.json": config | {"vocab_size": library.get_vocab_size(), "dtype": "float32"},
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", **called},
     }
-    if bundle.recipe.task == "translate":
+    if writes:
         files["generation_config.json"] = _generation(bundle)
     folder.mkdir(parents=True)
     library.save(str(folder / "tokenizer.json"))
@@ -73,9 +76,16 @@ def write(bundle: Bundle, folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
+def _has_counterpart(bundle: Bundle) -> bool:
+    """Whether their library has such a model: an encoder alone or under labels of words, or a translator of text."""
+    if bundle.recipe.model.hmm is not None or "source" not in bundle.codec.tokenizers:
+        return False
+    return isinstance(bundle.model, MaskedLanguageModel | Tagger | Seq2Seq)
+
+
 def _encoder(bundle: Bundle) -> Written:
     """BERT, or Megatron-BERT; of a masked model only the encoder, for their heads have a layer more than ours."""
-    stack, labels = transformer(bundle, "encoder", TO), bundle.vocabularies.labels
+    stack, labels = transformer(bundle, "encoder", TO), getattr(bundle.codec.target, "labels", None)
     post = stack.norm == "post"
     if post != stack.entrance_norm:
         raise refuse(TO, "it has a norm after its sums but none on its embeddings, or the other way round")
@@ -173,9 +183,9 @@ def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Lib
         library.pre_tokenizer, library.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     if steps:
         library.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
-    if bundle.vocabularies.markers:
+    if getattr(bundle.codec.source, "markers", False):
         library.add_special_tokens([AddedToken(SPECIALS[i], lstrip=True, normalized=False) for i in (SEP, MASK)])
-    if bundle.vocabularies.frame:
+    if getattr(bundle.codec.source, "frame", False):
         first, end = names[SPECIALS[SOS]], names[SPECIALS[SEP]]
         frame = {"single": f"{first} $A {end}", "pair": f"{first} $A {end} $B:1 {end}:1"}
         library.post_processor = processors.TemplateProcessing(**frame, special_tokens=[(first, SOS), (end, SEP)])

@@ -19,7 +19,7 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.export.stacks import refuse
 from seqlab.layers.inputs import TokenInputs, VectorInputs
-from seqlab.padded import Padded
+from seqlab.padded import Measured, Padded
 
 TO = "ONNX"
 OPSET = 17
@@ -33,14 +33,16 @@ def write(bundle: Bundle, folder: Path) -> None:
         raise UsageError("the package onnx is not installed", hint="pip install onnx onnxruntime") from None
     recipe, inputs = bundle.recipe, getattr(getattr(bundle.model, "encoder", None), "inputs", None)
     kind = getattr(recipe.model.encoder, "kind", None)
-    if recipe.task not in ("classify", "tag", "mask") or recipe.model.hmm is not None:
+    if recipe.model.decoder is not None or recipe.model.hmm is not None or not hasattr(bundle.model, "features"):
         raise refuse(TO, f"a '{recipe.task}' model does more than one pass, or is no network")
     if kind in ("gru", "universal") or not isinstance(inputs, TokenInputs | VectorInputs):
         raise refuse(TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix")
     if bundle.int8:
         raise refuse(TO, "its products are taken in bytes")
-    scale = bundle.vocabularies.features
-    source = torch.zeros(1, 3, dtype=torch.long) if scale is None else torch.zeros(1, 3, len(scale.mean))
+    entry = bundle.codec.source.entry
+    source = torch.zeros(1, 3, dtype=torch.long)
+    if isinstance(entry, Measured):
+        source = torch.zeros(1, 3, len(entry.mean))
     graph = _Forward(bundle.model)
     folder.mkdir(parents=True)
     with warnings.catch_warnings(), torch.inference_mode():
@@ -58,7 +60,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             dynamic_axes={"source": {1: "length"}, "logits": {1: "length"}},
         )
         torch.onnx.unregister_custom_op_symbolic("aten::mT", OPSET)
-    (folder / "tokenizer.json").write_text(json.dumps(bundle.vocabularies.to_json(), ensure_ascii=False), "utf-8")
+    (folder / "tokenizer.json").write_text(json.dumps(bundle.codec.to_json(), ensure_ascii=False), "utf-8")
 
 
 class _Forward(nn.Module):

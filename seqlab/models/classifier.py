@@ -8,7 +8,7 @@ from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Reading, added, states_and_summary
+from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
@@ -24,6 +24,10 @@ class Classifier(nn.Module):
 
     def features(self, source: Padded) -> Float[Tensor, "B 1 D"]:
         return self._read(source)[0]
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+        """One vector for each row: what the head is given."""
+        return self.features(source)[:, 0]
 
     def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, ""] | None]:
         memory = self.encoder(source)
@@ -47,6 +51,9 @@ class Tagger(nn.Module):
 
     def features(self, source: Padded) -> Float[Tensor, "B T D"]:
         return states_and_summary(self.encoder(source))[0].values
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+        return mean_states(self.encoder, source)
 
     def decode(self, source: Padded) -> Int[Tensor, "B T"]:
         """The likeliest label of each position."""
@@ -79,6 +86,9 @@ class Measurer(nn.Module):
             -1, (self.width, self.output.size)
         )
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+        return mean_states(self.encoder, source)
 
     def decode(self, source: Padded) -> Float[Tensor, "B T D"]:
         """The number to name at each place."""

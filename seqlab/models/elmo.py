@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.equations.pooling import mean_pool
 from seqlab.equations.pretraining import mix_layers
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.embedding import Embedding
@@ -67,6 +68,10 @@ class BidirectionalLanguageModel(nn.Module):
         gold = torch.cat([way.values[:, 1:] for _, way in ways], dim=1)
         observed = Padded(both.values[:, 1:], both.lengths - 1).real.repeat(1, 2)
         return Reading(features, Padded(gold, torch.full_like(both.lengths, gold.shape[1]), observed))
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+        """One vector for each row: the mean over its tokens of what the last layers know."""
+        return mean_pool(self.readers.layers(source)[-1], source.real)
 
 
 class ElmoInputs(nn.Module):

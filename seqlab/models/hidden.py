@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
 from seqlab.models.hmm import HMM, Tied, Untied
-from seqlab.models.interface import Memory, Read, Reading, logits_of
+from seqlab.models.interface import Memory, Read, Reading, logits_of, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -56,6 +56,9 @@ class HMMTagger(nn.Module):
         states = self.encoder(source).states
         assert states is not None
         return states.values
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B K"]:
+        return mean_states(self.encoder, source)
 
     def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
         return features.clamp(min=torch.finfo(features.dtype).tiny).log()

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from seqlab.equations.pooling import mean_pool
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
@@ -129,6 +130,14 @@ def states_and_summary(memory: Memory) -> tuple[Padded, Float[Tensor, "B F"]]:
     assert memory.states is not None
     assert memory.summary is not None
     return memory.states, memory.summary
+
+
+def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Float[Tensor, "B D"]:
+    """One vector for each row: the mean of what an encoder made of its positions."""
+    states = encoder(source).states
+    if states is None:
+        raise ValueError("this encoder leaves no states")
+    return mean_pool(states.values, states.real)
 
 
 def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -3,12 +3,14 @@
 import zlib
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from seqlab.equations.pooling import mean_pool
 from seqlab.keyed import uniform
 from seqlab.layers.dropout import current_noise
 from seqlab.models.interface import Memory, Reading, Scorer, Teachable, read_target
-from seqlab.padded import Batch
+from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
 ANEW = 0.02  # the share of streams that begin anew with a chunk
@@ -26,6 +28,11 @@ class LanguageModel(nn.Module):
         assert batch.target is not None, "a language model reads its target"
         context, state = self.decoder.start(Memory(len(batch)))
         return read_target(self.decoder, batch.target, context, _some_anew(carried, state) or state)
+
+    def vectors(self, tokens: Padded) -> Float[Tensor, "B D"]:
+        """One vector for each row: the mean of the states after each of its tokens."""
+        context, state = self.decoder.start(Memory(len(tokens)))
+        return mean_pool(self.decoder.features(tokens.values, context, state).features, tokens.real)
 
     @property
     def head(self) -> Scorer:

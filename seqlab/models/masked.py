@@ -10,7 +10,7 @@ from seqlab.layers.dropout import current_noise
 from seqlab.layers.linear import Linear
 from seqlab.layers.pooling import Pooling
 from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Reading, added, states_and_summary
+from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
 from seqlab.padded import Batch, Padded
 from seqlab.text.special import MASK, SPECIALS
 from seqlab.types import State
@@ -33,6 +33,9 @@ class MaskedLanguageModel(nn.Module):
 
     def features(self, source: Padded) -> Float[Tensor, "B T D"]:
         return self._read(source)[0]
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+        return mean_states(self.encoder, source)
 
     def _read(self, source: Padded) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"] | None, Tensor | None]:
         """What each position is guessed from, the theme in it, and what the encoder's work costs."""

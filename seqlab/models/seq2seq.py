@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from seqlab.models.interface import Encoder, Reading, Scorer, Teachable, added, read_target
-from seqlab.padded import Batch
+from seqlab.models.interface import Encoder, Reading, Scorer, Teachable, added, mean_states, read_target
+from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
 
@@ -21,6 +22,9 @@ class Seq2Seq(nn.Module):
         context, state = self.decoder.start(memory)
         reading = read_target(self.decoder, batch.target, context, state)
         return replace(reading, penalty=added(memory.penalty, reading.penalty))
+
+    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+        return mean_states(self.encoder, source)
 
     @property
     def head(self) -> Scorer:

@@ -19,7 +19,6 @@ from seqlab import __version__
 from seqlab.errors import DataError, SeqlabError, UsageError, nearest
 from seqlab.explain.views import VIEWS
 from seqlab.model import Model
-from seqlab.predict import Piece, stream_text
 from seqlab.recipe import Decode
 from seqlab.serve import bodies, work
 from seqlab.serve.counters import Counters
@@ -28,6 +27,7 @@ from seqlab.serve.limits import Limits
 from seqlab.serve.manual import manual_html
 from seqlab.serve.next import next_tokens
 from seqlab.serve.shelf import Shelf, UnknownError
+from seqlab.tasks.writing import Piece, stream_text
 
 PAGE = Path(__file__).parent / "page"
 FILE_TYPES = {
@@ -137,8 +137,7 @@ class _Verbs:
             answer = (await self._predicted(model, [given], decode, seed, ""))[0]
             yield Piece(answer["output"], answer["output"], answer["score"])
             return
-        with work.read(model, given) as source:
-            pieces = stream_text(model.bundle, source, decode=decode, seed=seed)
+        pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
         late, piece = monotonic() + 0.9 * self.limits.seconds, Piece("", "", 0.0)
         while (found := await self.lane.alone(lambda: next(pieces, None))) is not None:
             piece = found
@@ -183,26 +182,25 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
         with verbs.lane.place():  # so that a full line, and all that can be seen at once, is told of by the status
             model = await verbs.model(body.model)
-        if model.recipe.task not in ("lm", "translate", "caption"):
+        if "target" not in model.bundle.codec.tokenizers:
             raise UsageError(f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict.")
-        with work.read(model, body.input):
-            return _Events(verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed))
+        work.parse(model, body.input)
+        return _Events(verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed))
 
     @app.post("/v1/next", responses=FAILURES, response_model=bodies.NextTokens, tags=["use"])
     async def next_token(body: bodies.Next) -> Response:
         """What could come next after what is written so far."""
 
         def ask(model: Model) -> dict[str, Any]:
-            with work.read(model, body.input) as source:
-                return next_tokens(
-                    model.bundle,
-                    source,
-                    body.written,
-                    temperature=body.temperature,
-                    top_k=body.top_k,
-                    top_p=body.top_p,
-                    most=body.most,
-                )
+            return next_tokens(
+                model.bundle,
+                work.parse(model, body.input),
+                body.written,
+                temperature=body.temperature,
+                top_k=body.top_k,
+                top_p=body.top_p,
+                most=body.most,
+            )
 
         return _json(await verbs.turn(body.model, ask))
 

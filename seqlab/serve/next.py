@@ -8,25 +8,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.assemble.vocabularies import padded
 from seqlab.bundle import Bundle
 from seqlab.decode.generate import Limits
 from seqlab.equations.decoding import keep_top_k, keep_top_p, temper
 from seqlab.errors import UsageError
-from seqlab.models.interface import Memory
-from seqlab.predict import continuation_limits, opening, room, target_limits
-from seqlab.reading import Source, encode_sources
-from seqlab.text import SOS
+from seqlab.tasks import task_of
+from seqlab.tasks.examples import room
+from seqlab.tasks.task import Opening
 
 
 @torch.inference_mode()
 def next_tokens(
-    bundle: Bundle, given: Source, written: Sequence[int], *, temperature: float, top_k: int, top_p: float, most: int
+    bundle: Bundle, given: Any, written: Sequence[int], *, temperature: float, top_k: int, top_p: float, most: int
 ) -> dict[str, Any]:
     """The likeliest tokens after what is written: p = softmax(logits), and E59's p where a sampler would draw."""
-    if bundle.recipe.task not in ("lm", "translate", "caption"):
-        raise UsageError(f"a '{bundle.recipe.task}' model writes no text", hint="choose one that does.")
-    tokenizer, limits = bundle.vocabularies.targets, _limits(bundle)
+    if bundle.codec.reads and isinstance(given, str) and not given.strip():
+        raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
+    opening = task_of(bundle.recipe).opening(bundle, given, bundle.recipe.decode)
+    tokenizer, limits = bundle.codec.target_tokenizer, opening.limits
     if any(not 0 <= token < len(tokenizer) for token in written):
         raise UsageError("'written' holds what is no token", hint=f"tokens are numbers from 0 to {len(tokenizer) - 1}.")
     text = {
@@ -35,7 +34,7 @@ def next_tokens(
     }
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
-    logits = _logits(bundle, given, written)
+    logits = _logits(bundle, opening, written)
     p = logits.double().softmax(-1)[0]
     adjusted = _adjusted(logits, limits, temperature, top_k, top_p)
     best = p.topk(min(most, len(p)))
@@ -48,27 +47,15 @@ def next_tokens(
     return {**text, "ended": False, "candidates": candidates, "entropy": float(torch.special.entr(p).sum())}
 
 
-def _limits(bundle: Bundle) -> Limits:
-    decode = bundle.recipe.decode
-    return continuation_limits(bundle, decode) if bundle.recipe.task == "lm" else target_limits(bundle, decode)
-
-
-def _logits(bundle: Bundle, given: Source, written: Sequence[int]) -> Float[Tensor, "1 V"]:
+def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[Tensor, "1 V"]:
     """What the decoder says after its prompt and all that was written."""
-    model = cast(Any, bundle.model)
-    if bundle.recipe.task == "lm":
-        memory, begin = Memory(1), opening(bundle, [str(given)])[0]
-    else:
-        if isinstance(given, str) and not given.strip():
-            raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
-        memory, begin = model.encoder(padded(encode_sources(bundle, [given], first_row=0))), [SOS]
-    tokens = [*begin, *written]
+    decoder, tokens = cast(Any, bundle.model).decoder, [*opening.tokens, *written]
     if len(tokens) > room(bundle.recipe):
         raise UsageError(
             f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
         )
-    context, state = model.decoder.start(memory)
-    return model.decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]
+    context, state = decoder.start(opening.memory)
+    return decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]
 
 
 def _adjusted(

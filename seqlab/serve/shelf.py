@@ -1,27 +1,20 @@
 """The models that are served, by name. A request says a name, never a path."""
 
-import base64
 import threading
 import time
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import find_bundle, is_bundle
-from seqlab.data.images import png
-from seqlab.data.sources import Picture
-from seqlab.data.store import TokenStore
 from seqlab.errors import SeqlabError, UsageError, nearest
 from seqlab.explain.views import usual_view, views_of
 from seqlab.lab import checkpoints, load_checkpoint
-from seqlab.model import RUN, STORES, Model, load
-from seqlab.recipe import Recipe, parse_recipe
+from seqlab.model import RUN, Model, load
+from seqlab.recipe import parse_recipe
 from seqlab.training.log import MetricsFile
 
 EXAMPLES = 5
-PICTURE = "data:image/png;base64,"  # how the address of a picture begins that is its whole file
 SILENT = 600.0  # seconds without a line in its log after which a run is taken for dead
 
 
@@ -106,7 +99,7 @@ class Shelf:
             recipe = model.recipe
             facts = {
                 "parameters": model.bundle.num_parameters,
-                "usual": usual_view(recipe),
+                "usual": usual_view(model.bundle),
                 "views": views_of(model.bundle, has_run=has_run),
                 "examples": _examples(model),
             }
@@ -116,32 +109,8 @@ class Shelf:
 
 def _examples(model: Model) -> list[str]:
     """A few inputs that training held out, or that were given to the model on its way."""
-    stores = model.path / RUN / STORES
-    recipe, vocabularies = model.recipe, model.bundle.vocabularies
     try:
-        if recipe.task == "forecast" or not stores.is_dir():
-            return list(model.metrics.get("examples", []))
-        if is_stream(recipe):
-            flat = TokenStore.open(stores / "validation_stream").flat
-            lines = vocabularies.targets.decode(flat[:1000].tolist()).split("\n")
-            return [line[:60] for line in lines[1:] if len(line) > 10][:EXAMPLES]
-        examples = list(islice(held_out(stores), 20 * EXAMPLES))
+        typed = model.data().typed(model.bundle, EXAMPLES) if model.stores.is_dir() else []
     except (OSError, SeqlabError):
         return []
-    found = [_as_text(example.source if example.source is not None else example.target, recipe) for example in examples]
-    different = list(dict.fromkeys(filter(None, found)))[:EXAMPLES]
-    return [text if recipe.task != "mask" else _blanked(text) for text in different]
-
-
-def _as_text(given: Any, recipe: Recipe) -> str:
-    """What a person types for an input; a picture is spelt as the address of its own file."""
-    if isinstance(given, Picture) and recipe.image is not None:
-        shape = recipe.image.height, recipe.image.width, recipe.image.channels
-        return f"{PICTURE}{base64.b64encode(png(given.values.reshape(shape))).decode()}"
-    return " ".join(given) if isinstance(given, tuple) else given if isinstance(given, str) else ""
-
-
-def _blanked(text: str) -> str:
-    """A text with a blank for its middle word."""
-    words = text.split()
-    return " ".join("[MASK]" if place == len(words) // 2 else word for place, word in enumerate(words))
+    return typed or list(model.metrics.get("examples", []))

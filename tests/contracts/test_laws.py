@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from seqlab import laws
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import learn_vocabularies, padded
-from seqlab.bundle import Bundle, load_bundle, save_bundle
+from seqlab.bundle import Bundle, save_bundle
+from seqlab.codecs.codec import padded
 from seqlab.data import synthetic
 from seqlab.data.sources import Example, Picture
 from seqlab.decode.generate import Limits, generate
@@ -19,6 +18,8 @@ from seqlab.layers.tap import listened_to
 from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe, override
+from seqlab.tasks import build_model, load_bundle
+from seqlab.tasks import learn as learn_codec
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 
 CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
@@ -171,7 +172,7 @@ def example(task, text, settings=""):
 
 @cache
 def bundle(task, settings):
-    """The small recipe with the case's settings: its vocabularies and its model, no weight of which is zero."""
+    """The small recipe with the case's settings: its codec and its model, no weight of which is zero."""
     small = {
         "name": "small",
         "task": task,
@@ -180,26 +181,26 @@ def bundle(task, settings):
         "train": {"steps": 1},
     }
     recipe = override(build_recipe(small, where="test"), settings.split())
-    vocabularies = learn_vocabularies(recipe, lambda: [example(task, text, settings) for text in TEXTS])
-    model = build_model(recipe, vocabularies)
+    codec = learn_codec(recipe, lambda: [example(task, text, settings) for text in TEXTS])
+    model = build_model(recipe, codec)
     generator = torch.Generator().manual_seed(3)
     for parameter in model.parameters():
         if parameter.dtype == torch.float64:
             continue  # probabilities of a hidden Markov model, which must stay such
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return Bundle(recipe, vocabularies, model, {})
+    return Bundle(recipe, codec, model, {})
 
 
 def in_precision(task, settings, dtype):
     whole = bundle(task, settings)
-    model = build_model(whole.recipe, whole.vocabularies).to(dtype)
+    model = build_model(whole.recipe, whole.codec).to(dtype)
     model.load_state_dict(whole.model.state_dict())
     return model
 
 
 def batch_of(task, settings, texts=tuple(BATCH)):
-    vocabularies = bundle(task, settings).vocabularies
-    sources, targets = zip(*vocabularies.encode([example(task, text, settings) for text in texts]), strict=True)
+    codec = bundle(task, settings).codec
+    sources, targets = zip(*codec.encode([example(task, text, settings) for text in texts]), strict=True)
     source = None if task == "lm" else padded(sources)
     return Batch(torch.arange(len(texts)), source, None if task in ("mask", "bilm") else Padded.from_rows(targets))
 
@@ -239,7 +240,7 @@ def test_save_and_load_is_identity(task, settings, tmp_path):
     save_bundle(saved, tmp_path)
     loaded = load_bundle(tmp_path)
     assert loaded.recipe == saved.recipe
-    assert loaded.vocabularies.to_json() == saved.vocabularies.to_json()
+    assert loaded.codec.to_json() == saved.codec.to_json()
     found, expected = logits_of(loaded.model, batch), logits_of(saved.model, batch)
     assert expected.numel() > 0
     assert found.equal(expected)

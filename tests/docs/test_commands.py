@@ -19,11 +19,12 @@ import pytest
 from typer.main import get_command
 
 from seqlab.cli.app import app
-from seqlab.compare import LADDERS, find_recipe
+from seqlab.compare import find_recipe
 from seqlab.data.catalogue import find
 from seqlab.data.synthetic import dates
 from seqlab.explain.views import VIEWS
-from seqlab.recipe import DEFAULTS, load_recipe, override
+from seqlab.recipe import load_recipe, override
+from seqlab.tasks import task_named
 
 ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
@@ -117,7 +118,7 @@ def understood(words):
         names = [name for name in (asked.get("recipes") or "").split(",") if name] or [asked.get("recipe")]
         for name in names:
             if name is None or not name.endswith(".toml"):
-                recipe = find_recipe(task, name) if name else load_recipe(DEFAULTS[task])
+                recipe = find_recipe(task, name) if name else load_recipe(task_named(task).recipe)
                 override(recipe, [each for each in asked["settings"] or () if not re.search(r"\.\.\.|=[A-Z]$", each)])
     if words[0] == "explain" and asked["view"] is not None:
         assert asked["view"] in VIEWS
@@ -199,7 +200,7 @@ def shortened(words):
         settings = [*(f"train.{each}" for each in SHORT), "data.max_validation=8"]
         return [*words, *(word for each in settings for word in ("--set", each))]
     if words[0] == "compare":
-        return [*words, "--recipes", LADDERS[words[1]][0], "--budget", "1s"]
+        return [*words, "--recipes", task_named(words[1]).ladder[0], "--budget", "1s"]
     if words[:2] == ["data", "make"]:
         return [*words, "-n", "60"]
     return words

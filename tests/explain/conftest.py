@@ -5,11 +5,10 @@ from functools import cache
 import pytest
 import torch
 
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import learn_vocabularies
 from seqlab.bundle import Bundle
 from seqlab.data.sources import Example
 from seqlab.recipe import build_recipe, override
+from seqlab.tasks import build_model, learn
 
 SENTENCES = ("the cat saw a dog", "a dog (the big one) ran", 'she said "no" to the cat', "the end")
 STACK = {"kind": "lstm", "size": 12, "layers": 2}
@@ -39,12 +38,12 @@ def small_bundle(task: str, settings: str = "") -> Bundle:
         "decode": {"method": "beam", "beam": 3, "max_length": 8},
     }
     recipe = override(build_recipe(small, where="test"), settings.split())
-    vocabularies = learn_vocabularies(recipe, lambda: [_example(task, text) for text in SENTENCES])
-    model = build_model(recipe, vocabularies)
+    codec = learn(recipe, lambda: [_example(task, text) for text in SENTENCES])
+    model = build_model(recipe, codec)
     generator = torch.Generator().manual_seed(3)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return Bundle(recipe, vocabularies, model, {})
+    return Bundle(recipe, codec, model, {})
 
 
 @pytest.fixture

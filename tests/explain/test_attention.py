@@ -5,7 +5,7 @@ from seqlab import lab
 from seqlab.data.synthetic import reversals
 from seqlab.errors import UsageError
 from seqlab.explain.attention import alignment
-from seqlab.explain.subject import subject
+from seqlab.tasks import subject
 
 SMALL = ("model.embedding=24", "model.encoder.size=32", "model.decoder.size=32", "train.batch_tokens=512")
 KINDS = {

@@ -3,7 +3,7 @@ import torch
 
 from seqlab.errors import UsageError
 from seqlab.explain.cells import followers, marks, states, unit_of
-from seqlab.explain.subject import subject
+from seqlab.tasks import subject
 
 TEXT = list('say "yes it is" (or so) then\nno more "at all" end')
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqlab.explain.gradients import gradient_flow, matrices
-from seqlab.explain.subject import subject
+from seqlab.tasks import subject
 
 from .conftest import TRANSFORMER
 

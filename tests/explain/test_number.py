@@ -5,7 +5,7 @@ import pytest
 
 from seqlab.errors import UsageError
 from seqlab.explain.number import account, number_view
-from seqlab.explain.subject import subject
+from seqlab.tasks import subject
 
 GIVEN = "the cat saw"
 WITHOUT = ("embedding", "x", "memory", "enters", "features")  # stages that enter an equation, and come from none

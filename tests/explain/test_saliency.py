@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from seqlab.explain.saliency import COMPLETE, saliency
-from seqlab.explain.subject import subject
+from seqlab.tasks import subject
 
 from .conftest import TRANSFORMER
 

@@ -3,9 +3,9 @@ import torch
 
 from seqlab.decode.beam import Beam, beam_search
 from seqlab.explain.search_tree import recorded_search, replay
-from seqlab.explain.subject import subject
 from seqlab.padded import Padded
-from seqlab.predict import target_limits
+from seqlab.tasks import subject
+from seqlab.tasks.writing import target_limits
 from seqlab.text import EOS, SOS
 
 from .conftest import TRANSFORMER

@@ -2,10 +2,11 @@ import pytest
 import torch
 
 from seqlab.errors import DataError, UsageError
-from seqlab.explain.subject import subject
-from seqlab.explain.trace import Trace
-from seqlab.predict import predict, score, search
+from seqlab.tasks import predict, subject, task_of
+from seqlab.tasks.task import Job
+from seqlab.tasks.writing import hypotheses, score
 from seqlab.text import SOS
+from seqlab.trace import Trace
 
 from .conftest import TRANSFORMER
 
@@ -23,7 +24,7 @@ def test_a_trace_gives_what_the_model_gives(task, bundle_of):
 
 def test_a_translation_is_read_as_the_search_found_it(bundle_of):
     bundle = bundle_of("translate", TRANSFORMER)
-    found = search(bundle, "the cat", bundle.recipe.decode)
+    found = hypotheses(Job(bundle, ["the cat"], bundle.recipe.decode))[0]
     second = subject(bundle, "the cat", hypothesis=2)
     assert second.writes == (SOS, *found[1].tokens)
     whole = second.log_probabilities()[: len(found[1].log_probabilities)].sum()
@@ -40,7 +41,7 @@ def test_the_answers_are_those_that_predict_gives(bundle_of):
     assert tags.source == ("the", "dog", "ran")
     text = subject(bundle_of("lm"), "the c")
     likely = float(text.log_probabilities()[:-1].sum().detach())
-    ended = score(bundle_of("lm"), [], ["the c"])[0]  # which adds the end
+    ended = score(task_of(bundle_of("lm").recipe), bundle_of("lm"), [], ["the c"])[0]  # which adds the end
     assert likely > ended
     filled = subject(bundle_of("mask"), "the [MASK] ran")
     assert filled.answered[0], filled.answered[2] == ("the", "ran")

@@ -11,8 +11,8 @@ import pytest
 
 from seqlab import lab
 from seqlab.errors import UsageError
-from seqlab.explain.subject import subject
 from seqlab.explain.views import VIEWS, explain, usual_view, views_of
+from seqlab.tasks import subject
 
 from .conftest import TRANSFORMER
 
@@ -82,7 +82,7 @@ def test_the_numbers_of_the_attention_view_are_the_weights(bundle_of, tmp_path):
 def test_the_lens_ends_in_the_probabilities_of_predict(bundle_of, tmp_path):
     bundle = bundle_of("classify", "")
     seen = json.loads(explain(bundle, "the cat", "lens", folder=tmp_path).to_json())
-    from seqlab.predict import predict
+    from seqlab.tasks import predict
 
     told = predict(bundle, ["the cat"])[0]
     best = seen["likeliest"][0][0]
@@ -157,7 +157,7 @@ def test_what_is_not_there_is_named(bundle_of, tmp_path):
 )
 def test_a_view_is_listed_if_and_only_if_it_has_something_to_show(bundle_of, tmp_path, task, settings):
     bundle = bundle_of(task, settings)
-    assert usual_view(bundle.recipe) in views_of(bundle, has_run=False)
+    assert usual_view(bundle) in views_of(bundle, has_run=False)
     for view in set(VIEWS) - {"training"}:
         try:
             explain(bundle, "a dog", view, folder=tmp_path, **({"temperature": 0.7} if view == "what-if" else {}))

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from seqlab.errors import UsageError
-from seqlab.explain.subject import subject
 from seqlab.explain.what_if import Ablation, ablated, replaced
+from seqlab.tasks import subject
 
 from .conftest import TRANSFORMER
 

@@ -5,13 +5,15 @@ import math
 import pytest
 import torch
 
-from seqlab.assemble.model import LOUD, build_model, embedding_of
-from seqlab.assemble.vocabularies import Vocabularies, padded
+from seqlab.codecs.codec import Codec, padded
+from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.layers.dropout import Dropout, noise
 from seqlab.layers.tap import listening
+from seqlab.models.build import LOUD, embedding_of
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import build_recipe
+from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
 from seqlab.training.objective import batch_loss
 
@@ -23,7 +25,7 @@ ROWS = padded([[2, 6, 7, 8, 3], [2, 7, 3]])
 
 def model(task, **parts):
     table = {"name": "t", "task": task, "train": {"steps": 1}, "model": parts}
-    return build_model(build_recipe(table, where="test"), Vocabularies(source=LETTERS, target=LETTERS))
+    return build_model(build_recipe(table, where="test"), Codec(TextSource(LETTERS), TextTarget(LETTERS)))
 
 
 @pytest.mark.parametrize("kind", ["transformer", "universal"])

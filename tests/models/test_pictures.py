@@ -1,10 +1,10 @@
 import torch
 
-from seqlab.explain.trace import Trace
 from seqlab.models.glimpse import GlimpseEncoder
 from seqlab.models.pictures import ConvolutionalEncoder, grid_positions
 from seqlab.padded import Padded
 from seqlab.recipe import Convolution, Glimpse, Image
+from seqlab.trace import Trace
 
 
 def rows(num, image, *, seed=1):

@@ -130,7 +130,7 @@ class TestNext:
         assert [token["piece"] for token in seen["written"]][: len(answer["tokens"])] == answer["tokens"]
 
     def test_probabilities_before_and_after(self, client, offline):
-        size = len(offline["lm"].bundle.vocabularies.targets)
+        size = len(offline["lm"].bundle.codec.target_tokenizer)
         seen = client.next("lm", "the ", temperature=0.5, top_k=3, most=size)
         plain = [each["probability"] for each in seen["candidates"]]
         assert math.isclose(sum(plain), 1.0, rel_tol=1e-6)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from seqlab import lab
-from seqlab.assemble.corpus import held_out
+from seqlab.corpus.examples import held_out
 from seqlab.data.images import png
 from seqlab.data.scenes import make_pictures
 from seqlab.explain import palette

@@ -25,8 +25,9 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.tasks import build_model
+from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.text import TextTarget
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
@@ -70,8 +71,8 @@ with joined() as world:
     table = {"embedding": 8, "dropout": 0.2, "tie": True, "decoder": layer}
     table = {"name": "t", "task": "lm", "train": train, "model": table}
     recipe = build_recipe(table, where="test")
-    vocabularies = Vocabularies(target=learn("characters", ["abc"], normaliser=Normaliser()))
-    model = build_model(recipe, vocabularies).to(dtype)
+    codec = Codec(Nothing(), TextTarget(learn("characters", ["abc"], normaliser=Normaliser())))
+    model = build_model(recipe, codec).to(dtype)
     folder.mkdir(exist_ok=True)
     watch = Watch()
     run = GradientTraining(

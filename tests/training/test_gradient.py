@@ -5,14 +5,15 @@ import pytest
 import torch
 
 from seqlab import lab
-from seqlab.assemble.model import build_model
-from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.text import TextTarget
 from seqlab.data import synthetic
 from seqlab.errors import RunError
 from seqlab.layers.dropout import current_noise
 from seqlab.layers.tap import listening
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Train, build_recipe
+from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import read_checkpoint
@@ -225,11 +226,11 @@ def training(folder, *, losses=(), accuracies=(), batches=None, report=None, **s
     """A run over the repeated batches, whose validations find these losses, and the weights they were found for."""
     folder.mkdir(exist_ok=True)
     settings = {"steps": 12, "validate_every": 2, "warmup": 0, **settings}
-    vocabularies = Vocabularies(target=learn("characters", ["abc"], normaliser=Normaliser()))
+    codec = Codec(Nothing(), TextTarget(learn("characters", ["abc"], normaliser=Normaliser())))
     decoder = {"kind": "gru", "size": 4}
     table = {"name": "tiny", "task": "lm", "model": {"embedding": 3, "decoder": decoder}, "train": settings}
     recipe = build_recipe(table, where="test")
-    model = build_model(recipe, vocabularies)
+    model = build_model(recipe, codec)
     found, right, seen = iter(losses), iter(accuracies), []
 
     def validate():

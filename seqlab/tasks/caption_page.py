@@ -1,13 +1,14 @@
-"""A page of pictures with what a model says of them: one HTML file that needs nothing else."""
+"""A page of pictures with the captions of a model: one HTML file that needs nothing else."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 
-from seqlab.captions import Captioned
 from seqlab.data.images import png
+from seqlab.data.sources import Box, Picture
 from seqlab.recipe import Image
 
 SHOWN = 20
@@ -17,12 +18,21 @@ figure{display:flex;gap:1rem;margin:1rem 0}img{width:12rem;height:auto;image-ren
 figcaption b{font-size:1.1rem}li{color:#555}"""
 
 
-def gallery_html(
+@dataclass(frozen=True)
+class Captioned:
+    """A picture, the caption that the model writes, and those that people wrote."""
+
+    picture: Picture
+    output: str
+    references: tuple[str, ...]
+    boxes: tuple[Box, ...] = ()
+
+
+def caption_page(
     captioned: Sequence[Captioned],
     scores: Mapping[str, float],
     floors: Mapping[str, Mapping[str, float]],
     image: Image,
-    *,
     title: str,
 ) -> str:
     """Scores beside their floors, then twenty pictures from the whole of the data, each with its captions."""

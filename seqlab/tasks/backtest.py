@@ -1,24 +1,22 @@
-"""Rolling evaluation: a forecast from every moment of a part, scored beside floors over the same windows."""
+"""Backtesting: a forecast from every moment of a part, scored beside baselines over the same windows."""
 
 from collections import defaultdict
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from seqlab.assemble.series import open_windows, windows_over
 from seqlab.bundle import Bundle
+from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError
-from seqlab.forecasting import BUDGET
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.training.world import ALONE, World
 
+BUDGET = 200_000  # numbers read together
 LINEAR_ON = 5000  # moments of the training part from which the linear floor learns
 
 
@@ -54,27 +52,7 @@ class Tally:
         }
 
 
-def held_out_windows(bundle: Bundle, stores: Path, part: str | None = None) -> Windows:
-    """What training kept aside: the test part where there is one, else the validation part."""
-    parts = open_windows(bundle.recipe, bundle.vocabularies.variables, stores)
-    return parts[part or ("test" if "test" in parts else "validation")]
-
-
-def windows_of_file(bundle: Bundle, path: str) -> Windows:
-    """All windows of another file with the same columns."""
-    variables, settings = bundle.vocabularies.variables, bundle.recipe.forecast
-    series = variables.read(bundle.recipe, path)
-    windows = windows_over(bundle.recipe, variables, variables.table(series), begin=0, end=len(series))
-    if not len(windows):
-        raise DataError(
-            f"{series.where}: {len(series):,} rows, where a look-back of {settings.look_back} and a horizon of "
-            f"{settings.horizon} need {settings.look_back + settings.horizon:,}",
-            hint="give a longer file.",
-        )
-    return windows
-
-
-def roll(
+def backtest(
     bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None, world: World = ALONE
 ) -> dict[str, Tally]:
     """The model's scores ("") and those of the floors, in deviations of the training part, as the literature has them.
@@ -82,23 +60,19 @@ def roll(
     With `train`, the training part, there is a linear floor; `most` moments, evenly spread, are enough where time is
     short.
     """
-    model, variables = cast(Forecasts, bundle.model), bundle.vocabularies.variables
-    count, horizon = len(variables.columns), windows.horizon
-    filled, naive = carried_forward(np.asarray(windows.table[:, :count])), np.asarray(variables.naive)
+    model, source = cast(Forecasts, bundle.model), series_of(bundle.codec)
+    count, horizon = len(source.columns), windows.horizon
+    filled, naive = carried_forward(np.asarray(windows.table[:, :count])), np.asarray(source.naive)
     linear = None if train is None else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
     for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, origins, which = windows.batch(rows), windows.origins(rows), rows % count
-        assert batch.target is not None
-        y, seen, scale = (
-            batch.target.values.numpy(force=True),
-            batch.target.scored.numpy(force=True),
-            naive[which][:, None],
-        )
+        target, scale = batch.require("target"), naive[which][:, None]
+        y, seen = target.values.numpy(force=True), target.scored.numpy(force=True)
         _score(model, batch, tallies[""], scale)
         floors = {
             name: season_ago(filled, origins, which, horizon=horizon, season=season)
-            for name, season in (("last value", 1), ("one season ago", variables.season))
+            for name, season in (("last value", 1), ("one season ago", source.season))
         }
         if linear is not None:
             floors["linear"] = linear(_past(filled, windows, rows))
@@ -122,10 +96,10 @@ def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
 
 @torch.inference_mode()
 def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]) -> None:
-    assert batch.target is not None
-    gold, raw = batch.target.values, model.distribution(batch)
+    target = batch.require("target")
+    gold, raw = target.values, model.distribution(batch)
     parameters = model.output.widened(raw, model.widths)
-    y, seen = gold.numpy(force=True), batch.target.scored.numpy(force=True)
+    y, seen = gold.numpy(force=True), target.scored.numpy(force=True)
     tally.add_errors(model.output.mean(parameters).numpy(force=True) - y, seen, naive)
     tally.add("crps", model.output.crps(parameters, gold).numpy(force=True), seen)
     for name, said in (("coverage", parameters), ("coverage_uncalibrated", raw)):
@@ -140,8 +114,7 @@ def _linear(train: Windows) -> LinearForecast:
 
     def parts() -> Any:
         for rows in train.in_order(budget=BUDGET, most=LINEAR_ON):
-            target = train.batch(rows).target
-            assert target is not None
+            target = train.batch(rows).require("target")
             yield _past(filled, train, rows), target.values.numpy(force=True), target.scored.numpy(force=True)
 
     return LinearForecast.fit(parts())

@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqlab.assemble.corpus import Corpus, ExampleBatches
-from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.codecs.codec import Codec
+from seqlab.codecs.labels import labels_in
+from seqlab.corpus.examples import Corpus, ExampleBatches
+from seqlab.corpus.stream import StreamBatches
 from seqlab.data.batching import Rows, plan_in_order
 from seqlab.data.store import TokenStore
 from seqlab.models.hidden import HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.hmm import HMM, Untied
 from seqlab.models.language_model import LanguageModel
-from seqlab.padded import Padded
+from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.climbing import Fitting
@@ -23,12 +25,14 @@ from seqlab.training.counting import Symbols, count_labels
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm, rows_at_once
 
 
-def hidden_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
-    """A tagger or a language model that knows nothing yet."""
-    hmm = _drawn(recipe, vocabularies)
-    if recipe.task == "lm":
-        return LanguageModel(HMMDecoder(hmm, first=SOS))
-    return HMMTagger(hmm, path=_settings(recipe).decode == "viterbi")
+def hidden_language_model(recipe: Recipe, settings: Hidden, num_tokens: int) -> nn.Module:
+    """A language model whose states are its own, and that knows nothing yet."""
+    return LanguageModel(HMMDecoder(_draw_states(recipe, settings, num_tokens), first=SOS))
+
+
+def hidden_tagger(recipe: Recipe, settings: Hidden, codec: Codec) -> nn.Module:
+    """A tagger whose states are labels, and that knows nothing yet."""
+    return HMMTagger(_draw_labels(recipe, settings, codec), path=settings.decode == "viterbi")
 
 
 def probabilities_of(model: nn.Module) -> Probabilities:
@@ -36,40 +40,36 @@ def probabilities_of(model: nn.Module) -> Probabilities:
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
-def hidden_fitting(recipe: Recipe, corpus: Corpus) -> Fitting:
+def hidden_fitting(recipe: Recipe, settings: Hidden, corpus: Corpus) -> Fitting:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
-    settings, climb = _settings(recipe), Climb(tolerance=recipe.train.tolerance)
-    like = _drawn(recipe, corpus.vocabularies)
-    parts = list(_evidence(recipe, corpus, like.num_states))
-    if recipe.task == "lm":
+    climb = Climb(tolerance=recipe.train.tolerance)
+    if settings.states is not None:
+        num_tokens = len(corpus.codec.target_tokenizer)
+        like = _draw_states(recipe, settings, num_tokens)
+        parts = list(_evidence(recipe, corpus, like.num_states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
         return Fitting(
-            lambda restart: _drawn(recipe, corpus.vocabularies, restart),
+            lambda restart: _draw_states(recipe, settings, num_tokens, restart),
             Ascent(parts, like, climb=climb, pseudo=pseudo),
         )
-    vocabularies, names = corpus.vocabularies, corpus.vocabularies.classes.names
-    emitted = (
-        Family(len(names), settings.emissions) if vocabularies.features is not None else _symbols(vocabularies.sources)
-    )
+    names = labels_in(corpus.codec).names
+    parts = list(_evidence(recipe, corpus, _draw_labels(recipe, settings, corpus.codec).num_states))
+    tokenizers = corpus.codec.tokenizers
+    emitted = _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
     known = all(bool((cast(torch.Tensor, part.labels)[part.observations.real] >= 0).all()) for part in parts)
     ascent = None if known else Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
     return Fitting(lambda restart: counted.model, ascent, by_validation=True)
 
 
-def _settings(recipe: Recipe) -> Hidden:
-    assert recipe.model.hmm is not None
-    return recipe.model.hmm
+def _draw_states(recipe: Recipe, settings: Hidden, num_tokens: int, restart: int = 0) -> HMM:
+    return draw_hmm(Family(settings.states or 1), num_tokens, seed=recipe.train.seed, restart=restart)
 
 
-def _drawn(recipe: Recipe, vocabularies: Vocabularies, restart: int = 0) -> HMM:
-    settings, seed = _settings(recipe), recipe.train.seed
-    if recipe.task == "lm":
-        family, width = Family(settings.states or 1), len(vocabularies.targets)
-        return draw_hmm(family, width, seed=seed, restart=restart)
-    family, features = Family(len(vocabularies.classes), settings.emissions), vocabularies.features
-    width = len(vocabularies.sources) if features is None else len(features.mean)
-    one = draw_hmm(family, width, seed=seed, restart=restart)
+def _draw_labels(recipe: Recipe, settings: Hidden, codec: Codec) -> HMM:
+    family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
+    width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
+    one = draw_hmm(family, width, seed=recipe.train.seed, restart=0)
     moves = one.transitions if settings.order == 1 else one.transitions.repeat(family.num_states + 1, 1, 1)
     return label_chain(one.initial, moves, cast(Untied, one.emissions))
 
@@ -77,7 +77,10 @@ def _drawn(recipe: Recipe, vocabularies: Vocabularies, restart: int = 0) -> HMM:
 def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evidence]:
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
-    rows = batches.rows if isinstance(batches, ExampleBatches) else _cut(batches.streams.flat, recipe.train.bptt)
+    if isinstance(batches, StreamBatches):
+        rows = _cut(batches.streams.flat, recipe.train.bptt)
+    else:
+        rows = cast(Rows, cast(ExampleBatches, batches).rows)
     for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
         batch = rows.batch(places)
         target = cast(Padded, batch.target)

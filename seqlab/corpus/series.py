@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.assemble.fitted import warn
-from seqlab.assemble.variables import Variables
+from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.series import SeriesSource, series_of
+from seqlab.corpus.examples import Corpus, ExampleBatches
+from seqlab.corpus.length_limits import warn
 from seqlab.data.series import Series, read_series, uneven_steps, usual_season
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
@@ -18,7 +20,7 @@ STORE = "series.npy"
 PARTS = ("train", "validation", "test")
 
 
-def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Variables:
+def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Codec:
     """Read the table, learn its scale from the training part, and store it."""
     if len(paths) != 1 or valid:
         raise UsageError(
@@ -27,9 +29,22 @@ def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], f
         )
     series = read_table(recipe, paths[0])
     bounds = _bounds(recipe, len(series), series.where)
-    variables = _learn(recipe, series, bounds["train"][1])
-    np.save(folder / STORE, variables.table(series))
-    return variables
+    source = _learn(recipe, series, bounds["train"][1])
+    np.save(folder / STORE, source.table(series))
+    return Codec(source, Nothing())
+
+
+def open_series(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
+    """What `prepare_series` has stored, as batches of windows."""
+    parts, budget = open_windows(recipe, series_of(codec), folder), recipe.train.batch_tokens
+    validation = parts["validation"]
+    most = max(1, recipe.data.max_validation // validation.num_variables)
+    return Corpus(
+        codec,
+        ExampleBatches(parts["train"], budget=budget, seed=recipe.train.seed),
+        lambda: (validation.batch(rows) for rows in validation.in_order(budget=budget, most=most)),
+        {f"{name}_windows": len(part) for name, part in parts.items()},
+    )
 
 
 def read_table(recipe: Recipe, path: str) -> Series:
@@ -55,7 +70,7 @@ def read_table(recipe: Recipe, path: str) -> Series:
     return Series(series.where, series.columns, series.times[: data.rows], series.values[: data.rows])
 
 
-def open_windows(recipe: Recipe, variables: Variables, folder: Path) -> dict[str, Windows]:
+def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str, Windows]:
     """The windows of each part of a stored series; those held out look back into what comes before them."""
     path = folder / STORE
     try:
@@ -64,19 +79,19 @@ def open_windows(recipe: Recipe, variables: Variables, folder: Path) -> dict[str
         raise DataError(f"{path}: the stored series cannot be read: {error}", hint="train again.") from None
     bounds = _bounds(recipe, len(table), str(path))
     return {
-        name: windows_over(recipe, variables, table, begin=begin, end=end)
+        name: windows_over(recipe, source, table, begin=begin, end=end)
         for name, (begin, end) in bounds.items()
         if end > begin
     }
 
 
 def windows_over(
-    recipe: Recipe, variables: Variables, table: Float[np.ndarray, "T F"], *, begin: int, end: int
+    recipe: Recipe, source: SeriesSource, table: Float[np.ndarray, "T F"], *, begin: int, end: int
 ) -> Windows:
     """The windows of a table whose horizon lies between two of its rows."""
     look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
     first = max(begin, look_back)
-    return Windows(table, len(variables.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
+    return Windows(table, len(source.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
 
 
 def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int]]:
@@ -96,7 +111,7 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
     return bounds
 
 
-def _learn(recipe: Recipe, series: Series, end: int) -> Variables:
+def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
     count = len(series.columns) - len(_names(recipe.data.known))
     train = series.values[:end]
     for place, name in enumerate(series.columns):
@@ -115,7 +130,7 @@ def _learn(recipe: Recipe, series: Series, end: int) -> Variables:
             deviation[place] = 1.0
     season = recipe.forecast.season or usual_season(series.times)
     scaled = (train[:, :count] - mean[:count]) / deviation[:count]
-    return Variables(
+    return SeriesSource(
         columns=series.columns[:count],
         known=series.columns[count:],
         mean=tuple(mean.tolist()),
@@ -123,6 +138,7 @@ def _learn(recipe: Recipe, series: Series, end: int) -> Variables:
         naive=tuple(seasonal_error(scaled, season).tolist()),
         season=season,
         calendar=recipe.data.calendar,
+        time=recipe.data.time,
     )
 
 

@@ -1,7 +1,6 @@
 """Beginning from a model that was trained before: what a new recipe takes over from it, and where its weights go."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -9,20 +8,21 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
 
-from seqlab.assemble.model import embedding_of
-from seqlab.assemble.vocabularies import Vocabularies
+from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.text import TextSource
 from seqlab.data.word_vectors import read_word_vectors
 from seqlab.errors import DataError, RecipeError
-from seqlab.recipe import Model, Recipe, Stack, Task, build_recipe
+from seqlab.models.build import embedding_of
+from seqlab.recipe import Model, Recipe, Stack, build_recipe
 from seqlab.text import SPECIALS, WordTokenizer
 
 KEPT = ("pooling", "hops", "hop_penalty", "pooling_norm", "dropout", "masked")  # which a new recipe decides
-READS: tuple[Task, ...] = ("classify", "tag")
+READS = ("classify", "tag")
 ANEW = ("head.", "pooling.")  # weights that may have another shape than before, and then begin at random
 
 
-def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[Recipe, Vocabularies]:
-    """The recipe with the architecture that the old weights fit, and the vocabularies that they know."""
+def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]:
+    """The recipe with the architecture that the old weights fit, and the codec that they know."""
     table = recipe.model_dump()
     if recipe.model.hmm or old.model.hmm:
         raise RecipeError(
@@ -33,20 +33,20 @@ def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[
         table["model"] = old.model.model_dump() | {key: table["model"][key] for key in KEPT}
         table["model"]["vectors"] = None  # they are in the old weights
         table |= {"source": old.source.model_dump(), "target": old.target.model_dump(), "shared": old.shared}
-        given = replace(vocabularies, labels=None)
+        kept = codec
     elif old.task == "bilm" and recipe.task in READS:
         table["model"]["elmo"], table["source"] = cast(Stack, old.model.encoder).model_dump(), old.source.model_dump()
         table["train"] |= {"encoder_rate": 1.0, "encoder_frozen": 0}  # what is old stays as it is, the encoder is new
-        given = replace(vocabularies, labels=None)
+        kept = codec
     elif old.task == "lm" and recipe.task in READS:
         table["model"] |= {"encoder": _as_encoder(old.model), "embedding": old.model.embedding, "elmo": None}
         table["source"], table["model"]["characters"] = old.target.model_dump(), None
-        given = Vocabularies(source=vocabularies.target)
+        kept = Codec(TextSource(codec.target_tokenizer), Nothing())
     elif old.model.encoder is not None and old.task not in ("bilm", "forecast") and recipe.task in (*READS, "mask"):
         same = ("encoder", "embedding", "characters", "elmo", "theme")
         table["model"] |= {key: value for key, value in old.model.model_dump().items() if key in same}
         table["source"] = old.source.model_dump()
-        given = replace(vocabularies, labels=None, target=None)
+        kept = codec
     else:
         raise RecipeError(
             f"a '{recipe.task}' model cannot start from a '{old.task}' model",
@@ -54,13 +54,12 @@ def take_over(recipe: Recipe, old: Recipe, vocabularies: Vocabularies) -> tuple[
         )
     _same_length(table, old)
     table["image"] = None if old.image is None else old.image.model_dump()
-    return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), given
+    return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), kept
 
 
 def _as_encoder(model: Model) -> dict[str, Any]:
     """A decoder without a source reads: its layers are an encoder that sees what stands before."""
-    assert model.decoder is not None
-    settings = model.decoder.model_dump()
+    settings = cast(Stack, model.decoder).model_dump()
     return settings if isinstance(model.decoder, Stack) else settings | {"causal": True}
 
 
@@ -93,9 +92,9 @@ def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
                 )
 
 
-def vectors_of(path: str, vocabularies: Vocabularies) -> Float32[np.ndarray, "V D"]:
+def vectors_of(path: str, codec: Codec) -> Float32[np.ndarray, "V D"]:
     """The pretrained vector of each word of the source, not a number where the file has none."""
-    tokenizer = vocabularies.source
+    tokenizer = codec.tokenizers.get("source")
     if not isinstance(tokenizer, WordTokenizer):
         raise RecipeError("word vectors need words", hint="set source.kind to 'words', or leave out model.vectors.")
     ids = {word: index for index, word in enumerate(tokenizer.vocabulary)}

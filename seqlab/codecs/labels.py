@@ -1,0 +1,85 @@
+"""Labels as a target: one for a whole source, or one for each of its words."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of, part_of
+from seqlab.data.sources import Example
+from seqlab.data.store import Column
+from seqlab.recipe import Recipe
+from seqlab.text import UNSEEN, Labels
+
+
+@dataclass(frozen=True)
+class LabelTarget:
+    """Labels by name."""
+
+    kind: ClassVar[str] = "labels"
+    labels: Labels
+
+    def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
+        return [self._row(example, at) for example, at in zip(examples, places, strict=True)]
+
+    def _row(self, example: Example, at: Places) -> Row:
+        """The label of a word stands at the word's first piece; the other pieces count for nothing."""
+        ids = [self.labels.encode(label) for label in labels_of(example)]
+        if at.starts is None:
+            return ids
+        spread = [UNSEEN] * at.length
+        for place, label in zip(at.starts, ids, strict=True):
+            spread[place] = label
+        return spread
+
+    def longest(self, most: int) -> int:
+        return most
+
+    def cut(self, row: Row, *, source: int, target: int) -> Row:
+        return row[:source]  # a label for each position, or a single one
+
+    def column(self, path: Path) -> Column:
+        return Column(path, len(self.labels), "int32")  # a label that training did not see is -1
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"labels": len(self.labels)}
+
+    @property
+    def pages(self) -> list[str]:
+        table = zip(self.labels.names, self.labels.counts, strict=True)
+        rows = "".join(f"{i}\t{name}\t{count}\n" for i, (name, count) in enumerate(table))
+        return [f"# labels: {len(self.labels)}, each with its count in training\n{rows}"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"labels": self.labels.to_json()}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "LabelTarget":
+        return cls(Labels.from_json(entry_of(table, "labels")))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "LabelTarget":
+        """The labels of the training part, always anew; data.no_label marks a word whose label is not known."""
+        counts = Counter(label for e in examples() for label in labels_of(e))
+        counts.pop(str(recipe.data.no_label), None)
+        return cls(Labels.from_counts(counts))
+
+
+def labels_of(example: Example) -> tuple[str, ...]:
+    """The labels of a tagged sentence, or the one label of a text."""
+    return (example.target,) if isinstance(example.target, str) else example.target
+
+
+def labels_in(codec: Codec) -> Labels:
+    """The labels of a model that chooses among some."""
+    return part_of(codec.target, LabelTarget, "this model knows no labels").labels
+
+
+def answer_names(codec: Codec) -> list[str]:
+    """The name of each class that a model chooses among: its labels, or the tokens that it writes or fills in."""
+    if isinstance(codec.target, LabelTarget):
+        return list(codec.target.labels.names)
+    tokenizer = codec.target_tokenizer if codec.writes else codec.source_tokenizer
+    return tokenizer.pieces(range(len(tokenizer)))

@@ -1,0 +1,149 @@
+"""Pictures as a source: rows of pixels of one size, or features that another network computed."""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from jaxtyping import Shaped
+
+from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers
+from seqlab.codecs.vectors import NO_FILES, FeatureScale, learn_scale
+from seqlab.data.images import picture_values, png
+from seqlab.data.pictures import load_picture
+from seqlab.data.sources import Example, Picture
+from seqlab.data.store import PIXELS, VECTORS, Column, Shared, TokenStore, write_stores
+from seqlab.errors import UsageError
+from seqlab.padded import Measured
+from seqlab.recipe import Image, Recipe
+
+STORE = "pictures"
+PREFIX = "data:image/"  # a picture that is sent as text begins so, then names its format, then is base64
+
+
+@dataclass(frozen=True)
+class PictureSource:
+    """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
+
+    kind: ClassVar[str] = "picture"
+    by_line: ClassVar[bool] = True
+    scale: FeatureScale
+    image: Image | None
+
+    @property
+    def entry(self) -> Measured:
+        return Measured(self.scale.mean, self.scale.deviation)
+
+    def load(self, value: Any) -> Picture:
+        """A picture from a file or from an array of pixels, in the size that the model reads."""
+        if isinstance(value, str):
+            return Picture(value, load_picture(value, self.image))
+        return value if isinstance(value, Picture) else Picture("", picture_values(np.asarray(value), "it", self.image))
+
+    def parse(self, request: Any, *, most: int) -> Any:
+        if not isinstance(request, str):
+            return self._array(request)
+        if self.image is None or not request.startswith(PREFIX):
+            raise UsageError(
+                NO_FILES,
+                hint="give rows of numbers: the pixels of a picture, or its file as data:image/png;base64,...",
+            )
+        try:
+            content = base64.b64decode(request.partition(",")[2], validate=True)
+        except ValueError:
+            raise UsageError("the picture is not valid base64", hint="data:image/png;base64, then the file.") from None
+        return Picture("", picture_values(content, "the picture", self.image))
+
+    def _array(self, request: Any) -> np.ndarray:
+        """Numbers that came as JSON. Pixels are fractions, or whole numbers up to 255, which JSON does not tell."""
+        array = parse_numbers(request)
+        whole = self.image is not None and array.size > 0 and array.max() > 1 and (array == array.round()).all()
+        return array.astype(np.int64) if whole else array
+
+    def encode(self, values: Sequence[Any]) -> list[Row]:
+        return [self.scale.check_width(_values(value)) for value in values]
+
+    def stored(self, values: Sequence[Any]) -> list[Row]:
+        return [[value.place] for value in values]
+
+    def column(self, path: Path) -> Column:
+        return Column(path, len(TokenStore.open(path.parent / STORE)))
+
+    def starts(self, value: Any) -> None:
+        return None
+
+    def names(self, value: Any, row: Row) -> None:
+        return None
+
+    def show(self, value: Any) -> str:
+        if isinstance(value, np.ndarray):
+            return f"a picture of {value.shape[0]} x {value.shape[1]}"
+        return value.name if isinstance(value, Picture) else str(value)
+
+    def typed(self, value: Any) -> str:
+        if self.image is None:
+            return ""
+        pixels = value.values.reshape(self.image.height, self.image.width, self.image.channels)
+        return f"{PREFIX}png;base64,{base64.b64encode(png(pixels)).decode()}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"features": self.scale.to_json()}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "PictureSource":
+        return cls(FeatureScale.from_json(entry_of(table, "features")), recipe.image)
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "PictureSource":
+        """The source of the training part; the scale of an `old` model stays as it is."""
+        image = recipe.image
+        if old is not None:
+            return cls(cast(PictureSource, old.source).scale, image)
+        values = (_values(e.source) for e in examples())
+        if image is None:
+            return cls(learn_scale(values), None)
+        colours = (array.reshape(-1, image.channels) for array in values)
+        return cls(learn_scale(colours, columns=image.width), image)
+
+
+def _values(value: Any) -> np.ndarray:
+    return value.values if isinstance(value, Picture) else value
+
+
+def store_pictures(
+    image: Image | None,
+    read: Callable[[Sequence[str]], Iterator[Example]],
+    parts: Sequence[Sequence[str]],
+    folder: Path,
+) -> list[list[Example]]:
+    """The examples of each part, with their pictures in one store in `folder`."""
+    examples: list[list[Example]] = [[] for _ in parts]
+    pictures: list[Picture] = []
+
+    def decoded() -> Iterator[tuple[Shaped[np.ndarray, "T F"]]]:
+        for part, paths in zip(examples, parts, strict=True):
+            last: object = None
+            for example in read(paths):
+                if example.source is not last:  # the captions of one picture come together
+                    last, picture = example.source, cast(Picture, example.source)
+                    pictures.append(Picture(picture.name, np.empty((0, 0)), len(pictures)))
+                    yield (picture.values,)
+                part.append(replace(example, source=pictures[-1]))
+
+    rows = decoded()
+    first = next(rows)
+    dtype = VECTORS if image is None else PIXELS
+    [store] = write_stores([Column(folder / STORE, 0, dtype, first[0].shape[1])], chain([first], rows))
+    offsets = store.offsets.tolist()
+    named = [replace(p, values=store.flat[offsets[i] : offsets[i + 1]]) for i, p in enumerate(pictures)]
+    return [[replace(e, source=named[cast(Any, e.source).place]) for e in part] for part in examples]
+
+
+def shared_pictures(stores: dict[str, TokenStore], part: str) -> Shared | None:
+    """The pictures of one part's examples, where there are any."""
+    if STORE not in stores:
+        return None
+    return Shared(stores[STORE], stores[f"{part}_source"].flat.astype(np.int64))

@@ -1,0 +1,143 @@
+"""A table of numbers over time as a source: its columns, and the scale on which they are read and forecast."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers, part_of
+from seqlab.data.series import Series, calendar, read_series
+from seqlab.data.store import Column
+from seqlab.errors import BundleError, DataError, SeqlabError, UsageError
+from seqlab.padded import Measured
+from seqlab.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class SeriesSource:
+    """What is forecast and what is known in advance; mean and deviation of each of both over the training part.
+
+    `season` is the number of rows in one season, `naive` the mean error, in deviations, of repeating the value of one
+    season before; `time` is the column of a file that holds the times.
+    """
+
+    columns: tuple[str, ...]
+    known: tuple[str, ...]
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    naive: tuple[float, ...]
+    season: int
+    calendar: bool
+    time: str | None = None
+
+    kind: ClassVar[str] = "series"
+    by_line: ClassVar[bool] = False
+
+    @property
+    def num_covariates(self) -> int:
+        return len(self.known) + 6 * self.calendar
+
+    @property
+    def entry(self) -> Measured:
+        width = 2 + self.num_covariates  # the value, whether it was observed, and what is known in advance
+        return Measured((0.0,) * width, (1.0,) * width)
+
+    def load(self, value: Any) -> Series:
+        """A series from a file, or from an array with a row for each moment and a column for each variable."""
+        if isinstance(value, Series):
+            return value
+        if not isinstance(value, np.ndarray):
+            return read_series(str(value), time=self.time, columns=[*self.columns, *self.known])
+        if self.num_covariates:
+            raise UsageError(
+                "this model knows columns or dates in advance, which an array does not have", hint="give a file."
+            )
+        values = np.asarray(value, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.shape[1] != len(self.columns) or len(values) == 0 or np.isinf(values).any():
+            raise DataError(
+                f"an array of the shape {values.shape} where the model forecasts {len(self.columns)} columns",
+                hint=f"a row for each moment, a finite number or NaN for each of: {', '.join(self.columns)}.",
+            )
+        return Series("the array", self.columns, tuple(map(str, range(len(values)))), values)
+
+    def parse(self, request: Any, *, most: int) -> Series:
+        """A text is the table itself, never the name of a file."""
+        if not isinstance(request, str):
+            return self.load(parse_numbers(request))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "series.csv")
+            Path(path).write_text(request, "utf-8")
+            try:
+                return self.load(path)
+            except SeqlabError as error:
+                raise DataError(str(error).replace(path, "the series"), hint=error.hint) from None
+
+    def encode(self, values: Sequence[Any]) -> list[Row]:
+        return [self.table(value) for value in values]
+
+    stored = encode
+
+    def column(self, path: Path) -> Column | None:
+        return None
+
+    def starts(self, value: Any) -> None:
+        return None
+
+    def names(self, value: Any, row: Row) -> None:
+        return None
+
+    def show(self, value: Any) -> str:
+        return value.where if isinstance(value, Series) else str(value)
+
+    def typed(self, value: Any) -> str:
+        return ""
+
+    def table(self, series: Series) -> Float32[np.ndarray, "T F"]:
+        """A series in deviations from the mean, with the calendar beside it."""
+        count = len(self.columns)
+        for row, place in np.argwhere(np.isnan(series.values[:, count:]))[:1].tolist():
+            raise DataError(
+                f"{series.where}: column '{self.known[place]}' is to be known and is missing at {series.times[row]}",
+                hint="fill it in, or forecast it: data.known names only what is known for all rows.",
+            )
+        scaled = (series.values - np.asarray(self.mean)) / np.asarray(self.deviation)
+        parts = [scaled, calendar(series.times)] if self.calendar else [scaled]
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def restored(self, values: Float[np.ndarray, "*K C"]) -> Float[np.ndarray, "*K C"]:
+        """Values in deviations from the mean, in the unit of the data."""
+        count = len(self.columns)
+        return values * np.asarray(self.deviation[:count]) + np.asarray(self.mean[:count])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"series": {field.name: getattr(self, field.name) for field in fields(self) if field.name != "time"}}
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "SeriesSource":
+        raise UsageError("a series is learnt from its table, not from examples", hint="see seqlab.corpus.series.")
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "SeriesSource":
+        try:
+            entries = dict(entry_of(table, "series"))
+            parts: dict[str, Any] = {
+                name: tuple(part) if isinstance(part, list) else part for name, part in entries.items()
+            }
+            source = cls(**parts, time=recipe.data.time)
+            good = len(source.mean) == len(source.deviation) == len(source.columns) + len(source.known)
+        except (TypeError, ValueError):
+            good = False
+        if not good or min(source.deviation) <= 0:
+            raise BundleError("the scale of the variables is not one of Seqlab's", hint="restore the bundle.")
+        return source
+
+
+def series_of(codec: Codec) -> SeriesSource:
+    """The series of a model that forecasts one."""
+    return part_of(codec.source, SeriesSource, "this model forecasts nothing")

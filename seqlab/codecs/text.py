@@ -1,0 +1,142 @@
+"""Text as a source and as a target, through a tokenizer."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from seqlab import text
+from seqlab.codecs.codec import Codec, Examples, Ids, Places, Row, entry_of, parse_text
+from seqlab.data.sources import Example
+from seqlab.data.store import Column
+from seqlab.padded import Tokens
+from seqlab.recipe import Recipe, Text
+from seqlab.text import EOS, MASK, SEP, SOS, Normaliser, Tokenizer
+
+_MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Lines of text. With `markers`, [SEP] and [MASK] are special tokens; with `frame`, a text stands between SOS and
+    SEP, as BERT reads it."""
+
+    kind: ClassVar[str] = "text"
+    by_line: ClassVar[bool] = True
+    tokenizer: Tokenizer
+    markers: bool = False
+    frame: bool = False
+
+    @property
+    def entry(self) -> Tokens:
+        return Tokens(len(self.tokenizer))
+
+    def load(self, value: Any) -> str:
+        return str(value)
+
+    def parse(self, request: Any, *, most: int) -> str:
+        return parse_text(request, most)
+
+    def encode(self, values: Sequence[Any]) -> list[Row]:
+        texts = [str(value) for value in values]
+        if self.markers and any(marker in each for each in texts for marker in _MARKERS):
+            return [self._framed(self._marked(each)) for each in texts]
+        return [self._framed(ids) for ids in self.tokenizer.encode_all(texts)]
+
+    stored = encode
+
+    def _framed(self, ids: Ids) -> Ids:
+        return [SOS, *ids, SEP] if self.frame else ids
+
+    def _marked(self, value: str) -> Ids:
+        ids: Ids = []
+        for part in re.split(r"\s*(\[SEP\]|\[MASK\])", value):
+            ids += [_MARKERS[part]] if part in _MARKERS else self.tokenizer.encode(part)
+        return ids
+
+    def column(self, path: Path) -> Column:
+        return Column(path, len(self.tokenizer))
+
+    def starts(self, value: Any) -> None:
+        return None
+
+    def names(self, value: Any, row: Row) -> tuple[str, ...]:
+        return tuple(self.tokenizer.pieces(cast(Ids, list(row))))
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+    typed = show
+
+    def to_json(self) -> dict[str, Any]:
+        return {"source": self.tokenizer.to_json()} | flags_json(self.markers, self.frame)
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "TextSource":
+        return cls(text.from_json(entry_of(table, "source")), *read_flags(table))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "TextSource":
+        """The source of the training part; the tokenizer of an `old` model stays as it is."""
+        if old is not None:
+            source = cast(TextSource, old.source)
+            return cls(source.tokenizer, source.markers, source.frame)
+        tokenizer = learn_tokenizer(recipe.source, (str(e.source) for e in examples()))
+        return cls(tokenizer, recipe.source.markers, recipe.source.frame)
+
+
+@dataclass(frozen=True)
+class TextTarget:
+    """Text that a decoder writes, between SOS and EOS."""
+
+    kind: ClassVar[str] = "text"
+    tokenizer: Tokenizer
+
+    def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
+        return [[SOS, *ids, EOS] for ids in self.tokenizer.encode_all([str(e.target) for e in examples])]
+
+    def longest(self, most: int) -> int:
+        return most + 2  # SOS and EOS are not the user's
+
+    def cut(self, row: Row, *, source: int, target: int) -> Row:
+        most, ids = self.longest(target), cast(Ids, row)
+        return ids if len(ids) <= most else ids[: most - 1] + ids[-1:]
+
+    def column(self, path: Path) -> Column:
+        return Column(path, len(self.tokenizer))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"target": self.tokenizer.to_json()}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "TextTarget":
+        """A target that shares the vocabulary of its source is stored by the source alone."""
+        shared = entry_of(table, "target") == "source"
+        return cls(text.from_json(entry_of(table, "source" if shared else "target")))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "TextTarget":
+        """The target of the training part; the tokenizer of an `old` model stays as it is."""
+        if old is not None:
+            return cls(old.target_tokenizer)
+        return cls(learn_tokenizer(recipe.target, (str(e.target) for e in examples())))
+
+
+def flags_json(markers: bool, frame: bool) -> dict[str, bool]:
+    return {name: True for name, value in (("markers", markers), ("frame", frame)) if value}
+
+
+def read_flags(table: Mapping[str, Any]) -> tuple[bool, bool]:
+    return table.get("markers") is True, table.get("frame") is True
+
+
+def learn_tokenizer(settings: Text, texts: Iterable[str]) -> Tokenizer:
+    texts = (re.sub(r"\[(SEP|MASK)\]", " ", each) for each in texts) if settings.markers else texts
+    return text.learn(
+        settings.kind, texts, normaliser=normaliser(settings), size=settings.size, min_count=settings.min_count
+    )
+
+
+def normaliser(settings: Text) -> Normaliser:
+    return Normaliser(settings.form, settings.lower, settings.letters_only)

@@ -1,0 +1,125 @@
+"""Sequences of feature vectors as a source: speech frames, pen strokes, protein profiles."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers
+from seqlab.data.store import VECTORS, Column
+from seqlab.data.vectors import load_vectors
+from seqlab.errors import BundleError, DataError, UsageError
+from seqlab.padded import Measured
+from seqlab.recipe import Recipe
+
+NO_FILES = "this model reads numbers, and the server opens no files"
+
+
+@dataclass(frozen=True)
+class FeatureScale:
+    """Mean and deviation of each feature over the training part."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def check_width(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors with as many features as those of training; a single number a position is one feature."""
+        vectors = vectors if vectors.dtype == np.uint8 else np.asarray(vectors, dtype=np.float32)
+        vectors = vectors[:, None] if vectors.ndim == 1 else vectors
+        if vectors.shape[1] != len(self.mean):
+            raise DataError(
+                f"vectors of {vectors.shape[1]} features where the model was trained on {len(self.mean)}",
+                hint="compute the features as for training.",
+            )
+        return vectors
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {"mean": list(self.mean), "deviation": list(self.deviation)}
+
+    @classmethod
+    def from_json(cls, data: object) -> "FeatureScale":
+        return cls(*read_scale(data, "the scale of the features"))
+
+
+def read_scale(data: object, what: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation from JSON: as many of one as of the other, all finite numbers, no deviation below 0."""
+    table = data if isinstance(data, dict) else {}
+    mean, deviation = table.get("mean"), table.get("deviation")
+    lists = isinstance(mean, list) and isinstance(deviation, list) and len(mean) == len(deviation) > 0
+    if not lists or not all(isinstance(n, float) for n in [*cast(list, mean), *cast(list, deviation)]):
+        raise BundleError(f"{what} is not one of Seqlab's", hint="restore the bundle.")
+    if min(cast(list, deviation)) <= 0:
+        raise BundleError(f"{what} is not one of Seqlab's", hint="restore the bundle.")
+    return tuple(cast(list, mean)), tuple(cast(list, deviation))
+
+
+@dataclass(frozen=True)
+class VectorSource:
+    """Arrays of frames by features, or the paths of files that hold them."""
+
+    kind: ClassVar[str] = "vectors"
+    by_line: ClassVar[bool] = True
+    scale: FeatureScale
+
+    @property
+    def entry(self) -> Measured:
+        return Measured(self.scale.mean, self.scale.deviation)
+
+    def load(self, value: Any) -> Any:
+        return load_vectors(value) if isinstance(value, str) else value
+
+    def parse(self, request: Any, *, most: int) -> np.ndarray:
+        if isinstance(request, str):
+            raise UsageError(NO_FILES, hint="give a list of rows of numbers.")
+        return parse_numbers(request)
+
+    def encode(self, values: Sequence[Any]) -> list[Row]:
+        return [self.scale.check_width(value) for value in values]
+
+    stored = encode
+
+    def column(self, path: Path) -> Column:
+        return Column(path, 0, VECTORS, width=len(self.scale.mean))
+
+    def starts(self, value: Any) -> None:
+        return None
+
+    def names(self, value: Any, row: Row) -> None:
+        return None
+
+    def show(self, value: Any) -> str:
+        return value if isinstance(value, str) else f"{len(value)} frames of {value.shape[1]} features"
+
+    def typed(self, value: Any) -> str:
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"features": self.scale.to_json()}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "VectorSource":
+        return cls(FeatureScale.from_json(entry_of(table, "features")))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "VectorSource":
+        """The source of the training part; the scale of an `old` model stays as it is."""
+        if old is not None:
+            return cls(cast(VectorSource, old.source).scale)
+        return cls(learn_scale(cast(np.ndarray, e.source) for e in examples()))
+
+
+def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> FeatureScale:
+    """Mean and deviation of each feature in one pass; the deviation of a constant feature counts as 1.
+
+    The scale of pixels is learnt for each colour and repeated for each of the `columns`.
+    """
+    count, total, squares = 0, np.zeros(1), np.zeros(1)
+    for array in arrays:
+        vectors = array.astype(np.float64)
+        count, total, squares = count + len(vectors), total + vectors.sum(0), squares + np.square(vectors).sum(0)
+    mean = total / max(1, count)
+    deviation = np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
+    positive = np.where(deviation > 1e-8, deviation, 1.0)
+    return FeatureScale(tuple(mean.tolist()) * columns, tuple(positive.tolist()) * columns)

@@ -1,0 +1,150 @@
+"""Words that a file has cut, kept whole or cut further into pieces, each perhaps with its spelling."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from jaxtyping import Int
+
+from seqlab.codecs.codec import Codec, Examples, Ids, Row, entry_of, parse_text
+from seqlab.codecs.text import flags_json, learn_tokenizer, normaliser, read_flags
+from seqlab.data.sources import Example
+from seqlab.data.store import Column
+from seqlab.padded import Tokens
+from seqlab.recipe import Recipe
+from seqlab.text import (
+    PAD,
+    SEP,
+    SOS,
+    UNK,
+    CharacterTokenizer,
+    Normaliser,
+    Tokenizer,
+    WordTokenizer,
+    from_json,
+    learn_words,
+)
+
+LONGEST_WORD = 24  # characters of a word's spelling: of a longer one its two ends, which say most about it
+
+
+@dataclass(frozen=True)
+class WordSource:
+    """Sentences as tuples of words. With `letters`, each word is read with its spelling."""
+
+    kind: ClassVar[str] = "words"
+    by_line: ClassVar[bool] = True
+    tokenizer: Tokenizer
+    letters: CharacterTokenizer | None = None
+    markers: bool = False
+    frame: bool = False
+
+    @property
+    def entry(self) -> Tokens:
+        return Tokens(len(self.tokenizer), len(self.letters or ()))
+
+    def load(self, value: Any) -> tuple[str, ...]:
+        return tuple(value.split()) if isinstance(value, str) else value
+
+    def parse(self, request: Any, *, most: int) -> tuple[str, ...]:
+        return self.load(parse_text(request, most))
+
+    def encode(self, values: Sequence[Any]) -> list[Row]:
+        return [self._row(words) for words in values]
+
+    stored = encode
+
+    def _row(self, words: tuple[str, ...]) -> Row:
+        if not isinstance(self.tokenizer, WordTokenizer):
+            return self._framed([i for pieces in self._pieces(words) for i in pieces])
+        ids = self._framed(self.tokenizer.encode_words(words))
+        return ids if self.letters is None else self._spelled(self.letters, ids, words)
+
+    def _framed(self, ids: Ids) -> Ids:
+        return [SOS, *ids, SEP] if self.frame else ids
+
+    def _pieces(self, words: tuple[str, ...]) -> list[Ids]:
+        """The ids of each word, at least one: a byte-level vocabulary knows a word by the space before it."""
+        spaced = [w if place == 0 or self.tokenizer.kind != "bpe" else f" {w}" for place, w in enumerate(words)]
+        return [pieces or [UNK] for pieces in self.tokenizer.encode_all(spaced)]
+
+    def _spelled(self, letters: CharacterTokenizer, ids: Ids, words: tuple[str, ...]) -> Int[np.ndarray, "T W"]:
+        table = np.full((len(ids), 1 + LONGEST_WORD), PAD, dtype=np.int64)
+        table[:, 0] = ids
+        half = LONGEST_WORD // 2
+        for place, spelling in enumerate(letters.encode_all(words), start=int(self.frame)):
+            kept = spelling if len(spelling) <= LONGEST_WORD else spelling[:half] + spelling[-half:]
+            table[place, 1 : 1 + len(kept)] = kept
+        return table
+
+    def column(self, path: Path) -> Column:
+        size = len(self.tokenizer)
+        if self.letters is None:
+            return Column(path, size)
+        return Column(path, max(size, len(self.letters)), width=1 + LONGEST_WORD)
+
+    def starts(self, value: Any) -> list[int] | None:
+        if isinstance(self.tokenizer, WordTokenizer):
+            return [place + 1 for place in range(len(value))] if self.frame else None
+        starts, place = [], int(self.frame)
+        for pieces in self._pieces(value):
+            starts.append(place)
+            place += len(pieces)
+        return starts
+
+    def names(self, value: Any, row: Row) -> tuple[str, ...]:
+        if isinstance(row, np.ndarray):
+            return tuple(value[: len(row)])
+        return tuple(self.tokenizer.pieces(row))
+
+    def show(self, value: Any) -> str:
+        return value if isinstance(value, str) else " ".join(value)
+
+    typed = show
+
+    def to_json(self) -> dict[str, Any]:
+        table = {"source": self.tokenizer.to_json()}
+        table |= {} if self.letters is None else {"letters": self.letters.to_json()}
+        return table | flags_json(self.markers, self.frame)
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "WordSource":
+        letters = CharacterTokenizer.from_json(table["letters"]) if "letters" in table else None
+        return cls(from_json(entry_of(table, "source")), letters, *read_flags(table))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "WordSource":
+        """The source of the training part; the tokenizer of an `old` model stays as it is, and so do its letters."""
+        letters = None
+        if recipe.model.characters is not None:
+            letters = getattr(old and old.source, "letters", None) or _learn_letters(examples())
+        if old is not None:
+            source = cast(WordSource, old.source)
+            return cls(source.tokenizer, letters, source.markers, source.frame)
+        return cls(_learn_tokenizer(recipe, examples), letters, recipe.source.markers, recipe.source.frame)
+
+
+def _learn_tokenizer(recipe: Recipe, examples: Examples) -> Tokenizer:
+    """Words that are kept whole; pieces are learnt from the words with spaces between."""
+    settings = recipe.source
+    if settings.kind != "words":
+        return learn_tokenizer(settings, (" ".join(_words(e)) for e in examples()))
+    return learn_words(
+        Counter(word for e in examples() for word in _words(e)),
+        normaliser=normaliser(settings),
+        size=settings.size,
+        min_count=settings.min_count,
+        endings=settings.endings,
+    )
+
+
+def _words(example: Example) -> tuple[str, ...]:
+    return cast(tuple[str, ...], example.source)
+
+
+def _learn_letters(examples: Iterable[Example]) -> CharacterTokenizer:
+    words = (word for e in examples for word in _words(e))
+    return CharacterTokenizer.learn(words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=2)

@@ -1,0 +1,206 @@
+"""Examples, one after another, prepared for training: read, split, encoded, stored, and batched by length."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from seqlab.codecs.codec import Codec, SourceType
+from seqlab.codecs.labels import LabelTarget, labels_of
+from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_pictures
+from seqlab.corpus.length_limits import LengthLimits, warn
+from seqlab.data.batching import Rows, plan, plan_in_order
+from seqlab.data.lines import display_name
+from seqlab.data.sources import Example, Picture, Vectors
+from seqlab.data.split import border, source_key
+from seqlab.data.store import TokenStore, write_stores
+from seqlab.data.windows import Windows
+from seqlab.errors import DataError, shorten
+from seqlab.padded import Batch
+from seqlab.recipe import Recipe
+
+HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
+Part = Callable[[], Iterator[Example]]  # examples, to be read as often as needed
+Reader = Callable[[Sequence[str]], Iterator[Example]]  # the examples in some files
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """Training data as a learner sees it: numbered batches in numbered epochs, the same each time."""
+
+    carries: bool  # whether a batch goes on where the previous one of its epoch ended (E35)
+
+    def num_batches(self, epoch: int) -> int: ...
+
+    def batch(self, epoch: int, index: int) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What training needs of the data."""
+
+    codec: Codec
+    train: Batches
+    validation: Callable[[], Iterable[Batch]]
+    size: dict[str, int]  # examples and tokens of each part
+
+    @property
+    def carries(self) -> bool:
+        return self.train.carries
+
+
+class ExampleBatches:
+    """Examples in length-bucketed batches; an epoch's plan depends on (seed, epoch) alone."""
+
+    carries = False
+
+    def __init__(self, rows: Rows | Windows, *, budget: int, seed: int) -> None:
+        self.rows = rows
+        self._plan = lru_cache(maxsize=2)(lambda epoch: plan(rows.lengths, budget=budget, seed=seed, epoch=epoch))
+
+    def num_batches(self, epoch: int) -> int:
+        return len(self._plan(epoch))
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        return self.rows.batch(self._plan(epoch)[index])
+
+
+def prepare_examples(
+    recipe: Recipe,
+    read: Reader,
+    reads: SourceType,
+    learn: Callable[[Part], Codec],
+    files: Sequence[str],
+    valid: Sequence[str],
+    folder: Path,
+) -> Codec:
+    """Learn the codec from the training part and store the rows of both parts in `folder`.
+
+    `valid` names the held-out files; without any, a part of `files` is held out.
+    """
+    sides = (files, valid) if valid else (files,)
+    if reads is PictureSource:
+        parts: list[Part] = [partial(iter, part) for part in store_pictures(recipe.image, read, sides, folder)]
+    else:
+        parts = [partial(read, paths) for paths in sides]
+    train, validation = parts if valid else _two_parts(recipe, parts[0], files)
+    codec = learn(train)
+    _warn_of_labels(codec, validation)
+    for part, examples in (("train", train), ("validation", validation)):
+        _write_part(recipe, codec, examples(), folder, part)
+    with (folder / HELD_OUT).open("w", encoding="utf-8") as file:
+        for example in islice(validation(), recipe.data.max_validation):
+            row = [_storable(example.source), _storable(example.target), example.where]
+            row += [example.boxes] if example.boxes else []
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return codec
+
+
+def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
+    """What `prepare_examples` has stored, as batches."""
+    settings = recipe.train
+    stores = {path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))}
+    train, validation = (
+        Rows(source=shared_pictures(stores, part) or stores.get(f"{part}_source"), target=stores.get(f"{part}_target"))
+        for part in ("train", "validation")
+    )
+    in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
+    batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
+    return Corpus(codec, batches, lambda: (validation.batch(rows) for rows in in_sequence), store_sizes(stores))
+
+
+def store_sizes(stores: dict[str, TokenStore]) -> dict[str, int]:
+    """Rows and tokens of each store."""
+    counts = {name: {"rows": len(store), "tokens": store.num_tokens} for name, store in stores.items()}
+    return {f"{name}_{what}": number for name, both in counts.items() for what, number in both.items()}
+
+
+def _storable(source: object) -> object:
+    if isinstance(source, Picture):
+        return {"name": source.name, "place": source.place}
+    return source.tolist() if isinstance(source, np.ndarray) else source
+
+
+def held_out(folder: Path) -> Iterator[Example]:
+    """The validation examples again, as they were in the user's files."""
+    pictures = TokenStore.open(folder / STORE) if (folder / f"{STORE}.json").exists() else None
+    with (folder / HELD_OUT).open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                source, target, where, *boxes = json.loads(line)
+            except ValueError:
+                raise DataError(
+                    f"{folder / HELD_OUT}:{number}: not a held-out example: {shorten(line)}",
+                    hint="the file was changed or cut; give a file to evaluate on, or train again.",
+                ) from None
+            if pictures is not None:
+                picture = Picture(source["name"], pictures[source["place"]], source["place"])
+                yield Example(picture, _side(target), where, tuple(tuple(box) for named in boxes for box in named))
+            else:
+                yield Example(_side(source), _side(target), where)
+
+
+def _side(stored: str | list[str] | list[list[float]]) -> str | tuple[str, ...] | Vectors:
+    if isinstance(stored, list) and stored and isinstance(stored[0], list):
+        return np.asarray(stored, dtype=np.float32)
+    return stored if isinstance(stored, str) else tuple(map(str, stored))
+
+
+def _warn_of_labels(codec: Codec, validation: Part) -> None:
+    """Say what validation cannot show: a label that training saw once, and one that is not held out at all."""
+    if not isinstance(codec.target, LabelTarget):
+        return
+    labels = codec.target.labels
+    once = [name for name, count in zip(labels.names, labels.counts, strict=True) if count == 1]
+    if once:
+        warn(f"seen only once in training, hardly to be learnt: the label{_named(once)}")
+    there = {label for example in validation() for label in labels_of(example)}
+    missing = [name for name in labels.names if name not in there]
+    if missing:
+        warn(f"missing from validation, so that no score tells of it: the label{_named(missing)}")
+
+
+def _named(labels: list[str]) -> str:
+    more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+    return f"{'s' if len(labels) > 1 else ''} {', '.join(repr(label) for label in labels[:5])}{more}"
+
+
+def example_key(example: Example, *, seed: int) -> int:
+    """What decides the side an example falls on: its source, or its text where that is all there is."""
+    source = example.source.name if isinstance(example.source, Picture) else example.source
+    return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
+
+
+def _two_parts(recipe: Recipe, everything: Part, paths: Sequence[str]) -> tuple[Part, Part]:
+    """The training part and the held-out part, each to be read as often as needed."""
+    seed, data = recipe.train.seed, recipe.data
+
+    def key(example: Example) -> int:
+        return example_key(example, seed=seed)
+
+    below = border(map(key, everything()), fraction=data.validation, most=data.max_validation)
+    if below is None:
+        warn(
+            f"{', '.join(map(display_name, paths))}: too little to hold anything out; validation is on the training "
+            "data and says nothing about other data (--valid FILE gives it some)"
+        )
+        return everything, everything
+    return (
+        lambda: (e for e in everything() if key(e) > below),
+        lambda: (e for e in everything() if key(e) <= below),
+    )
+
+
+def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folder: Path, part: str) -> None:
+    """One part's rows in stores side by side, a block of examples at a time: memory does not grow with the file."""
+    limits = LengthLimits(recipe.data, codec.target)
+    columns = [codec.source.column(folder / f"{part}_source"), codec.target.column(folder / f"{part}_target")]
+    there = [place for place, column in enumerate(columns) if column is not None]
+    rows = (tuple(row[place] for place in there) for row in limits.rows(codec.stored, examples))
+    write_stores([column for column in columns if column is not None], rows)
+    limits.report(part)

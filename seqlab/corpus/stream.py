@@ -1,0 +1,103 @@
+"""One endless text, prepared for training a language model: encoded, stored, and cut into parallel streams."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from seqlab.codecs.codec import Codec, Ids
+from seqlab.corpus.examples import Corpus, store_sizes
+from seqlab.corpus.length_limits import BLOCK
+from seqlab.data.lines import read_text
+from seqlab.data.store import Column, TokenStore, write_stores
+from seqlab.data.streams import Streams, in_chunks, in_order
+from seqlab.padded import Batch
+from seqlab.recipe import Recipe, Stack
+from seqlab.text import Tokenizer
+
+STREAM_ROWS_OF_VALIDATION = 100  # tokens of a stream that count as one held-out example
+HELD_OUT_CHARACTERS = 250  # of a text, for each held-out example: a gigabyte needs no hundred megabytes to be scored on
+
+
+class StreamBatches:
+    """One endless text in parallel streams. A recurrent model goes on where the last batch ended (E35); a Transformer
+    begins each chunk anew: the chunk is its context."""
+
+    def __init__(self, streams: Streams, *, carries: bool) -> None:
+        self.streams, self.carries = streams, carries
+
+    def num_batches(self, epoch: int) -> int:
+        return self.streams.num_batches(epoch)
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        return self.streams.batch(epoch, index)
+
+
+def prepare_stream(
+    recipe: Recipe, learn: Callable[[Iterator[str]], Codec], files: Sequence[str], valid: Sequence[str], folder: Path
+) -> Codec:
+    """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that."""
+    total = sum(map(len, read_text(files)))
+    first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
+    cut = total if valid else min(first, total - 2)
+    train = _Text(files, 0, max(cut, 0))
+    codec = learn(train.blocks())
+    tokenizer = codec.target_tokenizer
+    held_out = _Text(valid, 0, None) if valid else _Text(files, max(cut, 0), None)
+    for part, piece in (("train", train), ("validation", held_out)):
+        rows = ((ids,) for ids in _encoded(tokenizer, piece))
+        write_stores([Column(folder / f"{part}_stream", len(tokenizer))], rows)
+    return codec
+
+
+def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
+    """What `prepare_stream` has stored, as batches."""
+    settings = recipe.train
+    stores = {name: TokenStore.open(folder / name) for name in ("train_stream", "validation_stream")}
+    streams = Streams(stores["train_stream"].flat, rows=settings.batch_rows, steps=settings.bptt, seed=settings.seed)
+    held_out = stores["validation_stream"].flat[: recipe.data.max_validation * STREAM_ROWS_OF_VALIDATION]
+    batches = StreamBatches(streams, carries=carries_state(recipe))
+    return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
+
+
+def read_tokens(tokenizer: Tokenizer, files: Sequence[str]) -> np.ndarray:
+    """The ids of a text in files."""
+    pieces = [np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None))]
+    return np.concatenate(pieces)
+
+
+def carries_state(recipe: Recipe) -> bool:
+    """Whether a batch of a stream goes on where the last one ended: what has a state can, at no cost."""
+    return isinstance(recipe.model.decoder, Stack) or recipe.model.hmm is not None
+
+
+def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
+    """A text for evaluation, every token but the first predicted once: in one long stream, or in chunks as trained."""
+    if carries_state(recipe):  # a thousand steps cost no more memory than a batch of training
+        return in_order(tokens, steps=1000)
+    return in_chunks(tokens, steps=recipe.train.bptt, rows=recipe.train.batch_rows)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text from one character to another, a block of lines at a time."""
+
+    paths: Sequence[str]
+    start: int
+    stop: int | None
+
+    def blocks(self) -> Iterator[str]:
+        place = 0
+        text = read_text(self.paths)
+        while block := "".join(islice(text, BLOCK)):
+            stop = len(block) if self.stop is None else self.stop - place
+            piece = block[max(0, self.start - place) : max(0, stop)]
+            place += len(block)
+            if piece:
+                yield piece
+
+
+def _encoded(tokenizer: Tokenizer, text: _Text) -> Iterator[Ids]:
+    return (tokenizer.encode(block) for block in text.blocks())

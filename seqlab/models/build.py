@@ -1,0 +1,222 @@
+"""A recipe's parts as networks with their first, random weights: encoders, decoders, pooling, heads.
+
+Which of them make a model is for the task to say.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import torch
+from torch import nn
+
+from seqlab.errors import RecipeError, UsageError
+from seqlab.layers.attention import MultiHeadAttention, SourceAttention
+from seqlab.layers.blocks import FeedForward
+from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInputs
+from seqlab.layers.pictures import Pictures
+from seqlab.layers.pooling import Pooling
+from seqlab.layers.stack import CausalStack, recurrent_stack
+from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
+from seqlab.models.decoders import Bridge, RecurrentDecoder
+from seqlab.models.elmo import ElmoInputs, TwoReaders
+from seqlab.models.encoders import RecurrentEncoder
+from seqlab.models.glimpse import GlimpseEncoder
+from seqlab.models.heads import Head
+from seqlab.models.interface import Encoder, Teachable
+from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, PictureEncoder
+from seqlab.models.seq2seq import Seq2Seq
+from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
+from seqlab.models.universal import UniversalDecoder, UniversalEncoder
+from seqlab.padded import Measured, Tokens
+from seqlab.recipe import Attention, Convolution, Features, Glimpse, Image, Recipe, Stack, Transformer
+
+Layers = TypeVar("Layers", bound=nn.Module)
+LOUD = 2.0
+"""The deviation of what a recurrent language model reads: its tokens are few and seen often, and a cell that hardly
+hears them at first learns far more slowly. Rare words would only be noise at that volume: other models begin softly."""
+
+
+def build_seeded(recipe: Recipe, make: Callable[[], nn.Module]) -> nn.Module:
+    """A model whose first weights depend on the recipe's seed alone, on whatever device it ends up."""
+    device = torch.get_default_device()
+    on_cpu = recipe.model.hmm is not None or recipe.model.lds is not None
+    if on_cpu and device.type != "cpu":
+        raise UsageError(f"recipe '{recipe.name}' is computed on the CPU alone", hint="leave out --device.")
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.manual_seed(recipe.train.seed)
+        model = make()
+    return model.to(device)
+
+
+def build_seq2seq(recipe: Recipe, entry: Tokens | Measured, num_tokens: int) -> Seq2Seq:
+    """An encoder and a decoder that writes one of `num_tokens` tokens at each step."""
+    encoder = build_encoder(recipe, entry)
+    decoder = build_decoder(recipe, num_tokens, encoder=encoder)
+    _share_embeddings(recipe, encoder, decoder)
+    return Seq2Seq(encoder, decoder)
+
+
+def build_pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Pooling:
+    """How the states of an encoder become one vector; `positions` is how many there are, where that is fixed."""
+    settings = recipe.model
+    return Pooling(
+        settings.pooling,
+        encoder.output_size,
+        summary_size=encoder.summary_size,
+        hops=settings.hops if settings.pooling == "hops" else 1,
+        penalty=settings.hop_penalty,
+        positions=positions,
+        theme=settings.theme,
+        normalise=settings.pooling_norm,
+        name="pooling",
+    )
+
+
+def build_encoder(recipe: Recipe, entry: Tokens | Measured, *, most: int | None = None) -> Encoder:
+    """What reads a source whose positions enter as `entry` says, at most `most` of them, else data.max_source."""
+    if recipe.image is None or isinstance(entry, Tokens):
+        return _sequence_encoder(recipe, lambda size: _inputs(recipe, entry, size), most)
+    pictures = Pictures(list(entry.mean), list(entry.deviation), recipe.image)
+    return PictureEncoder(pictures, _picture_encoder(recipe, recipe.image, pictures.size))
+
+
+def _picture_encoder(recipe: Recipe, image: Image, row_size: int) -> Encoder:
+    settings, dropout = recipe.model.encoder, recipe.model.dropout
+    if isinstance(settings, Convolution):
+        return ConvolutionalEncoder(settings, image, dropout=dropout)
+    if isinstance(settings, Glimpse):
+        return GlimpseEncoder(settings, image, dropout=dropout)
+    entry = Measured((0.0,) * row_size, (1.0,) * row_size)  # the numbers are scaled already
+    return _sequence_encoder(recipe, lambda size: _inputs(recipe, entry, size), None)
+
+
+def _sequence_encoder(recipe: Recipe, make: Callable[[int], Inputs], most: int | None) -> Encoder:
+    """What reads a sequence of vectors; `make` gives the vectors of a size."""
+    settings, stack = recipe.model, recipe.model.encoder
+    if isinstance(stack, Stack):
+        inputs = make(settings.embedding)
+        layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
+        return RecurrentEncoder(inputs, layers, dropout=settings.entering)
+    if isinstance(stack, Features):
+        return FeatureEncoder(make(stack.size), dropout=settings.entering)
+    if not isinstance(stack, Transformer):
+        raise RecipeError(f"recipe '{recipe.name}' has no encoder for a sequence", hint="give it [model.encoder].")
+    inputs = make(stack.size)
+    longest = recipe.data.max_source if most is None else most
+    entrance = Entrance(inputs.size, stack, most=longest, dropout=settings.entering, name="encoder")
+    kind = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
+    encoder = kind(inputs, entrance, stack, dropout=settings.dropout)
+    return _quiet(encoder) if stack.quiet_start else encoder
+
+
+def _inputs(recipe: Recipe, entry: Tokens | Measured, size: int) -> Inputs:
+    if isinstance(entry, Measured):
+        return VectorInputs(list(entry.mean), list(entry.deviation), size)
+    embedding = Embedding(entry.num_tokens, size, name="encoder", unseen=recipe.model.word_dropout)
+    embedding.weight.requires_grad_(not recipe.model.frozen_vectors)
+    inputs: Inputs = TokenInputs(embedding)
+    if recipe.model.characters is not None and entry.num_letters:
+        inputs = SpelledInputs(embedding, entry.num_letters, recipe.model.characters)
+    if recipe.model.elmo is not None:
+        own = Embedding(entry.num_tokens, recipe.model.elmo.size, name="bilm")
+        inputs = ElmoInputs(inputs, TwoReaders(own, recipe.model.elmo, entering=0.0, dropout=0.0))
+    return inputs
+
+
+def build_decoder(recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = None) -> Teachable:
+    """What writes tokens, looking at what an encoder has read if there is one."""
+    settings, stack = recipe.model, recipe.model.decoder
+    if stack is None:
+        raise RecipeError(f"recipe '{recipe.name}' has no decoder", hint="give it [model.decoder].")
+    size = stack.size if isinstance(stack, Transformer) else settings.embedding
+    loud = LOUD if encoder is None and isinstance(stack, Stack) and not settings.tie else None
+    embedding = Embedding(num_tokens, size, name="decoder", deviation=loud)
+    if isinstance(stack, Transformer):
+        return _transformer_decoder(recipe, stack, embedding, encoder)
+    if encoder is None or settings.attention is None:
+        return _recurrent_decoder(recipe, stack, embedding, encoder)
+    return _attentive_decoder(recipe, stack, embedding, encoder, settings.attention)
+
+
+def _transformer_decoder(
+    recipe: Recipe, stack: Transformer, embedding: Embedding, encoder: Encoder | None
+) -> Teachable:
+    dropout = recipe.model.dropout
+    most = recipe.data.max_target + 2  # SOS and EOS
+    entrance = Entrance(stack.size, stack, most=most, dropout=recipe.model.entering, name="decoder")
+    kind = UniversalDecoder if stack.kind == "universal" else TransformerDecoder
+    memory_size = None if encoder is None else encoder.output_size
+    head = build_head(recipe, embedding, stack.size)
+    decoder = kind(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
+    return _quiet(decoder) if stack.quiet_start else decoder
+
+
+@torch.no_grad()
+def _quiet(layers: Layers) -> Layers:
+    """What ends a sublayer begins at zero, and so does the output unless it is an embedding's too."""
+    for module in layers.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.mix.weight.zero_()
+        elif isinstance(module, FeedForward):
+            module.narrow.weight.zero_()
+        elif isinstance(module, Head) and module.output.weight is not embedding_of(layers).weight:
+            module.output.weight.zero_()
+    return layers
+
+
+def _recurrent_decoder(recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None) -> Teachable:
+    settings = recipe.model
+    reads_summary = encoder is not None and settings.context == "every"
+    input_size = settings.embedding + (encoder.summary_size if encoder is not None and reads_summary else 0)
+    layers = CausalStack(input_size, stack, dropout=settings.dropout, name="decoder")
+    return RecurrentDecoder(
+        embedding,
+        layers,
+        build_head(recipe, embedding, layers.output_size),
+        bridge=None if encoder is None else Bridge(encoder.summary_size, layers.state_sizes),
+        reads_summary=reads_summary,
+        dropout=settings.entering,
+    )
+
+
+def _attentive_decoder(
+    recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder, attention: Attention
+) -> Teachable:
+    settings, memory_size = recipe.model, encoder.output_size
+    if stack.connection == "dense":
+        raise RecipeError("a decoder with attention cannot be densely connected", hint="use residual or highway.")
+    read = input_size(attention, settings.embedding, stack.size, memory_size)
+    layers = CausalStack(read, stack, dropout=settings.dropout, name="decoder")
+    features = feature_size(attention, layers, memory_size)
+    return AttentiveDecoder(
+        embedding,
+        layers,
+        SourceAttention(attention.score, stack.size, memory_size, name="decoder.attention"),
+        build_head(recipe, embedding, features),
+        bridge=Bridge(encoder.summary_size, layers.state_sizes),
+        memory_size=memory_size,
+        settings=attention,
+        dropout=settings.entering,
+    )
+
+
+def build_head(recipe: Recipe, embedding: Embedding, size: int) -> Head:
+    """Logits of the tokens of an embedding, whose weights it shares where the recipe ties them."""
+    return Head(size, len(embedding.weight), tied=embedding.weight if recipe.model.tie else None)
+
+
+def _share_embeddings(recipe: Recipe, encoder: Encoder, decoder: Teachable) -> None:
+    """One table for source and target, where one vocabulary serves both and the recipe ties what can be tied."""
+    if recipe.model.tie and recipe.shared and recipe.source.kind != "vectors":
+        source, target = embedding_of(encoder), embedding_of(decoder)
+        if source.weight.shape == target.weight.shape:
+            source.weight = target.weight
+
+
+def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
+    """Where a part keeps its embedding; of a whole model, the one that it reads its source with."""
+    found = next((module for module in cast(nn.Module, part).modules() if isinstance(module, Embedding)), None)
+    if found is None:
+        raise UsageError("this model has no embeddings", hint="it reads symbols as they are, or features.")
+    return found

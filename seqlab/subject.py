@@ -1,0 +1,105 @@
+"""One input of a model and the answer it gave, ready to be read again: recorded, differentiated, changed.
+
+Every view begins here. What a search wrote is read once more at all positions (`read` equals repeated `step`), so a
+trace does not depend on how the answer was found.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seqlab.bundle import Bundle
+from seqlab.codecs.codec import padded
+from seqlab.errors import UsageError
+from seqlab.models.interface import Decoder, Memory
+from seqlab.padded import Padded
+from seqlab.recipe import Decode
+from seqlab.trace import Trace
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be looked into: an input, and the answer to it, or how that is searched for."""
+
+    bundle: Bundle
+    given: Any
+    output: str | None
+    decode: Decode
+    hypothesis: int  # which one of those that a search finds, the best is 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the encoder reads and what the decoder reads, the names of both, and what was answered at each position."""
+
+    bundle: Bundle
+    given: Any
+    reads: Padded | None
+    writes: tuple[int, ...]  # the decoder's tokens, with whatever opens a text
+    source: tuple[str, ...]
+    written: tuple[str, ...]  # the names of `writes`
+    answers: tuple[int, ...]  # the class at each position: the next token, or the label
+    answered: tuple[str, ...]
+
+    def logits(self) -> Float[Tensor, "T V"]:
+        """What the model says at each position."""
+        return self.copies(1)[0]
+
+    def copies(self, rows: int) -> Float[Tensor, "B T V"]:
+        """The same, so many times over: for a listener who changes each copy in another way."""
+        if not self.writes:
+            model = cast(Any, self.bundle.model)
+            return model.head(model.features(self._reads(rows)))
+        context, state = self.decoder.start(self.memory(rows))
+        return self.decoder.read(torch.tensor([self.writes] * rows), context, state)[0]
+
+    def log_probabilities(self) -> Float[Tensor, " T"]:
+        """Of each answer."""
+        return self.logits().double().log_softmax(-1)[torch.arange(len(self.answers)), list(self.answers)]
+
+    @property
+    def decoder(self) -> Decoder:
+        return cast(Decoder, cast(Any, self.bundle.model).decoder)
+
+    def memory(self, rows: int = 1) -> Memory:
+        """What the decoder has of the source."""
+        return Memory(rows) if self.reads is None else cast(Any, self.bundle.model).encoder(self._reads(rows))
+
+    def _reads(self, rows: int) -> Padded:
+        return cast(Padded, self.reads).rows_at(torch.zeros(rows, dtype=torch.long))
+
+    def answering(self, answers: tuple[int, ...], names: tuple[str, ...]) -> "Subject":
+        """The same with these answers."""
+        return replace(self, answers=answers, answered=names)
+
+    @torch.inference_mode()
+    def trace(self) -> Trace:
+        """Everything inside, while the model reads its input and its own answer."""
+        trace = Trace(list(self.source), list(self.written), list(self.answered))
+        with trace.recording():
+            self.logits()
+        return trace
+
+    def place(self, position: int | None) -> int:
+        """A position whose answer is to be explained; without one, the last."""
+        if position is None:
+            return len(self.answers) - 1
+        if not 1 <= position <= len(self.answers):
+            there = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answered[:12]))
+            raise UsageError(f"there is no position {position} in the answer", hint=f"there are: {there}.")
+        return position - 1
+
+
+def reading(question: Question, row: Any, value: Any) -> Subject:
+    """The subject of a model that has read a source and not yet answered."""
+    if not len(row):
+        raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
+    names = question.bundle.codec.source.names(value, row)
+    if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
+        with torch.inference_mode():
+            states = cast(Any, question.bundle.model).encoder(padded([row])).states
+        names = tuple(str(place + 1) for place in range(states.values.shape[1]))
+    return Subject(question.bundle, question.given, padded([row]), (), names, (), (), ())

@@ -1,0 +1,49 @@
+"""Baselines that need no network: n-grams, the most frequent answer, a linear model over words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Integer
+
+from seqlab.bundle import Bundle
+from seqlab.codecs.labels import labels_in
+from seqlab.data.sources import Example
+from seqlab.data.store import TokenStore
+from seqlab.equations.similarity import perplexity
+from seqlab.metrics.linear import LinearFloor
+from seqlab.metrics.ngram import WittenBell
+from seqlab.text import Tokenizer
+
+NGRAM = 5
+NGRAM_TOKENS = 5_000_000  # a baseline learns from no more than this, so that it stays quick on a large corpus
+
+
+def ngram_baselines(
+    train: Integer[np.ndarray, " N"] | None, held_out: Sequence[np.ndarray], tokenizer: Tokenizer
+) -> tuple[dict[str, dict[str, float]], str]:
+    """The losses of n-grams, or why there are none."""
+    if train is None:
+        return {}, "the n-gram floor needs the training part, which is not beside this model"
+    floors = {}
+    for order in (1, NGRAM):
+        ngram = WittenBell(order, len(tokenizer)).fit(np.asarray(train))
+        # the first token of each sequence is given, to the model and so to its baseline
+        losses = np.concatenate([-ngram.log_probabilities(tokens)[1:] for tokens in held_out])
+        mean = float(losses.mean())
+        floors[f"{order}-gram"] = {"loss": mean, "perplexity": perplexity(mean)}
+    return floors, ""
+
+
+def linear_labels(
+    bundle: Bundle, examples: list[Example], texts: TokenStore | None, labels: TokenStore | None
+) -> tuple[list[str], str]:
+    """What a linear classifier on weighted words and pairs of words answers, or why it cannot."""
+    if texts is None or labels is None:
+        return [], "the linear floor needs the training part, which is not beside this model"
+    names, most = labels_in(bundle.codec).names, bundle.recipe.data.max_source
+    encoded = bundle.codec.source.encode([e.source for e in examples])
+    rows = [np.asarray(row[:most], dtype=np.int64) for row in encoded]
+    with torch.device("cpu"):
+        floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
+        return [names[i] for i in floor.predict(rows)], ""

@@ -1,0 +1,94 @@
+"""Which parts of a recipe fit together: rules that several tasks share. Each raises a ValueError with a sentence."""
+
+from seqlab.recipe import NUMBERS, Convolution, Glimpse, Hidden, Recipe, Stack
+
+
+def check_parts(recipe: Recipe, *, encoder: bool = False, decoder: bool = False) -> None:
+    """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
+    model = recipe.model
+    instead = model.hmm is not None or model.lds is not None
+    for part, needed in (("encoder", encoder and not instead), ("decoder", decoder and not instead)):
+        if (getattr(model, part) is not None) != needed:
+            raise ValueError(f"a '{recipe.task}' model {'needs' if needed else 'has no'} [model.{part}]")
+    if model.attention and not (isinstance(model.decoder, Stack) and model.encoder):
+        raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
+    if isinstance(model.decoder, Stack) and model.decoder.bidirectional:
+        raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
+
+
+def check_settings(recipe: Recipe, *takes: str) -> None:
+    """Refuse the settings that only some tasks take, unless this one does: `takes` names them as `_special` does."""
+    if recipe.data.validation + recipe.data.test >= 1:
+        raise ValueError("data.validation and data.test leave nothing to train on: together they must stay below 1")
+    for name, (used, refusal) in _special(recipe).items():
+        if used and name not in takes:
+            raise ValueError(refusal)
+    if recipe.source.kind in NUMBERS:
+        raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
+    if recipe.model.elmo and recipe.source.kind == "vectors":
+        raise ValueError("[model.elmo] reads tokens, not vectors")
+    if recipe.shared and recipe.source.kind == "vectors":
+        raise ValueError(f"a '{recipe.task}' model reads tokens, not vectors, and shares no vocabulary with them")
+    _check_image(recipe)
+
+
+NUMBERS_ARE_FOR_TAGGERS = "numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe"
+
+
+def _special(recipe: Recipe) -> dict[str, tuple[bool, str]]:
+    """The settings that only some tasks take: whether a recipe uses them, and what to say where it must not."""
+    task, model, data = recipe.task, recipe.model, recipe.data
+    words = bool(data.no_label or recipe.source.endings)
+    return {
+        "flat": (model.pooling == "flat", "model.pooling = 'flat' needs windows of one length: it is for forecasters"),
+        "lds": (model.lds is not None, f"[model.lds] forecasts a series: a '{task}' model has none"),
+        "hmm": (model.hmm is not None, f"[model.hmm] is a tagger or a language model: it cannot '{task}'"),
+        "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
+        "letters": (
+            model.characters is not None,
+            "[model.characters] spells the words of a tagger: source.kind must be 'words'",
+        ),
+        "words": (words, "data.no_label and source.endings are for taggers"),
+        "split": (
+            data.too_long == "split",
+            f"a '{task}' example cannot be split: data.too_long is cut, skip or refuse",
+        ),
+        "vectors": (
+            recipe.source.kind == "vectors",
+            f"a '{task}' model reads tokens, not vectors, and shares no vocabulary with them",
+        ),
+        "image": (
+            recipe.image is not None,
+            "[image] is for 'classify' and 'caption', with source.kind = 'vectors'",
+        ),
+    }
+
+
+def _check_image(recipe: Recipe) -> None:
+    image, encoder = recipe.image, recipe.model.encoder
+    looks = isinstance(encoder, Convolution | Glimpse)
+    kind = getattr(encoder, "kind", "")
+    if image is None:
+        if looks:
+            raise ValueError(f"an encoder of kind '{kind}' looks at pictures: it needs [image]")
+        return
+    if recipe.source.kind != "vectors":
+        raise ValueError("[image] is for 'classify' and 'caption', with source.kind = 'vectors'")
+    if image.patch and looks:
+        raise ValueError(f"an encoder of kind '{kind}' looks at the whole picture: leave out image.patch")
+    patches = image.height * image.width // image.patch**2 if image.patch else 0
+    if max(image.height, patches) > recipe.data.max_source:
+        raise ValueError(f"a picture has {max(image.height, patches)} positions, more than data.max_source")
+
+
+def check_hidden(recipe: Recipe, hmm: Hidden) -> None:
+    """A hidden Markov model stands alone, and its states emit what the source holds."""
+    model, vectors = recipe.model, recipe.source.kind == "vectors"
+    beside = [n for n in ("encoder", "decoder", "characters", "elmo", "vectors") if getattr(model, n) is not None]
+    if beside:
+        raise ValueError(f"a model is [model.hmm] or has layers: 'model.{beside[0]}' cannot stand beside it")
+    if vectors != (hmm.emissions != "categorical"):
+        emit = "words" if hmm.emissions == "categorical" else "vectors"
+        raise ValueError(f"'{hmm.emissions}' states emit {emit}: model.hmm.emissions does not fit source.kind")
+    if recipe.train.epochs is not None:
+        raise ValueError("[model.hmm] counts its training in train.steps: iterations of EM, each over all data")

@@ -1,0 +1,289 @@
+"""What tasks share that learn from examples: preparing, encoding inputs, losses, and what to show of them."""
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from seqlab.bundle import Bundle
+from seqlab.codecs import learn_codec
+from seqlab.codecs.codec import Codec, Row, SourceType, padded
+from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
+from seqlab.codecs.vectors import VectorSource
+from seqlab.corpus.examples import Corpus, Part, example_key, held_out, open_examples, prepare_examples
+from seqlab.data.batching import plan_in_order
+from seqlab.data.lines import display_name, lines
+from seqlab.data.sources import Example, Picture
+from seqlab.data.store import TokenStore
+from seqlab.device import tensor_of
+from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
+from seqlab.models.interface import Model
+from seqlab.padded import Batch
+from seqlab.recipe import Recipe, Transformer
+from seqlab.subject import Question, Subject, reading
+from seqlab.tasks.task import Report, Scoring, Task, ask
+from seqlab.training.objective import mean_loss
+from seqlab.training.world import ALONE, World
+
+BUDGET = 8192  # tokens read together
+SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples with known answers."""
+
+    all: list[Example]
+
+    def some(self, most: int) -> "Examples":
+        """So many from end to end, for a file may be sorted; the first pictures, whose captions stand together."""
+        if len(self.all) <= most or isinstance(self.all[0].source, Picture):
+            return Examples(self.all[:most])
+        return Examples([self.all[place * len(self.all) // most] for place in range(most)])
+
+    def batch(self, bundle: Bundle, most: int) -> Batch:
+        return next(example_batches(bundle, self.all[:most]))
+
+    def examples(self) -> list[Example]:
+        return self.all
+
+    def typed(self, bundle: Bundle, most: int) -> list[str]:
+        inputs = (input_of(bundle.codec, example) for example in self.all[: 20 * most])
+        texts = (bundle.codec.source.typed(each) for each in inputs)
+        return list(dict.fromkeys(filter(None, texts)))[:most]
+
+    def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+        inputs = [input_of(bundle.codec, example) for example in self.all[:most]]
+        ask(task, bundle, inputs[:2])
+        return len(inputs), lambda: ask(task, bundle, inputs)
+
+
+def input_of(codec: Codec, example: Example) -> Any:
+    """What a model is asked: its source, or its text where that is all there is."""
+    return example.source if codec.reads else example.target
+
+
+class ExampleKind:
+    """Files of examples: texts, pairs, tagged sentences, pictures with captions."""
+
+    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
+        labelled = task.writes(recipe) is LabelTarget
+        return look_at_examples(task.read(recipe, files), recipe, files, labelled=labelled)
+
+    def prepare(
+        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
+    ) -> Codec:
+        reads, writes = task.reads(recipe), task.writes(recipe)
+
+        def learn(part: Part) -> Codec:
+            return learn_codec(recipe, part, old, reads, writes)
+
+        return prepare_examples(recipe, partial(task.read, recipe), reads, learn, files, valid, folder)
+
+    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
+        return open_examples(recipe, codec, folder)
+
+    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:
+        return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
+
+    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
+        data = self.data(task, bundle, (), stores).some(SCORED_AT_THE_END)
+        return task.evaluate(bundle, data, Scoring(train=stores))
+
+
+EXAMPLES = ExampleKind()
+
+
+def read_lines(files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Lines of plain text that are not blank, each after the place where it stands."""
+    for path in files:
+        for number, line in lines(path):
+            if line.strip():
+                yield f"{display_name(path)}:{number}", line
+
+
+def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
+    """Feature vectors if the recipe asks for them, else what is written."""
+    return VectorSource if recipe.source.kind == "vectors" else written
+
+
+def look_at_examples(
+    examples: Iterator[Example], recipe: Recipe, files: Sequence[str], *, labelled: bool
+) -> dict[str, Any]:
+    """How many examples there are, how long, how often repeated, with which labels, and the first one."""
+    count, sources, labels = 0, Counter[int](), Counter[str]()
+    longest = {"source": (0, ""), "target": (0, "")}
+    first = None
+    for example in examples:
+        first = first or example
+        count += 1
+        sources[example_key(example, seed=0)] += 1
+        for side in longest:
+            longest[side] = max(longest[side], (len(getattr(example, side)), example.where))
+        if labelled:
+            labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
+    if first is None:
+        raise DataError(f"{', '.join(files)}: there is no example in it", hint="give a file that has some.")
+    sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
+    facts: dict[str, Any] = {"examples": count, "repeated_sources": count - len(sources), **sizes}
+    if labels:
+        facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
+    source, target = (shorten(_in_words(part), 200) for part in (first.source, first.target))
+    return facts | {"first": f"{first.where}: {source} -> {target}"}
+
+
+def _in_words(value: Any) -> str:
+    """A side of an example for a person, before any codec is learnt."""
+    if isinstance(value, Picture):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return f"{len(value)} frames of {value.shape[1]} features"
+    return value if isinstance(value, str) else " ".join(value)
+
+
+def encode_inputs(bundle: Bundle, inputs: Sequence[Any], *, first_row: int = 0) -> list[Row]:
+    """The rows that a model reads for these inputs; what is too long is cut, with a warning, or refused."""
+    source = bundle.codec.source
+    rows = source.encode([source.load(value) for value in inputs])
+    return limit_rows(bundle.recipe, rows, first_row=first_row)
+
+
+def limit_rows(
+    recipe: Recipe, rows: list[Row], *, first_row: int, limit: Literal["max_source", "max_target"] = "max_source"
+) -> list[Row]:
+    """Rows no longer than the model was trained for: cut, with a warning, or refused, as the recipe says."""
+    most: int = getattr(recipe.data, limit)
+    long = [place for place, row in enumerate(rows) if len(row) > most]
+    if not long:
+        return rows
+    message = f"line {first_row + long[0] + 1}: {len(rows[long[0]])} tokens, more than the {most} of data.{limit}"
+    if recipe.data.too_long == "refuse":
+        raise DataError(message, hint=f"shorten the line, or train with a larger data.{limit}.")
+    more = f" (and {len(long) - 1} more)" if len(long) > 1 else ""
+    warnings.warn(f"{message}; the rest was not read{more}", SeqlabWarning, stacklevel=2)
+    return [row[:most] for row in rows]
+
+
+def unread(bundle: Bundle, value: Any) -> dict[str, int]:
+    """How many tokens at the end of a text were not read because there are too many; nothing if all were."""
+    most = bundle.recipe.data.max_source
+    if not isinstance(value, str) or len(value.encode("utf-8", "surrogatepass")) + 2 <= most:
+        return {}  # a token is a byte at least, and two may frame a text
+    more = len(bundle.codec.source.encode([value])[0]) - most
+    return {"unread": more} if more > 0 else {}
+
+
+def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Places of rows of similar length together, up to a budget of tokens."""
+    if lengths:
+        for rows in plan_in_order(np.asarray(lengths, dtype=np.int64)[:, None], budget=BUDGET):
+            yield rows.tolist()
+
+
+def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
+    """Examples as the model reads them, those of similar length together."""
+    codec, most, longest = bundle.codec, bundle.recipe.data.max_source, room(bundle.recipe)
+    rows = [
+        (source[:most], codec.target.cut(target, source=most, target=sys.maxsize))
+        for source, target in codec.encode(examples)
+    ]
+    for example, (_, written) in zip(examples, rows, strict=True):
+        if len(written) > longest + 1:  # the last token is written, not read
+            raise DataError(
+                f"{example.where}: {len(written)} tokens, and this model learned {longest} positions",
+                hint="shorten it, or train with a larger data.max_target.",
+            )
+    lengths = np.asarray([[len(source), len(target)] for source, target in rows], dtype=np.int64)
+    for together in plan_in_order(lengths, budget=BUDGET):
+        source = padded([rows[i][0] for i in together]) if codec.reads else None
+        target = padded([rows[i][1] for i in together]) if codec.writes else None
+        yield Batch(rows=tensor_of(together), source=source, target=target)
+
+
+def room(recipe: Recipe) -> int:
+    """How many positions a decoder can read: as many as it learned, or any number where it learned none."""
+    stack = recipe.model.decoder
+    learned = isinstance(stack, Transformer) and stack.positions == "learned"
+    return recipe.data.max_target + 2 if learned else sys.maxsize
+
+
+def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> dict[str, float]:
+    """Cross-entropy and perplexity of the known answers."""
+    return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
+
+
+@torch.inference_mode()
+def embed(
+    bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
+) -> Float32[np.ndarray, "N D"]:
+    """One vector for each input: what a classifier's head is given, else the mean of the states."""
+    model = cast(Any, bundle.model)
+    if not hasattr(model, "vectors"):
+        raise UsageError(f"a '{bundle.recipe.task}' model has no vector for a text", hint="`seqlab predict` answers.")
+    if not inputs:
+        return np.zeros((0, 0), dtype=np.float32)
+    encode = encode_inputs if bundle.codec.reads else _written
+    rows = encode(bundle, inputs, first_row=first_row)
+    vectors: dict[int, Tensor] = {}
+    for together in batches([len(row) for row in rows]):
+        pooled = model.vectors(padded([rows[place] for place in together]))
+        if normalise:
+            pooled = torch.nn.functional.normalize(pooled, dim=-1)
+        vectors |= dict(zip(together, pooled, strict=True))
+    return torch.stack([vectors[place] for place in range(len(rows))]).float().numpy(force=True)
+
+
+def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
+    """Texts as a language model writes them; only learned positions limit their length."""
+    rows = cast(list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs]))
+    if room(bundle.recipe) < sys.maxsize:
+        return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
+    return rows
+
+
+def mistakes(
+    bundle: Bundle, examples: list[Example], predicted: list[str], gold: list[str], most: int = 10
+) -> tuple[dict[str, str], ...]:
+    """The first wrong answers, with what was expected."""
+    wrong = (
+        {"input": bundle.codec.source.show(e.source), "output": p, "expected": g}
+        for e, p, g in zip(examples, predicted, gold, strict=True)
+        if p != g
+    )
+    return tuple(islice(wrong, most))
+
+
+def warn_of_new_labels(bundle: Bundle, examples: list[Example]) -> None:
+    """Warn of labels that training never saw: no answer can be right there."""
+    known = {*labels_in(bundle.codec).names, bundle.recipe.data.no_label}
+    new = Counter(label for e in examples for label in labels_of(e) if label not in known)
+    if new:
+        first = next(e.where for e in examples if set(labels_of(e)) & set(new))
+        names = ", ".join(f"'{name}' ({count})" for name, count in new.most_common(5))
+        warnings.warn(f"{first}: labels never seen in training count as wrong: {names}", SeqlabWarning, stacklevel=2)
+
+
+def open_store(stores: Path | None, name: str) -> TokenStore | None:
+    """A store of the training part, if it is beside the model."""
+    return TokenStore.open(stores / name) if stores is not None and (stores / name).exists() else None
+
+
+def writes_no_text(task: Task) -> UsageError:
+    """The refusal of a task whose models have no decoder."""
+    return UsageError(f"a '{task.name}' model writes no text", hint="ask it with `predict`.")
+
+
+def looked_at(question: Question) -> Subject:
+    """A model that has read the source of a question and not yet answered."""
+    value = question.bundle.codec.source.load(question.given)
+    return reading(question, encode_inputs(question.bundle, [value])[0], value)

@@ -1,0 +1,367 @@
+"""forecast: a series to the values that follow, with bands (S2, S12)."""
+
+import csv
+import io
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
+from seqlab.codecs.series import SeriesSource, series_of
+from seqlab.corpus.examples import Corpus
+from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
+from seqlab.data.series import Series, future_times
+from seqlab.data.sources import Example
+from seqlab.data.windows import Windows
+from seqlab.errors import DataError, SeqlabWarning, UsageError
+from seqlab.models.build import build_encoder, build_pooling
+from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
+from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
+from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
+from seqlab.padded import Batch, Measured, Padded
+from seqlab.recipe import Decode, Dynamics, Recipe
+from seqlab.subject import Question, Subject
+from seqlab.tasks import checks
+from seqlab.tasks.backtest import BUDGET, backtest
+from seqlab.tasks.examples import SCORED_AT_THE_END, writes_no_text
+from seqlab.tasks.task import DataKind, Job, Opening, Report, Scoring, Task
+from seqlab.training.em_lds import start_lds
+
+CALIBRATED_ON = 2000  # moments of the validation part
+OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
+    "gaussian": GaussianOutput,
+    "quantiles": QuantileOutput,
+    "point": PointOutput,
+}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The values to come, a row for each moment and a column for each variable, and the bands that should hold them."""
+
+    columns: tuple[str, ...]
+    times: tuple[str, ...]
+    mean: Float[np.ndarray, "K C"]
+    low: Float[np.ndarray, "K C"]
+    high: Float[np.ndarray, "K C"]
+    level: float
+    history: Series
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One for each moment of each variable."""
+        for place, column in enumerate(self.columns):
+            for step, time in enumerate(self.times):
+                figures = {name: float(getattr(self, name)[step, place]) for name in ("mean", "low", "high")}
+                yield {"time": time, "column": column, **figures}
+
+    def to_csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["time", "column", "mean", "low", "high"])
+        for row in self.rows():
+            writer.writerow([f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row.values()])
+        return text.getvalue()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"level": self.level, "forecast": list(self.rows())}
+
+    @property
+    def input(self) -> str:
+        return self.history.where
+
+    @property
+    def output(self) -> str:
+        return self.to_csv()
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return self.to_json()
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The windows of a series, each with the values that followed."""
+
+    windows: Windows
+
+    def some(self, most: int) -> "Moments":
+        return self
+
+    def batch(self, bundle: Bundle, most: int) -> Batch:
+        return self.windows.batch(np.arange(min(most, len(self.windows))))
+
+    def examples(self) -> list[Example]:
+        raise UsageError("a model of a series has no examples to examine", hint="`seqlab evaluate` scores it.")
+
+    def typed(self, bundle: Bundle, most: int) -> list[str]:
+        return list(bundle.metrics.get("examples", []))
+
+    def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+        batch, model = self.batch(bundle, most), cast(Forecasts, bundle.model)
+        return len(batch), lambda: calibrated(model, batch)
+
+
+class SeriesKind:
+    """One file: a column of times, columns of numbers. Its last part is held out."""
+
+    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
+        series = read_table(recipe, files[0])
+        columns = {}
+        for name, values in zip(series.columns, series.values.T, strict=True):
+            there = values[~np.isnan(values)]
+            figures = f"{there.min():.6g} to {there.max():.6g}, mean {there.mean():.6g}" if len(there) else "no values"
+            columns[name] = f"{figures}, {len(values) - len(there):,} missing"
+        ends = {"from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
+        return {"rows": len(series), **ends, "columns": columns}
+
+    def prepare(
+        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
+    ) -> Codec:
+        return prepare_series(recipe, files, valid, folder)
+
+    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
+        return open_series(recipe, codec, folder)
+
+    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Moments:
+        """All moments of a file; without one, the test part where there is one, else the validation part."""
+        if len(files) > 1:
+            raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
+        if files:
+            return Moments(_windows_of_file(bundle, files[0]))
+        parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
+        return Moments(parts.get("test", parts["validation"]))
+
+    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
+        """Set the width of the bands on the validation part, and score the model there."""
+        validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
+        calibrate(bundle, validation)
+        return task.evaluate(bundle, Moments(validation), Scoring(train=stores, most=SCORED_AT_THE_END))
+
+
+SERIES = SeriesKind()
+
+
+class Forecasting:
+    """Windows of the past into a network or a Kalman filter, all steps ahead out of it."""
+
+    name = "forecast"
+    recipe = "gru-forecast"
+    tuned = ""
+    ladder = ("lds-forecast", "gru-forecast", "transformer-forecast")
+    recurrent = "gru-forecast"
+    judged_by = ("mse",)
+    ask = " SERIES.csv"
+
+    def check(self, recipe: Recipe) -> None:
+        checks.check_settings(recipe, "flat", "lds", "vectors")
+        checks.check_parts(recipe, encoder=True)
+
+    def data_kind(self, recipe: Recipe) -> DataKind:
+        return SERIES
+
+    def reads(self, recipe: Recipe) -> SourceType:
+        return SeriesSource
+
+    def writes(self, recipe: Recipe) -> TargetType:
+        return Nothing
+
+    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+        raise UsageError("a series has no examples", hint="give the file to `seqlab evaluate`.")
+
+    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
+        settings, source = recipe.forecast, series_of(codec)
+        count, horizon = len(source.columns), settings.horizon
+        if recipe.model.lds is not None:
+            start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
+            return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
+        num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
+        entry = Measured((0.0,) * width, (1.0,) * width)
+        encoder = build_encoder(recipe, entry, most=num_patches)
+        return Forecaster(
+            encoder,
+            build_pooling(recipe, encoder, positions=num_patches),
+            OUTPUTS[settings.output](settings.level),
+            patch=settings.patch,
+            horizon=horizon,
+            num_variables=count,
+            num_covariates=source.num_covariates,
+            scale_windows=settings.scale == "window",
+            dropout=recipe.model.dropout,
+        )
+
+    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
+        return {}
+
+    def predict(self, job: Job) -> list[Forecast]:
+        """The rows that follow each series."""
+        return [forecast(job.bundle, value) for value in job.inputs]
+
+    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
+        """Scores of a forecast from every moment, or from some that lie evenly, beside baselines."""
+        windows, train = data.windows, None
+        if scoring.train is not None:
+            train = open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"]
+        tallies = backtest(bundle, windows, train, most=scoring.most, world=scoring.world)
+        model = tallies.pop("")
+        floors = {name: tally.scores() for name, tally in tallies.items()}
+        moments = windows.num_origins if scoring.most is None else min(scoring.most, windows.num_origins)
+        note = "" if train is not None else "the linear floor needs the training part, which is not beside this model"
+        steps = model.by_step()
+        return Report(self.name, moments, model.scores(), floors, floor_note=note, by_step=steps, unit="moments")
+
+    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
+        raise writes_no_text(self)
+
+    def subject(self, question: Question) -> Subject:
+        raise UsageError(
+            "a 'forecast' model gives no answer in tokens or labels to look into",
+            hint="the view 'band' shows its forecast.",
+        )
+
+    def views(self, bundle: Bundle) -> tuple[str, ...]:
+        return ("band",)
+
+
+def forecast_series(forecast: Forecast, column: str, *, last: int | None = None) -> dict[str, Any]:
+    """One variable as plain arrays for a chart: the `last` rows of its past with their times, and what is to come."""
+    place, past = forecast.columns.index(column), forecast.history
+    kept = slice(None if last is None else max(0, len(past) - last), None)
+    figures = {name: getattr(forecast, name)[:, place] for name in ("mean", "low", "high")}
+    history = {"history_times": past.times[kept], "history": past.values[kept, place]}
+    return {**history, "times": forecast.times, **figures, "level": forecast.level}
+
+
+def forecast(bundle: Bundle, value: Any) -> Forecast:
+    """What follows the last row of a file, or of an array with the model's columns.
+
+    Where columns are known in advance, the rows after the last observation hold them, and are what is forecast.
+    """
+    settings, source = bundle.recipe.forecast, series_of(bundle.codec)
+    past, ahead = _past_and_ahead(bundle, source.load(value))
+    table = np.concatenate([source.table(past), source.table(ahead)])
+    if (missing := settings.look_back - len(past)) > 0:
+        _warn(
+            f"{past.where}: {len(past):,} rows where the model looks back {settings.look_back}; the others are missing"
+        )
+        table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
+        table[:missing, len(source.columns) :] = 0.0
+    for place, name in enumerate(source.columns):
+        if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
+            _warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
+    windows = windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
+    mean, low, high = (source.restored(part) for part in _figures(bundle, windows))
+    if not all(np.isfinite(part).all() for part in (mean, low, high)):
+        raise DataError(
+            f"{past.where}: numbers too far from those of training to forecast from",
+            hint="look at the last rows of the file, or train on data like these.",
+        )
+    return Forecast(source.columns, ahead.times, mean, low, high, settings.level, past)
+
+
+def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
+    """What was, and the moments to come: with known columns the rows that hold these, else the next usual ones."""
+    horizon, source = bundle.recipe.forecast.horizon, series_of(bundle.codec)
+    if not source.known:
+        values = np.full((horizon, len(series.columns)), np.nan)
+        return series, Series(series.where, series.columns, tuple(future_times(series, horizon)), values)
+    end = int(np.flatnonzero(~np.isnan(series.values[:, : len(source.columns)]).all(1))[-1]) + 1
+    past, ahead = (
+        Series(series.where, series.columns, series.times[part], series.values[part])
+        for part in (slice(0, end), slice(end, end + horizon))
+    )
+    if len(ahead) < horizon:
+        raise DataError(
+            f"{series.where}: {', '.join(source.known)} must be known for {horizon} rows after the last "
+            f"observation; {len(ahead)} follow it",
+            hint="add rows in which these are filled in and the others are empty.",
+        )
+    return past, ahead
+
+
+def _figures(bundle: Bundle, windows: Windows) -> tuple[Float[np.ndarray, "K C"], ...]:
+    """Mean, low and high of one moment's windows."""
+    model = cast(Forecasts, bundle.model)
+    parameters = calibrated(model, windows.batch(np.arange(len(windows))))
+    figures = (model.output.mean(parameters), *model.output.band(parameters))
+    return tuple(part.double().numpy(force=True).T for part in figures)
+
+
+@torch.inference_mode()
+def calibrated(model: Forecasts, batch: Batch) -> Float[Tensor, "B K P"]:
+    """The distribution of each value to come, as wide as calibration found it must be."""
+    return model.output.widened(model.distribution(batch), model.widths)
+
+
+@torch.inference_mode()
+def calibrate(bundle: Bundle, windows: Windows) -> None:
+    """How many times as wide the bands must be at each step ahead, so that they hold as many values as they say.
+
+    Split conformal prediction on held-out windows (Vovk et al. 2005; Romano et al. 2019): of each value that was seen,
+    how much wider its band would have had to be; the quantile of these at the level is the factor.
+    """
+    model, level = cast(Forecasts, bundle.model), bundle.recipe.forecast.level
+    needed, seen = [], []
+    for rows in windows.in_order(budget=BUDGET, most=CALIBRATED_ON):
+        batch = windows.batch(rows)
+        target = batch.require("target")
+        parameters, y = model.distribution(batch), target.values
+        middle, (low, high) = model.output.mean(parameters), model.output.band(parameters)
+        needed.append(torch.where(y < middle, (middle - y) / (middle - low), (y - middle) / (high - middle)))
+        seen.append(target.scored)
+    model.widths.copy_(_quantiles(torch.cat(needed), torch.cat(seen), level))
+
+
+def _quantiles(needed: Float[Tensor, "N K"], seen: Bool[Tensor, "N K"], level: float) -> Float[Tensor, " K"]:
+    widths = torch.ones(needed.shape[1])
+    for step in range(needed.shape[1]):
+        scores = needed[seen[:, step], step].sort().values
+        if len(scores):
+            place = min(len(scores), math.ceil(level * (len(scores) + 1)))
+            widths[step] = scores[place - 1].clamp(min=1e-3)
+    return widths
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, SeqlabWarning, stacklevel=3)
+
+
+def _windows_of_file(bundle: Bundle, path: str) -> Windows:
+    """All windows of another file with the same columns."""
+    source, settings = series_of(bundle.codec), bundle.recipe.forecast
+    series = source.load(path)
+    windows = windows_over(bundle.recipe, source, source.table(series), begin=0, end=len(series))
+    if not len(windows):
+        raise DataError(
+            f"{series.where}: {len(series):,} rows, where a look-back of {settings.look_back} and a horizon of "
+            f"{settings.horizon} need {settings.look_back + settings.horizon:,}",
+            hint="give a longer file.",
+        )
+    return windows
+
+
+def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> LDS:
+    """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
+    if settings.states:
+        typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))
+        return start_lds(typical, num_states=settings.states, num_inputs=num_inputs, seed=seed)
+    parts = [cycle(season / k, wander=1e-4) for k in range(1, min(settings.harmonics, season // 2) + 1)]
+    if settings.trend == "slope":
+        parts.append(local_linear_trend(level=0.05, slope=1e-4, noise=0.2))
+    elif settings.trend == "level" or not parts:
+        parts.append(local_level(level=0.05, noise=0.2))
+    whole = reduce(add, parts)
+    if not float(whole.observation_noise):
+        whole = replace(whole, observation_noise=torch.full_like(whole.observation_noise, 0.2))
+    inputs = torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
+    return replace(whole, input_matrix=inputs)

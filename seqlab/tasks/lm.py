@@ -1,0 +1,241 @@
+"""lm: nothing to a sequence. A language model continues each prompt (S7, S17)."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
+from seqlab.codecs.text import TextTarget, learn_tokenizer
+from seqlab.corpus.examples import Corpus
+from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
+from seqlab.data.sources import Example
+from seqlab.data.store import TokenStore
+from seqlab.decode.beam import Hypothesis
+from seqlab.decode.generate import Limits
+from seqlab.device import tensor_of
+from seqlab.errors import DataError, UsageError
+from seqlab.models.build import build_decoder
+from seqlab.models.interface import Memory, Model
+from seqlab.models.language_model import LanguageModel
+from seqlab.padded import Batch, Padded
+from seqlab.recipe import Decode, Recipe
+from seqlab.subject import Question, Subject
+from seqlab.tasks import checks
+from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
+from seqlab.tasks.examples import EXAMPLES, batches, example_loss, open_store, read_lines, room
+from seqlab.tasks.hidden import hidden_language_model
+from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, Task
+from seqlab.tasks.writing import NEVER, answer_of, search
+from seqlab.text import EOS, SOS, UNK, Tokenizer
+from seqlab.training.objective import mean_loss
+
+
+@dataclass(frozen=True)
+class TokenStream:
+    """One long text as its tokens."""
+
+    tokens: np.ndarray
+
+    def some(self, most: int) -> "TokenStream":
+        return self
+
+    def batch(self, bundle: Bundle, most: int) -> Batch:
+        tokens = tensor_of(np.asarray(self.tokens[:257], dtype=np.int64))
+        rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]
+        return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
+
+    def examples(self) -> list[Example]:
+        raise UsageError("a model of one endless text has no examples to examine", hint="`seqlab evaluate` scores it.")
+
+    def typed(self, bundle: Bundle, most: int) -> list[str]:
+        lines = bundle.codec.target_tokenizer.decode(self.tokens[:1000].tolist()).split("\n")
+        return [line[:60] for line in lines[1:] if len(line) > 10][:most]
+
+    def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+        return 0, lambda: None
+
+
+class StreamKind:
+    """Files that are one endless text."""
+
+    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
+        return EXAMPLES.look(task, recipe, files)
+
+    def prepare(
+        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
+    ) -> Codec:
+        def learn(blocks: Iterator[str]) -> Codec:
+            tokenizer = learn_tokenizer(recipe.target, blocks) if old is None else old.target_tokenizer
+            return Codec(Nothing(), TextTarget(tokenizer))
+
+        return prepare_stream(recipe, learn, files, valid, folder)
+
+    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
+        return open_stream(recipe, codec, folder)
+
+    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> TokenStream:
+        if files:
+            return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
+        return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
+
+    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
+        return task.evaluate(bundle, self.data(task, bundle, (), stores), Scoring(train=stores))
+
+
+STREAM = StreamKind()
+
+
+class LanguageModelling:
+    """With data.unit = "stream" a file is one endless text; with "line", each line is a sequence of its own."""
+
+    name = "lm"
+    recipe = "char-lstm"
+    tuned = ""
+    ladder = ("char-rnn", "char-gru", "char-lstm", "gpt-tiny")
+    recurrent = ""
+    judged_by = ("loss",)
+    ask = ""
+
+    def check(self, recipe: Recipe) -> None:
+        checks.check_settings(recipe, "hmm", "split")
+        hmm = recipe.model.hmm
+        if hmm is not None:
+            checks.check_hidden(recipe, hmm)
+            if hmm.states is None or hmm.order != 1:
+                raise ValueError(
+                    "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
+                )
+        checks.check_parts(recipe, decoder=True)
+
+    def data_kind(self, recipe: Recipe) -> DataKind:
+        return STREAM if is_stream(recipe) else EXAMPLES
+
+    def reads(self, recipe: Recipe) -> SourceType:
+        return Nothing
+
+    def writes(self, recipe: Recipe) -> TargetType:
+        return TextTarget
+
+    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+        return (Example("", line, where) for where, line in read_lines(files))
+
+    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
+        num_tokens = len(codec.target_tokenizer)
+        if recipe.model.hmm is not None:
+            return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
+        return LanguageModel(build_decoder(recipe, num_tokens))
+
+    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
+        return {}
+
+    @torch.inference_mode()
+    def predict(self, job: Job) -> list[Prediction]:
+        """Each prompt goes on; an empty one begins from nothing."""
+        decoder, tokenizer = cast(LanguageModel, job.bundle.model).decoder, job.bundle.codec.target_tokenizer
+        prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
+        found: list[list[Hypothesis]] = [[] for _ in prefixes]
+        for rows, most in _with_room(job, prefixes, limits.most):
+            prefix = Padded.from_rows([prefixes[row] for row in rows])
+            results = search(job, decoder, Memory(len(rows)), prefix, replace(limits, most=most), rows)
+            for row, hypotheses in zip(rows, results, strict=True):
+                found[row] = hypotheses
+        return [answer_of(tokenizer, text, each) for text, each in zip(job.inputs, found, strict=True)]
+
+    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
+        """The loss, beside that of n-grams learnt from the same training text."""
+        if is_stream(bundle.recipe):
+            return self._evaluate_stream(bundle, data.tokens, scoring)
+        scores = example_loss(bundle, data.all, scoring.world)
+        scores["bits_per_token"] = scores["loss"] / math.log(2)
+        train = open_store(scoring.train, "train_target")
+        held_out = [np.asarray(target) for _, target in bundle.codec.encode(data.all)]
+        tokens = None if train is None else np.asarray(train.flat[:NGRAM_TOKENS])
+        floors, note = ngram_baselines(tokens, held_out, bundle.codec.target_tokenizer)
+        return Report(self.name, len(data.all), scores, floors, floor_note=note)
+
+    def _evaluate_stream(self, bundle: Bundle, tokens: np.ndarray, scoring: Scoring) -> Report:
+        recipe = bundle.recipe
+        stream, carries = stream_in_order(recipe, tokens), carries_state(recipe)
+        scores = mean_loss(cast(Model, bundle.model), stream, carries=carries, world=scoring.world)
+        scores["bits_per_token"] = scores["loss"] / math.log(2)
+        store = open_store(scoring.train, "train_stream")
+        train = None if store is None else np.asarray(store.flat[:NGRAM_TOKENS])
+        floors, note = ngram_baselines(train, [tokens], bundle.codec.target_tokenizer)
+        return Report(self.name, len(tokens) - 1, scores, floors, floor_note=note, unit="tokens")
+
+    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
+        job, limits = Job(bundle, [value], decode), continuation_limits(bundle, decode)
+        prefixes = prompts(bundle, [str(value)])
+        _, most = next(_with_room(job, prefixes, limits.most))
+        return Opening(Memory(1), prefixes[0], replace(limits, most=most))
+
+    def subject(self, question: Question) -> Subject:
+        """At each position the token that came next, at the last the likeliest one."""
+        bundle, tokenizer = question.bundle, question.bundle.codec.target_tokenizer
+        row = prompts(bundle, [f"{question.given}{question.output or ''}"])[0]
+        names = tuple(tokenizer.pieces(row))
+        subject = Subject(bundle, question.given, None, tuple(row), (), names, (*row[1:], 0), ())
+        with torch.inference_mode():
+            best = int(subject.logits()[-1].argmax())
+        answers = (*row[1:], best)
+        return subject.answering(answers, tuple(tokenizer.pieces(answers)))
+
+    def views(self, bundle: Bundle) -> tuple[str, ...]:
+        return (*ANSWER_VIEWS, "cells", "beam")
+
+
+def is_stream(recipe: Recipe) -> bool:
+    """Whether the data is one endless text rather than examples."""
+    return recipe.data.unit == "stream"
+
+
+def continuation_limits(bundle: Bundle, decode: Decode) -> Limits:
+    """Where a continuation ends: a line at its end token, a stretch of a longer text only at the settings' length."""
+    if not is_stream(bundle.recipe):
+        return Limits(end=EOS, most=decode.max_length, never=NEVER)
+    return Limits(end=None, most=decode.max_length, never=(*NEVER, EOS))
+
+
+def prompts(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
+    """The tokens of texts that are to be continued; an endless text has no beginning, not even an empty one."""
+    tokenizer = bundle.codec.target_tokenizer
+    rows = tokenizer.encode_all(list(texts))
+    if not is_stream(bundle.recipe):
+        return [[SOS, *ids] for ids in rows]
+    return [ids or [_neutral(tokenizer)] for ids in rows]
+
+
+def _neutral(tokenizer: Tokenizer) -> int:
+    """What stands before a text without a beginning: the end of a line, else a space, else any token."""
+    for piece in ("\n", " "):
+        ids = tokenizer.encode(piece)
+        if ids and ids[0] != UNK:
+            return ids[0]
+    return len(NEVER) + 1
+
+
+def _with_room(job: Job, prefixes: list[list[int]], most: int) -> Iterator[tuple[list[int], int]]:
+    """Rows that are decoded together, and how far.
+
+    Learned positions have a maximum, so rows that come close to it are decoded in a batch of their own.
+    """
+    longest, near = room(job.bundle.recipe), []
+    for row, prefix in enumerate(prefixes):
+        if len(prefix) > longest:
+            raise DataError(
+                f"line {job.first_row + row + 1}: {len(prefix)} tokens, and this model learned {longest} positions",
+                hint="shorten the prompt.",
+            )
+        if len(prefix) + most - 1 > longest:  # the last token is written, not read
+            near.append(row)
+            yield [row], longest - len(prefix) + 1
+    far = [row for row in range(len(prefixes)) if row not in near]
+    for rows in batches([len(prefixes[row]) + most for row in far]):
+        yield [far[place] for place in rows], most

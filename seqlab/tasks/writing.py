@@ -1,0 +1,211 @@
+"""What tasks share whose models write text: search, streaming, scoring, and the shape of an answer."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from seqlab.bundle import Bundle
+from seqlab.codecs.codec import padded
+from seqlab.data.sources import Example, Picture
+from seqlab.decode.beam import Beam, Hypothesis, beam_search
+from seqlab.decode.generate import Limits, generate, stream
+from seqlab.decode.rules import Greedy, Rule, Sample
+from seqlab.decode.score import score as forced
+from seqlab.errors import DataError, UsageError, shorten
+from seqlab.models.interface import Decoder, Memory
+from seqlab.models.seq2seq import Seq2Seq
+from seqlab.padded import Padded
+from seqlab.recipe import Decode
+from seqlab.subject import Question, Subject
+from seqlab.tasks.examples import batches, encode_inputs, looked_at, room
+from seqlab.tasks.task import Job, Opening, Prediction, Task, ask
+from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
+
+NEVER = (PAD, UNK, SOS, SEP, MASK)
+DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one more token added to a text, the text so far, and the log-probability of all its tokens."""
+
+    text: str
+    output: str
+    log_probability: float
+
+
+def rule_of(decode: Decode, seed: int) -> Rule:
+    """How one token is chosen at each step."""
+    if decode.method == "sample":
+        return Sample(decode.temperature, decode.top_k, decode.top_p, seed)
+    return Greedy()
+
+
+def search(
+    job: Job, decoder: Decoder, memory: Memory, prefix: Padded, limits: Limits, rows: list[int]
+) -> list[list[Hypothesis]]:
+    """What the job's settings find for these of its rows, best first."""
+    decode = job.decode
+    if decode.method == "beam":
+        beam = Beam(decode.beam, decode.length_penalty, decode.no_repeat, decode.min_length)
+        return beam_search(decoder, memory, prefix, beam, limits).best
+    numbers = torch.tensor([job.rows[row] for row in rows])
+    out = generate(decoder, memory, prefix, rule_of(decode, job.seed), limits, rows=numbers)
+    return [
+        [Hypothesis(tuple(tokens.tolist()), logs, math.fsum(logs), ended=len(logs) > len(tokens))]
+        for tokens, logs in zip(out.tokens.rows(), out.log_probabilities, strict=True)
+    ]
+
+
+def answer_of(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], prefix: Sequence[int] = ()) -> Prediction:
+    """The best hypothesis as text, and all of them with their scores."""
+    if not hypotheses:
+        return Prediction(text, "", {"score": 0.0, "tokens": [], "hypotheses": []})
+    written = [
+        {
+            "output": tokenizer.decode([*prefix, *hypothesis.tokens]),
+            "score": hypothesis.score,
+            "log_probability": hypothesis.log_probability,
+            "tokens": tokenizer.pieces(hypothesis.tokens),
+            "log_probabilities": list(hypothesis.log_probabilities),
+            "ended": hypothesis.ended,
+        }
+        for hypothesis in hypotheses
+    ]
+    best = written[0]
+    details = {key: best[key] for key in ("score", "log_probability", "tokens", "log_probabilities")}
+    return Prediction(text, str(best["output"]), details | {"hypotheses": written})
+
+
+def translate(job: Job) -> list[Prediction]:
+    """Each source is translated; an empty line stays empty."""
+    source, tokenizer = job.bundle.codec.source, job.bundle.codec.target_tokenizer
+    prefix = prefix_ids(tokenizer, job.prefix)
+    found = hypotheses(job, prefix)
+    return [
+        answer_of(tokenizer, source.show(value), each, prefix) for value, each in zip(job.inputs, found, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
+    """What an encoder and a decoder find for each input, best first; nothing for an empty line."""
+    model = cast(Seq2Seq, job.bundle.model)
+    sources = encode_inputs(job.bundle, job.inputs, first_row=job.first_row)
+    limits = target_limits(job.bundle, job.decode, prefix)
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    empty = {row for row, value in enumerate(job.inputs) if isinstance(value, str) and not value.strip()}
+    for together in batches([0 if row in empty else len(source) for row, source in enumerate(sources)]):
+        rows = [row for row in together if row not in empty]
+        if rows:
+            memory = model.encoder(padded([sources[row] for row in rows]))
+            start = Padded.from_rows([[SOS, *prefix]] * len(rows))
+            for row, each in zip(rows, search(job, model.decoder, memory, start, limits, rows), strict=True):
+                found[row] = each
+    return found
+
+
+def target_limits(bundle: Bundle, decode: Decode, prefix: Sequence[int] = ()) -> Limits:
+    """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
+    return Limits(end=EOS, most=min(decode.max_length, room(bundle.recipe) - len(prefix)), never=NEVER)
+
+
+def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
+    """The ids of a prefix that every output must begin with; each must be one that the model can write."""
+    ids = tokenizer.encode(prefix) if prefix else []
+    if UNK in ids:
+        raise UsageError(
+            f"the prefix {shorten(prefix)} holds what this model has no token for",
+            hint="`vocabulary.txt` beside the model lists what it knows.",
+        )
+    return ids
+
+
+@torch.inference_mode()
+def open_translation(bundle: Bundle, value: Any, decode: Decode) -> Opening:
+    """A decoder that has a source to look at and nothing written yet."""
+    memory = cast(Seq2Seq, bundle.model).encoder(padded(encode_inputs(bundle, [value])))
+    return Opening(memory, [SOS], target_limits(bundle, decode))
+
+
+def stream_text(task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed: int = 0) -> Iterator[Piece]:
+    """An answer piece by piece as its tokens are chosen; `decode` is not a beam's."""
+    if bundle.codec.reads and isinstance(value, str) and not value.strip():
+        return
+    opening, tokenizer = task.opening(bundle, value, decode), bundle.codec.target_tokenizer
+    decoder, prefix, rule = cast(Any, bundle.model).decoder, Padded.from_rows([opening.tokens]), rule_of(decode, seed)
+    ids: list[int] = []
+    written, log_probability = "", 0.0
+    for token, log_p in stream(decoder, opening.memory, prefix, rule, opening.limits, row=0):
+        ids += [token] if token != opening.limits.end else []
+        log_probability += log_p
+        text = tokenizer.decode(ids)
+        whole = not text.endswith("\ufffd")  # a character may be cut between two tokens
+        yield Piece(text[len(written) :] if whole else "", text, log_probability)
+        written = text if whole else written
+
+
+@torch.inference_mode()
+def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[str]) -> list[float]:
+    """E57: how likely each target is, given its source; a language model needs no sources."""
+    encoded = bundle.codec.target_tokenizer.encode_all(list(targets))
+    values = list(sources) if bundle.codec.reads else [""] * len(targets)
+    openings = [task.opening(bundle, value, bundle.recipe.decode) for value in values]
+    scores = []
+    for opening, ids in zip(openings, encoded, strict=True):
+        row = [*opening.tokens, *ids, *([] if opening.limits.end is None else [opening.limits.end])]
+        if len(row) - 1 > room(bundle.recipe):
+            raise DataError(
+                f"a target of {len(row) - 1} tokens, and this model learned {room(bundle.recipe)} positions",
+                hint="shorten it.",
+            )
+        decoder = cast(Any, bundle.model).decoder
+        scores.append(float(forced(decoder, opening.memory, Padded.from_rows([row]))[0]))
+    return scores
+
+
+def translated(question: Question) -> Subject:
+    """A model that has read a source and its own translation, which is searched for, or is what the question says."""
+    bundle = question.bundle
+    tokenizer, subject = bundle.codec.target_tokenizer, looked_at(question)
+    if question.output is None:
+        found = hypotheses(Job(bundle, [question.given], question.decode))[0]
+        if not 1 <= question.hypothesis <= len(found):
+            raise UsageError(
+                f"there is no hypothesis {question.hypothesis}", hint=f"the search found {len(found)}; 1 is the best."
+            )
+        tokens = list(found[question.hypothesis - 1].tokens)
+    else:
+        tokens = tokenizer.encode(question.output)
+    writes, answers = (SOS, *tokens), (*tokens, EOS)
+    return Subject(
+        bundle,
+        question.given,
+        subject.reads,
+        writes,
+        subject.source,
+        tuple(tokenizer.pieces(writes)),
+        answers,
+        tuple(tokenizer.pieces(answers)),
+    )
+
+
+def exactly_right(task: Task, bundle: Bundle, examples: list[Example]) -> float:
+    """The share of held-out examples that greedy search answers as one of their references."""
+    greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
+    answers = ask(task, bundle, [e.source for e in examples], decode=greedy)
+    known = references(bundle, examples)
+    return sum(a.output in texts for a, texts in zip(answers, known, strict=True)) / len(examples)
+
+
+def references(bundle: Bundle, examples: Sequence[Example]) -> list[tuple[str, ...]]:
+    """The target of each example in the form in which the model writes; of a picture, all of its captions."""
+    normalise, known = bundle.codec.target_tokenizer.normaliser, defaultdict[str | int, list[str]](list)
+    names = [e.source.name if isinstance(e.source, Picture) else row for row, e in enumerate(examples)]
+    for name, example in zip(names, examples, strict=True):
+        known[name].append(normalise(str(example.target)))
+    return [tuple(known[name]) for name in names]
