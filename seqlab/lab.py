@@ -12,6 +12,7 @@ from seqlab.errors import RecipeError, RunError, UsageError
 from seqlab.huggingface import read_huggingface
 from seqlab.model import Model, load
 from seqlab.recipe import Recipe, load_recipe, override
+from seqlab.recipes import default_recipes
 from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.training.checkpoint import locked
@@ -126,8 +127,8 @@ def _chosen_recipe(
     elif old is not None and task in (old.recipe.task, None):
         chosen = old.recipe
     else:
-        named = task_named(task or "")
-        chosen = load_recipe(named.tuned if old is not None and named.tuned else named.recipe)
+        tuned = task_named(task or "").tuned if old is not None else ""
+        chosen = load_recipe(tuned or default_recipes()[task_named(task or "").name])
     if task is not None and chosen.task != task:
         raise RecipeError(
             f"recipe '{chosen.name}' is for '{chosen.task}', not for '{task}'",

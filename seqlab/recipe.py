@@ -6,13 +6,13 @@ recipe = override(recipe, ["train.steps=500"])         # what `--set` does
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from seqlab.errors import RecipeError, nearest
+from seqlab.recipes import recipe_names, recipe_table
 
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
 Connection = Literal["plain", "residual", "highway", "dense"]
@@ -325,16 +325,6 @@ class Recipe(Section):
     decode: Decode = Decode()
 
 
-def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _shelf().iterdir() if entry.name.endswith(".toml"))
-
-
-def recipe_tasks() -> dict[str, str]:
-    """The task of each recipe that comes with the package; quick, for it checks nothing."""
-    return {name: tomllib.loads((_shelf() / f"{name}.toml").read_text("utf-8"))["task"] for name in recipe_names()}
-
-
 def load_recipe(name: str) -> Recipe:
     """A recipe by name, or from a .toml file of the user's."""
     if name.endswith(".toml"):
@@ -349,7 +339,8 @@ def load_recipe(name: str) -> Recipe:
             raise RecipeError(f"{name}: not valid UTF-8", hint="a recipe is a text file: TOML in UTF-8.") from None
     if name not in recipe_names():
         raise RecipeError(f"there is no recipe '{name}'", hint=nearest(name, recipe_names()))
-    return parse_recipe((_shelf() / f"{name}.toml").read_text("utf-8"), where=f"recipe '{name}'")
+    table = {key: value for key, value in recipe_table(name).items() if key != "default"}
+    return build_recipe(table, where=f"recipe '{name}'")
 
 
 def parse_recipe(text: str, *, where: str) -> Recipe:
@@ -402,10 +393,6 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
 def to_toml(recipe: Recipe) -> str:
     """The recipe as TOML that `parse_recipe` reads back to an equal recipe."""
     return "\n".join(_toml_lines(recipe.model_dump(), "")) + "\n"
-
-
-def _shelf() -> Any:
-    return files("seqlab") / "recipes"
 
 
 def _value(text: str) -> Any:

@@ -248,7 +248,7 @@ class TestKnownColumns:
         assert up > 2
         with pytest.raises(DataError, match="price must be known for 6 rows after the last observation; 0 follow it"):
             known.predict(path)
-        with pytest.raises(UsageError, match="which an array has not"):
+        with pytest.raises(UsageError, match="which an array does not have"):
             known.predict(np.zeros((30, 1)))
 
     def test_a_gap_in_them_is_refused_with_its_place(self, shop, tmp_path):

@@ -152,7 +152,7 @@ class TestALanguageModel:
         model = make("lm", "hmm-lm", text, *settings, "data.validation=0.2", name="t.txt")
         scores = model.metrics["validation"]
         assert scores["loss"] < scores["floors"]["1-gram"]["loss"] - 0.2
-        held_out = model._stream([], model.path / "run" / "data")
+        held_out = model.data().tokens
         hmm, tokens = model.bundle.model.decoder.hmm.model, torch.from_numpy(held_out.astype(np.int64))[None]
         whole, first = (hmm.log_likelihood(Padded(tokens[:, :n], torch.tensor([n]))) for n in (tokens.shape[1], 1))
         assert scores["loss"] == pytest.approx(float(first - whole) / (tokens.shape[1] - 1), rel=1e-9)

@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.errors import RecipeError
-from seqlab.recipe import build_recipe, load_recipe, override, parse_recipe, recipe_names, to_toml
-from seqlab.tasks import TASKS, check_recipe, task_named
+from seqlab.recipe import build_recipe, load_recipe, override, parse_recipe, to_toml
+from seqlab.recipes import default_recipes, recipe_names
+from seqlab.tasks import TASKS, check_recipe
 
 
 def refusal(call, *args, **options):
@@ -32,7 +33,7 @@ class TestTheShelf:
 
     @pytest.mark.parametrize("task", [task.name for task in TASKS])
     def test_every_task_has_a_default(self, task):
-        assert load_recipe(task_named(task).recipe).task == task
+        assert load_recipe(default_recipes()[task]).task == task
 
     def test_a_name_that_is_not_there(self):
         assert refusal(load_recipe, "char-lsmt") == ("there is no recipe 'char-lsmt'", "did you mean 'char-lstm'?")

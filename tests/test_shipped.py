@@ -18,6 +18,7 @@ from seqlab.data.split import border, source_key
 from seqlab.data.synthetic import dates, reversals, split_dates
 from seqlab.errors import BundleError
 from seqlab.lab import export
+from tests.scoring import evaluate_examples
 
 ROOT = Path(__file__).parent.parent
 MODELS = ("dates", "en-fr", "fr-en", "time-machine")
@@ -199,7 +200,6 @@ import fcntl, socket, struct, subprocess, sys
 from pathlib import Path
 import seqlab
 from seqlab.serve.client import Client
-from tests.scoring import evaluate_examples
 from urllib.request import urlopen
 
 try:

@@ -14,7 +14,6 @@ from seqlab.cli.bench import bench
 from seqlab.cli.claims import claims
 from seqlab.cli.common import (
     MODEL,
-    TASKS,
     Device,
     Json,
     ModelPath,
@@ -23,6 +22,7 @@ from seqlab.cli.common import (
     check_task,
     program,
     readable,
+    tasks_help,
     use_device,
     use_threads,
 )
@@ -64,7 +64,7 @@ def seqlab(
 
 @told
 def train(
-    task: Annotated[str, typer.Argument(help=TASKS)] = "",
+    task: Annotated[str, typer.Argument(help=tasks_help())] = "",
     data: Annotated[list[str] | None, typer.Argument(help="file(s) to train on; - is standard input")] = None,
     recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="a name or .toml file; none: the task's")] = None,
     valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
@@ -372,7 +372,8 @@ def recipes(
     seqlab train lm book.txt --recipe mine.toml
     """
     from seqlab.cli import show
-    from seqlab.recipe import load_recipe, recipe_names, to_toml
+    from seqlab.recipe import load_recipe, to_toml
+    from seqlab.recipes import default_recipes, recipe_names
 
     if name is not None:
         recipe = load_recipe(name)
@@ -385,9 +386,7 @@ def recipes(
     if json:
         show.as_json([{"name": r.name, "task": r.task, "about": r.about} for r in known])
         return
-    from seqlab.tasks import TASKS
-
-    defaults = {task.recipe for task in TASKS}
+    defaults = set(default_recipes().values())
     rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
     show.table(["task", "recipe", "what it is"], rows)
 

@@ -13,7 +13,14 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
 Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
-TASKS = "translate, classify, tag, lm, forecast, ...: `seqlab recipes` lists all"
+
+
+def tasks_help() -> str:
+    """The names of all tasks, for the help of a command."""
+    from seqlab.recipes import default_recipes
+
+    *names, last = default_recipes()
+    return f"{', '.join(names)} or {last}"
 
 
 def program() -> str:
@@ -25,9 +32,9 @@ def program() -> str:
 
 def check_task(task: str, *, resume: bool) -> None:
     from seqlab.errors import UsageError, nearest
-    from seqlab.recipe import recipe_tasks
+    from seqlab.recipes import default_recipes
 
-    names = sorted(set(recipe_tasks().values()))
+    names = default_recipes()
     if task not in names and not (resume and not task):
         raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
 

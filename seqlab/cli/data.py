@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seqlab.cli.common import TASKS, Json, check_task, readable
+from seqlab.cli.common import Json, check_task, readable, tasks_help
 from seqlab.cli.told import told
 
 app = typer.Typer(help="Get, make and look at data.", no_args_is_help=True, rich_markup_mode=None)
@@ -76,7 +76,7 @@ def data_make(
 @app.command("look")
 @told
 def data_look(
-    task: Annotated[str, typer.Argument(help=TASKS)],
+    task: Annotated[str, typer.Argument(help=tasks_help())],
     data: Annotated[list[str], typer.Argument(help="file(s), as for train")],
     settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like data.source=2")] = None,
     json: Json = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seqlab.cli.common import TASKS, Json, Threads, check_task, use_threads
+from seqlab.cli.common import Json, Threads, check_task, tasks_help, use_threads
 from seqlab.cli.told import told
 
 UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
@@ -15,7 +15,7 @@ UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 
 @told
 def compare(
-    task: Annotated[str, typer.Argument(help=TASKS)],
+    task: Annotated[str, typer.Argument(help=tasks_help())],
     data: Annotated[list[str], typer.Argument(help="file(s) to train on")],
     recipes: Annotated[str, typer.Option("--recipes", "-r", help="hmm,gru,mine.toml; none: the task's ladder")] = "",
     budget: Annotated[str | None, typer.Option(help="time for each training, like 90s, 10m or 1h")] = None,

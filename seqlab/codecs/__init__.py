@@ -16,7 +16,8 @@ def learn_codec(recipe: Recipe, examples: Examples, old: Codec | None, reads: So
         both = (str(side) for e in examples() for side in (e.source, e.target))
         tokenizer = learn_tokenizer(recipe.source, both)
         return Codec(TextSource(tokenizer, recipe.source.markers, recipe.source.frame), TextTarget(tokenizer))
-    return Codec(reads.learn(recipe, examples, old), writes.learn(recipe, examples, old))
+    target = writes.learn(recipe, examples, old)
+    return Codec(reads.learn(recipe, examples, old), target)
 
 
 def read_codec(table: Any, recipe: Recipe, reads: SourceType, writes: TargetType) -> Codec:

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,7 +74,7 @@ class SeriesSource:
             path = os.path.join(folder, "series.csv")
             Path(path).write_text(request, "utf-8")
             try:
-                return self.load(path)
+                return replace(self.load(path), where="the series")
             except SeqlabError as error:
                 raise DataError(str(error).replace(path, "the series"), hint=error.hint) from None
 

@@ -18,7 +18,8 @@ from seqlab.compare.rungs import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
 from seqlab.metrics.figures import duration
 from seqlab.model import RUN, Model, load
-from seqlab.recipe import Recipe, load_recipe, override, recipe_names, to_toml
+from seqlab.recipe import Recipe, load_recipe, override, to_toml
+from seqlab.recipes import recipe_names
 from seqlab.tasks import task_named
 from seqlab.tasks.task import LOWER_IS_BETTER
 

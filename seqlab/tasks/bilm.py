@@ -37,7 +37,6 @@ class BothDirections:
     """Two language models over one text: each token is predicted from all before it, and from all after it."""
 
     name = "bilm"
-    recipe = "elmo"
     tuned = ""
     ladder = ("elmo",)
     recurrent = ""

@@ -51,7 +51,6 @@ class Caption:
     """The source is a picture, or the features that another network computed of it."""
 
     name = "caption"
-    recipe = "show-attend-tell"
     tuned = ""
     ladder = ("show-and-tell", "show-attend-tell", "caption-transformer")
     recurrent = ""

@@ -45,7 +45,6 @@ class Classify:
     """The source is a text, a sequence of vectors, or a picture."""
 
     name = "classify"
-    recipe = "bilstm-classifier"
     tuned = "tuned-classifier"
     ladder = ("lstm-classifier", "bilstm-classifier", "self-attentive", "transformer-classifier")
     recurrent = "bilstm-classifier"

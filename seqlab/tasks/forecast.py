@@ -156,7 +156,6 @@ class Forecasting:
     """Windows of the past into a network or a Kalman filter, all steps ahead out of it."""
 
     name = "forecast"
-    recipe = "gru-forecast"
     tuned = ""
     ladder = ("lds-forecast", "gru-forecast", "transformer-forecast")
     recurrent = "gru-forecast"

@@ -96,7 +96,6 @@ class LanguageModelling:
     """With data.unit = "stream" a file is one endless text; with "line", each line is a sequence of its own."""
 
     name = "lm"
-    recipe = "char-lstm"
     tuned = ""
     ladder = ("char-rnn", "char-gru", "char-lstm", "gpt-tiny")
     recurrent = ""

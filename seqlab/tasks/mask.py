@@ -58,7 +58,6 @@ class FillBlanks:
     """Some tokens of a text are hidden, and the model guesses them from both sides."""
 
     name = "mask"
-    recipe = "bert-tiny"
     tuned = ""
     ladder = ("bilstm-mask", "bert-tiny")
     recurrent = ""

@@ -52,7 +52,6 @@ class TagWords:
     """Each word or frame gets a label; with target.kind = "numbers" or "angles", it gets numbers."""
 
     name = "tag"
-    recipe = "bilstm-tagger"
     tuned = "tuned-tagger"
     ladder = ("hmm-tagger", "bilstm-tagger", "char-tagger")
     recurrent = "bilstm-tagger"

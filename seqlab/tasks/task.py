@@ -162,7 +162,6 @@ class Task(Protocol):
     """One task. Each is a class of its own in a file of its own; what several share are plain functions."""
 
     name: str
-    recipe: str  # what is trained when no recipe is named
     tuned: str  # the recipe that starts from another model; empty where there is none
     recurrent: str  # the recipe whose cells can be exchanged; empty where there is none
     ask: str  # what follows `seqlab predict MODEL` on the command line

@@ -30,7 +30,6 @@ class Translate:
     """An encoder reads the source, a decoder writes the target."""
 
     name = "translate"
-    recipe = "transformer-small"
     tuned = ""
     ladder = ("seq2seq", "bahdanau", "transformer-lstm", "transformer-small")
     recurrent = "seq2seq"

@@ -152,6 +152,8 @@ def stream_text(task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed:
 @torch.inference_mode()
 def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[str]) -> list[float]:
     """E57: how likely each target is, given its source; a language model needs no sources."""
+    if "target" not in bundle.codec.tokenizers:
+        raise UsageError(f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities.")
     encoded = bundle.codec.target_tokenizer.encode_all(list(targets))
     values = list(sources) if bundle.codec.reads else [""] * len(targets)
     openings = [task.opening(bundle, value, bundle.recipe.decode) for value in values]

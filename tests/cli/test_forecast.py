@@ -49,7 +49,7 @@ def test_scores_stand_beside_three_floors(run, models, files):
     ("words", "said"),
     [
         (["one.csv", "two.csv"], "one series at a time"),
-        (["--stream"], "continues no text"),
+        (["--stream"], "writes no text"),
         (["--embed", "x"], "no vector for a text"),
     ],
 )

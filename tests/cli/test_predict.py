@@ -99,9 +99,11 @@ def test_a_stream_says_what_the_whole_answer_says(run, models):
     for options in (("--greedy",), ("--temperature", 1, "--seed", 3)):
         whole = run("predict", models["lm"], "the", "--max-length", 20, *options).stdout
         assert run("predict", models["lm"], "the", "--max-length", 20, "--stream", *options).stdout == whole
-    said = run("predict", models["translate"], "abc", "--stream")
+    whole = run("predict", models["translate"], "abc", "--greedy").stdout
+    assert run("predict", models["translate"], "abc", "--greedy", "--stream").stdout == whole
+    said = run("predict", models["classify"], "abc", "--stream")
     assert said.code == 2
-    assert "continues no text" in said.error[0]
+    assert "writes no text" in said.error[0]
 
 
 def test_a_given_target_has_the_score_that_its_search_reported(models):

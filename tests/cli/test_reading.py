@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from seqlab import lab
+from seqlab.recipes import default_recipes
 
 LINES = b"the cat sat\n\na dog ran\n"
 
@@ -181,6 +182,7 @@ def test_a_text_with_nothing_in_it(run, here, task, text):
 
 def test_the_help_names_all_tasks_and_how_to_start_from_a_model(run):
     said = run("train", "--help").stdout
-    assert "lm, mask, bilm, classify, tag, translate, forecast or caption" in " ".join(said.split())
+    *names, last = default_recipes()
+    assert f"{', '.join(names)} or {last}" in " ".join(said.split())
     assert "--from" in said
     assert "--embed" in run("predict", "--help").stdout

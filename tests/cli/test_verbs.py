@@ -7,9 +7,11 @@ import pytest
 from seqlab.data.catalogue import datasets
 from seqlab.data.synthetic import reversals
 from seqlab.doctor import beside_floor
-from seqlab.recipe import parse_recipe, recipe_names, recipe_tasks
+from seqlab.recipe import parse_recipe
+from seqlab.recipes import default_recipes, recipe_names
+from seqlab.tasks import task_named
 
-TASKS = sorted(set(recipe_tasks().values()))
+TASKS = sorted(default_recipes())
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -229,7 +231,7 @@ def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, smal
 
 def test_a_translator_of_single_words_is_not_judged_by_bleu():
     right = {"bleu": 0.0, "chrf": 100.0, "exact": 1.0}
-    (finding,) = beside_floor("translate", right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}})
+    (finding,) = beside_floor(task_named("translate"), right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}})
     assert finding.well
     assert finding.said == "its chrf is 100, that of 'copy of the source' 12"
 

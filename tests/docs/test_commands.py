@@ -24,6 +24,7 @@ from seqlab.data.catalogue import find
 from seqlab.data.synthetic import dates
 from seqlab.explain.views import VIEWS
 from seqlab.recipe import load_recipe, override
+from seqlab.recipes import default_recipes
 from seqlab.tasks import task_named
 
 ROOT = Path(__file__).parent.parent.parent
@@ -118,7 +119,7 @@ def understood(words):
         names = [name for name in (asked.get("recipes") or "").split(",") if name] or [asked.get("recipe")]
         for name in names:
             if name is None or not name.endswith(".toml"):
-                recipe = find_recipe(task, name) if name else load_recipe(task_named(task).recipe)
+                recipe = find_recipe(task, name) if name else load_recipe(default_recipes()[task])
                 override(recipe, [each for each in asked["settings"] or () if not re.search(r"\.\.\.|=[A-Z]$", each)])
     if words[0] == "explain" and asked["view"] is not None:
         assert asked["view"] in VIEWS

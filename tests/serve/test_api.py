@@ -74,7 +74,9 @@ class TestPredict:
 
     def test_forecasts_a_table_that_is_sent_and_an_array(self, client, offline, folders):
         answer = offline["forecast"].predict(str(folders["forecast"]) + "-data.csv")
-        assert alike(client.predict("forecast", [table(folders["forecast"])]), [answer.to_json()])
+        [over_http] = client.predict("forecast", [table(folders["forecast"])])
+        assert (over_http.pop("input"), over_http.pop("output")) == ("the series", answer.to_csv())
+        assert alike(over_http, answer.to_json())
         rows = [[1.0, 10.0], [2.0, 20.0]] * 10
         from_array = client.predict("forecast", [rows])[0]["forecast"]
         assert len(from_array) == 8
