@@ -20,6 +20,8 @@ from seqlab.recipe import Image
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller
 LEAST_SIDE = 2  # pixels
+# Formats that Pillow decodes by itself. Others start programs: it hands EPS to Ghostscript.
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 Values = Shaped[np.ndarray, "T F"]
 
 
@@ -87,12 +89,12 @@ def _pixels(array: Shaped[np.ndarray, "..."], where: str, image: Image) -> Value
 
 def _decoded(content: bytes, where: str, image: Image) -> Values:
     pillow = _pillow()
-    from PIL import ImageOps
+    from PIL import ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            opened = pillow.open(io.BytesIO(content))  # the header alone
+            opened = pillow.open(io.BytesIO(content), formats=FORMATS)  # the header alone
         with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
@@ -111,6 +113,11 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
         raise
     except pillow.DecompressionBombError:
         raise _too_large(where, "the picture's header promises too much") from None
+    except UnidentifiedImageError:
+        raise DataError(
+            f"{where}: this cannot be read as a picture: it is none of {', '.join(FORMATS)}, or its header is damaged",
+            hint="convert it to PNG or JPEG; set image.bad to 'skip' to go on without it.",
+        ) from None
     except Exception as error:  # a forged file can make a decoder raise nearly anything
         raise DataError(
             f"{where}: this cannot be read as a picture: {str(error).partition(chr(10))[0]}",

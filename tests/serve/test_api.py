@@ -22,6 +22,7 @@ INPUTS = {
     "tag": ["a 1 b", "2"],
     "mask": ["the [MASK] sat", "a dog ran"],
 }
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
 
 
 def as_printed(answer):
@@ -103,7 +104,11 @@ class TestPredict:
 
     @pytest.mark.parametrize(
         ("given", "said"),
-        [("data:image/png;base64,%%", "base64"), ("data:image/png;base64,AAAA", "cannot be read as a picture")],
+        [
+            ("data:image/png;base64,%%", "base64"),
+            ("data:image/png;base64,AAAA", "cannot be read as a picture"),
+            (f"data:image/png;base64,{base64.b64encode(EPS).decode()}", "it is none of PNG, JPEG"),
+        ],
     )
     def test_a_picture_that_is_none(self, client, given, said):
         with pytest.raises(ServerError, match=said) as refused:
