@@ -36,6 +36,12 @@ def test_no_link_of_the_documents_is_dead(path):
         assert "://" in target or (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.name)
+def test_every_experiment_that_the_documents_name_is_there(path):
+    for script in re.findall(r"experiments/\w+\.py", path.read_text()):
+        assert (ROOT / script).exists(), script
+
+
 def test_every_function_that_the_companion_names_is_where_it_says():
     named = re.findall(r"\[`([\w.]+)`\]\(\.\./(seqlab/[\w/]+\.py)\)", (ROOT / "docs" / "lectures.md").read_text())
     assert len(named) > 50
