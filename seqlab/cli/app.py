@@ -492,7 +492,7 @@ def _installation() -> dict[str, Any]:
     from seqlab.bundle import shipped
     from seqlab.kernels import native
 
-    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL"}
+    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL", "tensorboard": "tensorboard"}
     return {
         "seqlab": seqlab.__version__,
         "python": platform.python_version(),
