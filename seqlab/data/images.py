@@ -5,13 +5,11 @@ too large, cut short or no picture at all is named, and no table leads out of it
 """
 
 import io
-import struct
 import warnings
-import zlib
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped, UInt8
+from jaxtyping import Shaped
 
 from seqlab.data.arrays import SavedArray
 from seqlab.data.vectors import as_vectors
@@ -33,16 +31,6 @@ def picture_values(found: bytes | Shaped[np.ndarray, "..."], where: str, image: 
         assert image is not None
         return _decoded(found, where, image)
     return _features(found, where) if image is None else _pixels(found, where, image)
-
-
-def png(pixels: UInt8[np.ndarray, "H W C"]) -> bytes:
-    """A picture as a PNG file, grey or in colour."""
-    height, width, channels = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # 0: not filtered
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
-    parts = (struct.pack(">I", len(b)) + a + b + struct.pack(">I", zlib.crc32(a + b)) for a, b in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def _saved(content: bytes, where: str) -> Shaped[np.ndarray, "..."]:

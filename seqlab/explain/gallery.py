@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from seqlab.captions import Captioned
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.recipe import Image
 
 SHOWN = 20

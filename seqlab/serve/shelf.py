@@ -10,7 +10,7 @@ from typing import Any
 
 from seqlab.assemble.corpus import held_out, is_stream
 from seqlab.bundle import find_bundle, is_bundle
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.data.sources import Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import SeqlabError, UsageError, nearest

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from seqlab.data.images import png
+from seqlab.data.png import png
 
 SETTINGS = (
     *("image.height=8", "image.width=8", "model.embedding=8", "model.encoder.size=8", "model.encoder.layers=2"),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from seqlab.data.images import picture_values, png
+from seqlab.data.images import picture_values
+from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabWarning
 from seqlab.recipe import Image
 

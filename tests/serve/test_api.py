@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.explain.views import views_of
 from seqlab.serve.client import Client, ServerError
 from seqlab.serve.counters import NAMES
