@@ -34,8 +34,8 @@ fuzz: $(STAMPS)-fuzz  ## a million damaged files, then each parser's own fuzzer 
 	for name in $$($(BIN)/python -m tests.fuzz); do $(BIN)/python -m tests.fuzz $$name -runs=$(RUNS) || exit 1; done
 
 check: $(STAMPS)-check  ## style, types, import direction
-	$(BIN)/ruff check seqlab tests docs
-	$(BIN)/ruff format --check seqlab tests docs
+	$(BIN)/ruff check seqlab experiments tests docs
+	$(BIN)/ruff format --check seqlab experiments tests docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -45,16 +45,16 @@ kernels: $(STAMPS)-demo  ## compile the native kernels, where there is a C++ com
 bench:  ## race against other libraries, in an environment that has them
 	$(MAKE) VENV=.venv-bench .venv-bench/.installed-bench
 	-.venv-bench/bin/seqlab kernels build
-	.venv-bench/bin/seqlab bench
+	.venv-bench/bin/python -m experiments.bench
 
 docs: $(STAMPS)-demo  ## the pages that are made of the code
 	$(BIN)/python docs/make.py
 
 gallery: $(STAMPS)-demo  ## every view on every kind of model, into docs/gallery
-	$(BIN)/python docs/gallery/make.py
+	$(BIN)/python experiments/gallery.py
 
 models: $(STAMPS)-demo  ## train the models that come with the package, all or those of NAMES, from the data in DATA
-	$(BIN)/python docs/models/make.py $(DATA) $(NAMES)
+	$(BIN)/python experiments/shipped_models.py $(DATA) $(NAMES)
 
 wheel: $(STAMPS)-demo  ## a wheel in dist/
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .

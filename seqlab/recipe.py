@@ -279,7 +279,7 @@ class Train(Section):
     # checkpoint and tried again at half the rate, or the end of the run
     divergence: Literal["skip", "rollback", "stop"] = "skip"
     keep: int = Field(0, ge=0)  # weights of so many validations are kept, the last ones, to be looked at
-    tensorboard: bool = False  # the curves also as event files beside metrics.jsonl, for `tensorboard --logdir runs`
+    tensorboard: bool = False  # curves for `tensorboard --logdir runs`, beside metrics.jsonl; needs seqlab[tensorboard]
     best: Literal["loss", "accuracy"] = "loss"  # which validation is the best; of equal accuracies, that of lower loss
     patience: int | None = Field(None, ge=1)  # validations without a better one until it stops
     restarts: int = Field(1, ge=1)  # EM: climbs, each of up to `steps` iterations from a start of its own

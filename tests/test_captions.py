@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from seqlab import lab
 from seqlab.corpus.examples import held_out, open_examples
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.data.scenes import make_pictures
 from seqlab.data.sources import Example, Picture
 from seqlab.errors import DataError, UsageError

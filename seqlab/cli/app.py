@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from seqlab.cli import data as data_commands
-from seqlab.cli.bench import bench
 from seqlab.cli.claims import claims
 from seqlab.cli.common import (
     MODEL,
@@ -393,7 +392,7 @@ def recipes(
 
 # in the order in which one meets them, which is that of --help
 VERBS: list[Callable[..., None]] = [train, predict, evaluate, explain, compare, doctor, check, serve, info]
-VERBS += [export, recipes, import_model, demo, claims, bench, kernels]
+VERBS += [export, recipes, import_model, demo, claims, kernels]
 for verb in VERBS:
     app.command(verb.__name__.removesuffix("_model"))(verb)
 
@@ -481,7 +480,7 @@ def _installation() -> dict[str, Any]:
     from seqlab.bundle import shipped
     from seqlab.kernels import native
 
-    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL"}
+    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL", "tensorboard": "tensorboard"}
     return {
         "seqlab": seqlab.__version__,
         "python": platform.python_version(),

@@ -12,8 +12,9 @@ from jaxtyping import Shaped
 
 from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers
 from seqlab.codecs.vectors import NO_FILES, FeatureScale, learn_scale
-from seqlab.data.images import picture_values, png
+from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
+from seqlab.data.png import png
 from seqlab.data.sources import Example, Picture
 from seqlab.data.store import PIXELS, VECTORS, Column, Shared, TokenStore, write_stores
 from seqlab.errors import UsageError

@@ -5,13 +5,11 @@ too large, cut short or no picture at all is named, and no table leads out of it
 """
 
 import io
-import struct
 import warnings
-import zlib
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped, UInt8
+from jaxtyping import Shaped
 
 from seqlab.data.arrays import SavedArray
 from seqlab.data.vectors import as_vectors
@@ -20,6 +18,8 @@ from seqlab.recipe import Image
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller
 LEAST_SIDE = 2  # pixels
+# Formats that Pillow decodes by itself. Others start programs: it hands EPS to Ghostscript.
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 Values = Shaped[np.ndarray, "T F"]
 
 
@@ -31,16 +31,6 @@ def picture_values(found: bytes | Shaped[np.ndarray, "..."], where: str, image: 
         assert image is not None
         return _decoded(found, where, image)
     return _features(found, where) if image is None else _pixels(found, where, image)
-
-
-def png(pixels: UInt8[np.ndarray, "H W C"]) -> bytes:
-    """A picture as a PNG file, grey or in colour."""
-    height, width, channels = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # 0: not filtered
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
-    parts = (struct.pack(">I", len(b)) + a + b + struct.pack(">I", zlib.crc32(a + b)) for a, b in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def _saved(content: bytes, where: str) -> Shaped[np.ndarray, "..."]:
@@ -87,12 +77,12 @@ def _pixels(array: Shaped[np.ndarray, "..."], where: str, image: Image) -> Value
 
 def _decoded(content: bytes, where: str, image: Image) -> Values:
     pillow = _pillow()
-    from PIL import ImageOps
+    from PIL import ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            opened = pillow.open(io.BytesIO(content))  # the header alone
+            opened = pillow.open(io.BytesIO(content), formats=FORMATS)  # the header alone
         with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
@@ -111,6 +101,11 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
         raise
     except pillow.DecompressionBombError:
         raise _too_large(where, "the picture's header promises too much") from None
+    except UnidentifiedImageError:
+        raise DataError(
+            f"{where}: this cannot be read as a picture: it is none of {', '.join(FORMATS)}, or its header is damaged",
+            hint="convert it to PNG or JPEG; set image.bad to 'skip' to go on without it.",
+        ) from None
     except Exception as error:  # a forged file can make a decoder raise nearly anything
         raise DataError(
             f"{where}: this cannot be read as a picture: {str(error).partition(chr(10))[0]}",

@@ -118,7 +118,7 @@ def kalman_filter(
     observed: Bool[Tensor, "B T"] | Bool[Tensor, "B T D"] | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
-    """E14: E12 and E13 at each step; E68: log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
+    """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
     seen = entries_seen(y, real, observed)
     m, P = system.m_1.expand(len(y), -1), system.P_1.expand(len(y), -1, -1)
     steps, log_likelihood = [], y.new_zeros(len(y))

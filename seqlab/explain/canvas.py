@@ -1,8 +1,6 @@
 """A drawing of a few kinds of items, that can be written as SVG and as PNG. Lengths are pixels, y grows downwards."""
 
 import json
-import struct
-import zlib
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from seqlab.data.png import png
 from seqlab.explain.palette import ROLES, colours
 from seqlab.explain.width import Pixels, visible
 
@@ -159,7 +158,7 @@ class Canvas:
         return element("svg", frame, inner)
 
     def to_png(self, *, scale: Pixels = 2.0) -> bytes:
-        """The picture in pixels, `scale` for each of its own; needs Pillow."""
+        """The picture in pixels, `scale` for each of its own; needs resvg-py."""
         from seqlab.explain.raster import rasterise
 
         return rasterise(self, scale=scale)
@@ -187,18 +186,6 @@ def element(name: str, attributes: dict[str, object], inner: str = "") -> str:
     said = [(key, value) for key, value in attributes.items() if value not in (None, "")]
     shown = [(key, _number(value) if isinstance(value, float) else str(value)) for key, value in said]
     return f"<{name} {' '.join(f'{key}={quoteattr(value)}' for key, value in shown)}>{inner}</{name}>"
-
-
-def png(cells: UInt8[np.ndarray, "R C"], palette: UInt8[np.ndarray, "256 3"]) -> bytes:
-    """A PNG file of a byte for each cell and the colour of each byte (ISO/IEC 15948)."""
-    rows, columns = cells.shape
-    header = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)  # 8 bits, indexed
-    lines = np.pad(cells, ((0, 0), (1, 0))).tobytes()  # each line begins with its filter: none
-    parts = ((b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
-    file = b"\x89PNG\r\n\x1a\n"
-    for name, body in parts:
-        file += struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-    return file
 
 
 def _paint(fill: str, stroke: str) -> dict[str, object]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from seqlab.bundle import Bundle
+from seqlab.equations.bptt import bound
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.charts import Curve, heat_map, line_chart
@@ -74,10 +75,6 @@ class Flow:
         kind, factor = self.verdict(layer), math.exp(self.rate(layer))
         return f"{self.names[layer]}: {kind}; a step back leaves {factor:.3f} of the gradient. {REMEDIES[kind]}"
 
-    def bound(self, name: str, distance: int) -> float:
-        """E36 with a slope of at most 1: more than this cannot be left of a gradient that far back."""
-        return next(m.singular_value for m in self.matrices if m.name == name) ** distance
-
 
 def gradient_flow(subject: Subject, *, position: int | None = None, each: bool = True) -> Flow:
     """Send the loss of one answer back through the model, and where the input is short, that of each answer."""
@@ -126,7 +123,8 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
         if isinstance(layer, Recurrence):
             for gate, block in zip(gates[layer.kind], layer.W.detach().double().split(layer.size), strict=True):
                 radius = float(torch.linalg.eigvals(block).abs().max())
-                found.append(Matrix(f"{layer.name}.{gate}", float(torch.linalg.matrix_norm(block, ord=2)), radius))
+                stretch = float(bound(block, max_slope=1.0, distance=1))
+                found.append(Matrix(f"{layer.name}.{gate}", stretch, radius))
     return tuple(found)
 
 

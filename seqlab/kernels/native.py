@@ -72,7 +72,11 @@ def describe() -> str:
     """Which path is in use, and what would give the other, in a few words."""
     if os.environ.get("SEQLAB_NATIVE") == "0":
         return "turned off by SEQLAB_NATIVE=0"
-    if not library().exists():
+    try:
+        built = library().exists()
+    except SeqlabError as error:
+        return f"not built: {error}"
+    if not built:
         return "not built: run `seqlab kernels build`" if _compiler() else "not built, and there is no C++ compiler"
     if not ready():
         return f"{library()} does not load: run `seqlab kernels build`"
@@ -81,10 +85,23 @@ def describe() -> str:
 
 
 def library() -> Path:
-    """Where the library is, or would be: in $SEQLAB_CACHE, else in the user's cache."""
-    home = os.environ.get("SEQLAB_CACHE")
-    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(home or os.path.join(cache_home, "seqlab")) / f"kernels-{_key()}.so"
+    """Where the library is, or would be: in $SEQLAB_CACHE, else in the user's cache.
+
+    Always an absolute path: a relative one would run code from whichever directory the user stands in.
+    """
+    folder = os.environ.get("SEQLAB_CACHE") or os.path.join(_user_cache(), "seqlab")
+    if not os.path.isabs(folder):
+        raise SeqlabError(
+            f"the native kernels need an absolute directory, and '{folder}' is relative",
+            hint="set SEQLAB_CACHE to an absolute path. All works without the kernels, through torch.",
+        )
+    return Path(folder) / f"kernels-{_key()}.so"
+
+
+def _user_cache() -> str:
+    """$XDG_CACHE_HOME, which its specification says to ignore where it is relative; else ~/.cache."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return named if os.path.isabs(named) else os.path.expanduser("~/.cache")
 
 
 @cache
@@ -93,7 +110,7 @@ def _load() -> bool:
         if not library().exists():
             return False
         torch.ops.load_library(library())
-    except (OSError, RuntimeError):  # not readable, not of this torch after all, or loaded from elsewhere already
+    except (OSError, RuntimeError, SeqlabError):  # unreadable, of another torch, loaded already, or in no safe place
         return False
     return True
 

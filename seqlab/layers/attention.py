@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from seqlab.equations.attention import additive_score, attention_weights, dot_score, scaled_score
+from seqlab.equations.attention import additive_score, attention_weights, dot_score, scaled_score, split_heads
 from seqlab.equations.attention import context as weighted_sum
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
@@ -121,4 +121,4 @@ class MultiHeadAttention(nn.Module):
         return tap(f"{self.name}.heads", weighted_sum(tap(f"{self.name}.weights", weights), v))
 
     def _split(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return split_heads(x, self.num_heads)

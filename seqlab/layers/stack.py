@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.equations.pooling import final_pool
 from seqlab.equations.recurrent import bidirectional
 from seqlab.layers.connection import Connection
 from seqlab.layers.dropout import Dropout
@@ -57,7 +58,7 @@ class CausalStack(nn.Module):
         """The states of whole sequences, and their last ones: what is left of each when it has been read."""
         states, _ = self(x.values, self.start(len(x)))
         masked = x.with_values(states).masked()
-        return masked, masked.last()
+        return masked, final_pool(masked.values, masked.lengths)
 
 
 class BidirectionalLayer(nn.Module):

@@ -56,9 +56,6 @@ class Categorical:
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return _log_dirichlet(self.probabilities, pseudo)
 
-    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B V"]:
-        return belief @ self.probabilities
-
     def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Int[Tensor, " P"]:
         symbols, u = torch.zeros_like(states), uniform(keys, 1)
         for state in range(len(self.probabilities)):
@@ -110,9 +107,6 @@ class DiagonalGaussian:
 
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return 0.0
-
-    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B D"]:
-        return belief @ self.means
 
     def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Float[Tensor, "P D"]:
         return self.means[states] + self.variances[states].sqrt() * _normal(keys, self.means)
@@ -185,9 +179,6 @@ class FullGaussian:
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return 0.0
 
-    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B D"]:
-        return belief @ self.means
-
     def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Float[Tensor, "P D"]:
         factor = torch.linalg.cholesky(self.covariances)[states]
         return self.means[states] + (factor @ _normal(keys, self.means)[..., None]).squeeze(-1)
@@ -229,9 +220,6 @@ class Tied:
 
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return self.each.log_prior(pseudo)
-
-    def mean(self, belief: Float[Tensor, "B N"]) -> Float[Tensor, "B F"]:
-        return self.each.mean(self.folded(belief))
 
     def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Shaped[Tensor, "P *F"]:
         return self.each.sample(states % self.num_rows, keys)
@@ -316,23 +304,8 @@ class HMM:
         log_b = self.log_emissions(observations, present)
         return hmm.viterbi(self.initial, self.transitions, log_b, observations.lengths)
 
-    def posterior_decode(self, observations: Padded, present: Present = None) -> Int[Tensor, "B T"]:
-        """The likeliest state of each position by itself: most positions right, if not always a possible path."""
-        return self.smooth(observations, present).argmax(-1)
-
     def log_likelihood(self, observations: Padded, present: Present = None) -> Float[Tensor, " B"]:
         return self.filter(observations, present)[1]
-
-    def predict(self, observations: Padded, present: Present = None) -> Float[Tensor, "B _ N"]:
-        """E5: p(z_t | x_<t) before each position and after the last; with `emissions.mean`, a language model."""
-        filtered, _ = self.filter(observations, present)
-        after = hmm.predict(filtered.flatten(0, 1), self.transitions).view_as(filtered)
-        return torch.cat([self.initial.expand(len(filtered), 1, -1), after], dim=1)
-
-    def predict_next(self, observations: Padded, present: Present = None) -> Float[Tensor, "B F"]:
-        """What follows each row: the probability of every symbol, or the mean vector."""
-        rows = torch.arange(len(observations), device=self.initial.device)
-        return self.emissions.mean(self.predict(observations, present)[rows, observations.lengths])
 
     def sample(self, num: int, length: int, *, seed: int) -> tuple[Int[Tensor, "B T"], Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""

@@ -197,17 +197,6 @@ def local_linear_trend(*, level: float, slope: float, noise: float, initial_vari
     return _structure(transition, process_noise, noise, initial_variance)
 
 
-def seasonal(period: int, *, season: float, noise: float = 0.0, initial_variance: float = WIDE) -> LDS:
-    """Effects that sum to zero over a period p but for variance `season`: s_t = -(s_{t-1} + .. + s_{t-p+1}) + ε."""
-    if period < 2:
-        raise DataError(f"a season of {period} steps", hint="a period is at least 2 steps: 7 for days, 12 for months.")
-    transition = torch.eye(period - 1, dtype=torch.float64).roll(1, 0)
-    transition[0] = -1.0
-    process_noise = torch.zeros_like(transition)
-    process_noise[0, 0] = season
-    return _structure(transition, process_noise, noise, initial_variance)
-
-
 def cycle(period: float, *, wander: float, noise: float = 0.0, initial_variance: float = WIDE) -> LDS:
     """A wave: two states that turn once in a period, and wander with variance `wander` a step (Harvey 1989)."""
     cos, sin = math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)

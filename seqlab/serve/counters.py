@@ -1,50 +1,53 @@
 """What the server has done so far, in the form that Prometheus reads."""
 
-import time
-from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from seqlab.serve.lane import Lane
 
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)  # seconds
+NAMES = (  # without the times at which the library began to count each of them
+    "seqlab_requests_total",
+    "seqlab_request_seconds_bucket",
+    "seqlab_request_seconds_sum",
+    "seqlab_request_seconds_count",
+    "seqlab_batches_total",
+    "seqlab_batched_rows_total",
+    "seqlab_places_taken",
+    "seqlab_started_seconds",
+)
 
 
 class Counters:
-    """Requests by route and status, how long they took, and what stands in the line."""
+    """Requests by route and status, how long they took, and what stands in the line; in a registry of their own."""
+
+    def __init__(self, lane: Lane) -> None:
+        registry = CollectorRegistry(auto_describe=True)
+        self.requests = Counter("seqlab_requests", "requests answered", ["route", "status"], registry=registry)
+        self.seconds = Histogram(
+            "seqlab_request_seconds", "time to answer a request", ["route"], buckets=BUCKETS, registry=registry
+        )
+        Gauge("seqlab_started_seconds", "when the server started", registry=registry).set_to_current_time()
+        registry.register(_LineCollector(lane))
+        self._registry = registry.restricted_registry(NAMES)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        self.requests.labels(route, status).inc()
+        self.seconds.labels(route).observe(seconds)
+
+    def to_text(self) -> str:
+        return generate_latest(self._registry).decode()
+
+
+class _LineCollector:
+    """What the line of requests counts by itself."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.requests: Counter[tuple[str, int]] = Counter()
-        self.within: Counter[tuple[str, float]] = Counter()
-        self.seconds: Counter[str] = Counter()
-        self.begun = time.time()
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        self.requests[route, status] += 1
-        self.seconds[route] += seconds  # type: ignore[assignment]
-        for bucket in BUCKETS:
-            self.within[route, bucket] += seconds <= bucket
-
-    def to_text(self) -> str:
-        counts: Counter[str] = Counter()
-        lines = ["# TYPE seqlab_requests_total counter"]
-        for (route, status), count in sorted(self.requests.items()):
-            counts[route] += count
-            lines.append(f'seqlab_requests_total{{route="{route}",status="{status}"}} {count}')
-        lines.append("# TYPE seqlab_request_seconds histogram")
-        for route, count in sorted(counts.items()):
-            for bucket in BUCKETS:
-                lines.append(
-                    f'seqlab_request_seconds_bucket{{route="{route}",le="{bucket}"}} {self.within[route, bucket]}'
-                )
-            lines.append(f'seqlab_request_seconds_bucket{{route="{route}",le="+Inf"}} {count}')
-            lines.append(f'seqlab_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}')
-            lines.append(f'seqlab_request_seconds_count{{route="{route}"}} {count}')
-        single = {
-            "seqlab_batches_total counter": self.lane.batches,
-            "seqlab_batched_rows_total counter": self.lane.rows,
-            "seqlab_places_taken gauge": self.lane.taken,
-            "seqlab_started_seconds gauge": int(self.begun),
-        }
-        for name, value in single.items():
-            lines += [f"# TYPE {name}", f"{name.split()[0]} {value}"]
-        return "\n".join(lines) + "\n"
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("seqlab_batches", "batches computed", value=self.lane.batches)
+        yield CounterMetricFamily("seqlab_batched_rows", "rows in those batches", value=self.lane.rows)
+        yield GaugeMetricFamily("seqlab_places_taken", "requests waiting or being answered", value=self.lane.taken)

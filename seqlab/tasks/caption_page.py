@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.data.sources import Box, Picture
 from seqlab.recipe import Image
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from seqlab.errors import UsageError
 from seqlab.training.checkpoint import write_whole
-from seqlab.training.events import EventFile
 
 Metrics = Mapping[str, float]
 
@@ -78,15 +78,15 @@ class MetricsFile:
 
     def __init__(self, path: Path, *, writes: bool = True, tensorboard: bool = False) -> None:
         self.path, self.writes = path, writes
-        self.events = EventFile(path.parent) if tensorboard else None
+        self.curves = Curves(path.parent) if tensorboard and writes else None
 
     def append(self, step: int, **values: object) -> None:
         if not self.writes:
             return
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **values}) + "\n")
-        if self.events is not None:
-            self.events.append(step, values)
+        if self.curves is not None:
+            self.curves.append(step, values)
 
     def cut_back(self, step: int) -> None:
         """Forget what was logged after a checkpoint: those steps will be done again."""
@@ -94,8 +94,8 @@ class MetricsFile:
             return
         kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
         write_whole(self.path, "".join(kept).encode())
-        if self.events is not None:
-            self.events.restart(step)
+        if self.curves is not None:
+            self.curves.cut_back(step)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """What was logged so far, up to a line that was cut off by a kill or is just being written."""
@@ -106,3 +106,42 @@ class MetricsFile:
             except (ValueError, KeyError, TypeError):
                 return
             yield row
+
+
+class Curves:
+    """The numbers of a run as curves of TensorBoard: `tensorboard --logdir runs` draws them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer_class = _summary_writer()
+        self._writer: Any = None
+        self._purge_step: int | None = None
+
+    def append(self, step: int, values: Mapping[str, object]) -> None:
+        """`loss` is the curve train/loss; a group of numbers such as `validation` has curves of its own."""
+        if self._writer is None:
+            self._writer = self._writer_class(self.folder, purge_step=self._purge_step)
+        groups = {"train": values} | {name: part for name, part in values.items() if isinstance(part, Mapping)}
+        for group, part in groups.items():
+            for name, value in part.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    self._writer.add_scalar(f"{group}/{name}", value, step)
+        self._writer.flush()
+
+    def cut_back(self, step: int) -> None:
+        """TensorBoard is to forget what it has read after this step: those steps will be done again."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = None
+        self._purge_step = step + 1
+
+
+def _summary_writer() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError(
+            "train.tensorboard needs the package tensorboard, which is not installed",
+            hint='pip install "seqlab[tensorboard]", or leave the setting out: metrics.jsonl has the same numbers.',
+        ) from None
+    return SummaryWriter

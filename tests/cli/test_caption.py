@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from seqlab.data.images import png
+from seqlab.data.png import png
 
 SETTINGS = (
     *("image.height=8", "image.width=8", "model.embedding=8", "model.encoder.size=8", "model.encoder.layers=2"),
@@ -95,6 +95,7 @@ BAD = {
     "one.png": "one.png: 1 x 1 pixels, in which there is nothing to see",
     "huge.png": "huge.png: the picture's header promises too much, more than 64,000,000 in all; it was not decoded",
     "none.png": "none.png: there is no such picture",
+    "eps.png": "eps.png: this cannot be read as a picture: it is none of PNG, ",
 }
 
 
@@ -105,6 +106,7 @@ def bad(here):
     (here / "cut.jpg").write_bytes((here / "whole.jpg").read_bytes()[:1500])
     (here / "one.png").write_bytes(png(np.zeros((1, 1, 3), dtype=np.uint8)))
     (here / "huge.png").write_bytes(bomb())
+    noisy.save("eps.png", "eps")
     frames = [Pillow.new("RGB", (8, 8), shade) for shade in ("red", "blue")]
     frames[0].save("moving.gif", save_all=True, append_images=frames[1:])
     return here

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from seqlab.data.images import picture_values, png
+from seqlab.data.images import picture_values
+from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabWarning
 from seqlab.recipe import Image
 
@@ -85,6 +86,12 @@ def test_a_photograph_is_turned_as_its_camera_was():
     assert np.abs(values[3, 0].astype(int) - RED).max() < 40
 
 
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "bmp", "webp", "tiff"])
+def test_every_format_that_is_accepted(kind):
+    content = file(Pillow.new("RGB", (9, 9), RED), kind)
+    assert np.abs(np.subtract(one_colour(picture_values(content, "x", SMALL)), RED)).max() < 5
+
+
 def test_of_a_moving_picture_the_first_is_used():
     frames = [Pillow.new("RGB", (8, 8), RED), Pillow.new("RGB", (8, 8), WHITE)]
     content = file(frames[0], "gif", save_all=True, append_images=frames[1:])
@@ -114,6 +121,16 @@ class TestWhatIsNoPicture:
         said, hint = refusal(content)
         assert said.endswith(", more than 64,000,000 in all; it was not decoded")
         assert "make the picture smaller" in hint
+
+    @pytest.mark.parametrize("kind", ["eps", "pdf", "ppm", "ico", "tga"])
+    def test_a_format_that_is_not_accepted(self, kind, monkeypatch):
+        """EPS above all: Pillow would hand it to Ghostscript, whatever the file is called."""
+        content = file(Pillow.new("RGB", (9, 9), RED), kind)
+        monkeypatch.setattr("subprocess.Popen", pytest.fail)
+        said, hint = refusal(content)
+        accepted = "PNG, JPEG, GIF, BMP, WEBP, TIFF"
+        assert said.endswith(f": this cannot be read as a picture: it is none of {accepted}, or its header is damaged")
+        assert "convert it to PNG or JPEG" in hint
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"])
     def test_something_else(self, content):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from seqlab.data.images import png
 from seqlab.data.pictures import load_picture, read_pictures
+from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 from seqlab.recipe import Image
 

@@ -1,14 +1,17 @@
 import io
 import sys
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import resvg_py
 from PIL import Image
 
+from seqlab.data.png import png
 from seqlab.errors import UsageError
 from seqlab.explain import raster
-from seqlab.explain.canvas import Canvas, Circle, Grid, Group, Polyline, Rect, Text, line, png, stack
+from seqlab.explain.canvas import Canvas, Circle, Grid, Group, Polyline, Rect, Text, line, stack
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, colours, levels, rgb
 from seqlab.explain.width import visible
 
@@ -25,7 +28,7 @@ BLUE = rgb(CATEGORICAL[0])
 
 
 def pixels(canvas, scale=2.0):
-    return np.asarray(Image.open(io.BytesIO(canvas.to_png(scale=scale))))
+    return np.asarray(Image.open(io.BytesIO(canvas.to_png(scale=scale))).convert("RGB"))
 
 
 def inked(image):
@@ -118,10 +121,17 @@ def test_any_text_can_be_drawn(text, turn):
     assert (image != 255).any()
 
 
-def test_without_fonts_on_the_machine_pillow_brings_its_own(monkeypatch):
-    monkeypatch.setattr(raster, "SANS", ("there-is-no-such-font.ttf",))
-    monkeypatch.setattr(raster, "REST", ())
-    left, _, right, _ = inked(pixels(Canvas(100, 30, (Text(5, 20, "word", 14),))))
+def test_blanks_stay():
+    boxes = [inked(pixels(Canvas(200, 30, (Text(5, 20, text, 14),)))) for text in ("a b", "a    b")]
+    assert boxes[1][2] > boxes[0][2] + 15
+
+
+@pytest.mark.parametrize("monospace", [False, True])
+def test_without_fonts_on_the_machine_pillow_brings_its_own(monkeypatch, monospace):
+    monkeypatch.setattr("resvg_py.svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
+    raster._machine_has_fonts.cache_clear()
+    left, _, right, _ = inked(pixels(Canvas(100, 30, (Text(5, 20, "word", 14, monospace=monospace),))))
+    raster._machine_has_fonts.cache_clear()
     assert 30 < right - left < 100
 
 
@@ -131,9 +141,9 @@ def test_a_very_large_canvas_gets_fewer_pixels():
     assert width / height == pytest.approx(0.2, abs=0.01)
 
 
-def test_without_pillow_it_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(UsageError, match="a PNG is drawn with Pillow, which is not installed") as error:
+def test_without_resvg_it_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(UsageError, match="a PNG is rendered by the package resvg-py, which is not installed") as error:
         Canvas(10, 10, ()).to_png()
     assert error.value.hint == "pip install 'seqlab[images]', or save the picture as .svg or .html."
 

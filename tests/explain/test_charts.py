@@ -131,7 +131,7 @@ def test_cells_have_the_colours_of_their_numbers():
     matrix = np.array([[0.0, 0.25, 0.5], [1.0, np.nan, 0.75]])
     canvas = heat_map(matrix, ["x", "y"], ["a", "b", "c"])
     (grid,) = (item for item in kind(canvas, Grid) if item.rows)
-    image = np.asarray(Image.open(io.BytesIO(canvas.to_png())))
+    image = np.asarray(Image.open(io.BytesIO(canvas.to_png())).convert("RGB"))
     for row, column in np.ndindex(2, 3):
         corner = int(2 * (grid.y + row * 40 + 4)), int(2 * (grid.x + column * 40 + 4))
         expected = colours(SEQUENTIAL)[levels(matrix, 0.0, 1.0)[row, column]]

@@ -155,7 +155,8 @@ def test_a_page_of_five_hundred_tokens(tmp_path):
     assert path.stat().st_size < 10e6
 
 
-def test_drawing_waits_for_neither_torch_nor_pillow():
-    code = "import sys, seqlab.explain.view, seqlab.explain.terminal; print({'torch', 'PIL'} & set(sys.modules))"
+def test_drawing_waits_for_neither_torch_nor_a_picture_library():
+    late = "{'torch', 'PIL', 'resvg_py'}"
+    code = f"import sys, seqlab.explain.view, seqlab.explain.terminal; print({late} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -20,9 +20,11 @@ def empty(tmp_path, monkeypatch):
     native._load.cache_clear()
 
 
-def python(code, **environment):
+def python(code, *, cwd=None, **environment):
+    """What this code prints in a process of its own; a variable that is None is unset there."""
     words = [sys.executable, "-c", f"import torch\nfrom seqlab.kernels import native\n{code}"]
-    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+    kept = {name: value for name, value in {**os.environ, **environment}.items() if value is not None}
+    done = subprocess.run(words, capture_output=True, text=True, env=kept, cwd=cwd, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -31,6 +33,33 @@ def test_asking_builds_nothing(empty):
     assert not native.ready()
     assert native.describe() == "not built: run `seqlab kernels build`"
     assert not empty.exists()
+
+
+@pytest.mark.parametrize("xdg", ["cache", "", None])
+def test_the_cache_is_absolute_whatever_the_environment_says(tmp_path, xdg):
+    code = "print(native.library().is_absolute(), native.ready(), native.describe(), sep='\\n')"
+    environment = {"HOME": None, "SEQLAB_CACHE": None, "SEQLAB_NATIVE": "1", "XDG_CACHE_HOME": xdg}
+    absolute, *_ = python(code, cwd=tmp_path, **environment).splitlines()
+    assert absolute == "True"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "relative", [{"SEQLAB_CACHE": "cache"}, {"SEQLAB_CACHE": None, "XDG_CACHE_HOME": "cache", "HOME": "home"}]
+)
+def test_without_an_absolute_directory_nothing_is_loaded_or_built(tmp_path, monkeypatch, relative):
+    for name, value in relative.items():
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SEQLAB_NATIVE", raising=False)
+    native._load.cache_clear()
+    assert not native.ready()
+    native._load.cache_clear()
+    assert native.describe().startswith("not built: the native kernels need an absolute directory, and '")
+    with pytest.raises(SeqlabError, match="is relative") as caught:
+        native.build()
+    assert caught.value.hint.startswith("set SEQLAB_CACHE to an absolute path")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_compiler_the_message_says_that_nothing_is_lost(empty, monkeypatch):

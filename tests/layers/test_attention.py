@@ -2,10 +2,13 @@ import pytest
 import torch
 from torch import nn
 
+from seqlab.equations.attention import attend, general_score, join_heads, self_attention
+from seqlab.equations.similarity import dot
+from seqlab.equations.transformer import add_and_norm, feed_forward, layer_norm, norm_and_add
 from seqlab.layers.attention import MultiHeadAttention, SourceAttention
-from seqlab.layers.blocks import EncoderBlock
+from seqlab.layers.blocks import AddNorm, EncoderBlock, FeedForward
 from seqlab.layers.dropout import noise
-from seqlab.layers.norms import BatchNorm, LayerNorm
+from seqlab.layers.norms import BatchNorm
 from seqlab.layers.positions import Positions
 from seqlab.layers.tap import listening
 from seqlab.recipe import Transformer
@@ -55,6 +58,43 @@ def test_an_encoder_block_equals_torchs(norm):
     torch.testing.assert_close(ours(x, real)[real], expected[real])
 
 
+def test_many_heads_equal_the_equations():
+    """E45 and E46 for each head, E47 for their mixture."""
+    layer, x, visible = MultiHeadAttention(16, num_heads=4, name="a"), torch.randn(3, 5, 16), torch.rand(3, 1, 5) > 0.4
+    visible[..., 0] = True
+    q, k, v = layer.project_all(x)
+    heads, _ = attend(q, k, v, visible[:, None])
+    torch.testing.assert_close(layer(q, (k, v), visible), join_heads(heads, layer.mix.weight) + layer.mix.bias)
+    W_Q, W_K, W_V = (part.unflatten(0, (4, -1)) for part in layer.query_key_value.weight.chunk(3))
+    for head in range(4):
+        alone, _ = self_attention(x, W_Q[head], W_K[head], W_V[head], visible)
+        torch.testing.assert_close(heads[:, head], alone)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_sublayer_with_its_norm_equals_the_equations(norm):
+    """E50, E52, E53."""
+    settings = Transformer(size=16, heads=4, norm=norm)
+    layer, around, x = (
+        FeedForward(settings, dropout=0.0, name="f"),
+        AddNorm(settings, dropout=0.0, name="n"),
+        torch.randn(3, 5, 16),
+    )
+    nn.init.normal_(around.norm.gain)
+    nn.init.normal_(around.norm.bias)
+
+    def sublayer(x):
+        return feed_forward(x, layer.widen.weight, layer.widen.bias, layer.narrow.weight, layer.narrow.bias)
+
+    def normed(x):
+        return layer_norm(x, around.norm.gain, around.norm.bias)
+
+    torch.testing.assert_close(layer(x), sublayer(x))
+    torch.testing.assert_close(around.norm(x), normed(x))
+    expected = {"post": add_and_norm, "pre": norm_and_add}[norm](x, sublayer, normed)
+    torch.testing.assert_close(around.leave(x, layer(around.enter(x, None)), None), expected)
+
+
 def test_ablation_is_a_listener_too():
     layer = MultiHeadAttention(16, num_heads=4, name="encoder.0")
     x = torch.randn(3, 5, 16)
@@ -80,14 +120,12 @@ def test_the_source_is_weighed_by_each_score(kind, memory_size):
         context, weights = layer(query, layer.keys(memory), memory, visible)
     assert weights is seen["a.weights"]
     torch.testing.assert_close(context, weights @ memory)
+    if kind == "general":  # E42
+        torch.testing.assert_close(seen["a.score"], general_score(query, memory, layer.key.weight))
+    if kind == "dot":  # E1, of each query and key
+        torch.testing.assert_close(seen["a.score"], dot(query[:, :, None], layer.keys(memory)[:, None]))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3))
     assert weights[1, :, 2:].eq(0).all()
-
-
-def test_layer_norm_equals_torchs():
-    ours, theirs = LayerNorm(6), nn.LayerNorm(6)
-    x = torch.randn(2, 3, 6)
-    torch.testing.assert_close(ours(x), theirs(x))
 
 
 def test_batch_norm_uses_the_batch_in_training_and_what_it_saw_afterwards():

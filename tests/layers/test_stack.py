@@ -101,6 +101,21 @@ def test_layers_are_joined_by_their_connection(connection):
     torch.testing.assert_close(found, x)
 
 
+def test_layers_stand_on_each_other_as_the_equation_says():
+    """E20, which has no bias."""
+    ours, x = stack("rnn", layers=3), numbers(B, T, D, seed=50)
+    layers = [layer.recurrence for layer in ours.layers]
+    for layer in layers:
+        layer.b.data.zero_()
+    h = tuple(numbers(B, H, seed=60 + depth) for depth in range(3))
+    found, after = ours(x, h)
+
+    for step in range(T):
+        h = recurrent.stacked_step(x[:, step], h, [layer.U for layer in layers], [layer.W for layer in layers])
+        torch.testing.assert_close(found[:, step], h[-1])
+    torch.testing.assert_close(after, h)
+
+
 @every_stack
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_stack_has_the_sizes_it_announces(cell, connection, bidirectional, sources):

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load, save
 
 from seqlab.errors import DataError
-from seqlab.models.lds import LDS, constant_velocity, cycle, local_level, local_linear_trend, seasonal
+from seqlab.models.lds import LDS, constant_velocity, cycle, local_level, local_linear_trend
 from seqlab.padded import Padded
 
 
@@ -135,9 +135,10 @@ def test_tracking_beats_the_last_sighting_and_hindsight_beats_tracking(gaps):
 
 
 def test_structures_add_up():
-    """A trend and seasons together: after two years, the next is forecast to the digit when there is no noise."""
-    system = local_linear_trend(level=0.0, slope=0.0, noise=1e-6) + seasonal(4, season=0.0)
-    assert system.transition.shape == (5, 5)
+    """A trend and two waves together: after four periods the next is forecast to the digit when there is no noise."""
+    waves = cycle(4.0, wander=0.0) + cycle(2.0, wander=0.0)
+    system = local_linear_trend(level=0.0, slope=0.0, noise=1e-6) + waves
+    assert system.transition.shape == (6, 6)
     t = torch.arange(24, dtype=torch.float64)
     y = 3 + 0.5 * t + torch.tensor([2.0, -1.0, -3.0, 2.0], dtype=torch.float64).repeat(6)
     forecast = system.forecast(rows_of(y[None, :16, None], 16), 8)
@@ -152,12 +153,6 @@ def test_the_sum_of_two_systems_is_seen_with_the_noise_of_both():
     assert torch.equal(both.observation_noise, one.observation_noise + other.observation_noise)
     assert torch.equal(both.observation, torch.cat([one.observation, other.observation], 1))
     assert (one + one).input_matrix is None
-
-
-def test_seasons_sum_to_zero_over_a_period():
-    states, _ = seasonal(5, season=0.0, initial_variance=1.0).sample(3, 20, seed=0)
-    sums = states[..., 0].unfold(1, 5, 1).sum(-1)
-    torch.testing.assert_close(sums[:, 1:], torch.zeros_like(sums[:, 1:]), atol=1e-12, rtol=0)
 
 
 def test_a_short_step_is_half_of_a_long_one():
@@ -178,7 +173,7 @@ def test_saving_and_loading_is_identity(num_inputs):
 
 
 def test_rows_may_be_constant_all_missing_or_empty():
-    system = local_level(level=0.0, noise=0.0) + seasonal(3, season=0.0)
+    system = local_level(level=0.0, noise=0.0) + cycle(3.0, wander=0.0)
     values = torch.full((3, 6, 1), 5.0, dtype=torch.float64)
     observed = torch.ones(3, 6, dtype=torch.bool)
     observed[1] = False
@@ -211,8 +206,6 @@ def test_wrong_parts_are_named():
         system.filter(rows_of(y, 4), None, numbers(1, 4, 1))
     with pytest.raises(DataError, match="inputs for 1x4 rows and steps, where 1x6 must be known"):
         a_system(num_inputs=1).forecast(rows_of(y, 4), 2, None, numbers(1, 4, 1))
-    with pytest.raises(DataError, match="a season of 1 step"):
-        seasonal(1, season=1.0)
 
 
 def test_a_wrong_shape_is_named(monkeypatch):

@@ -11,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.explain.views import views_of
 from seqlab.serve.client import Client, ServerError
+from seqlab.serve.counters import NAMES
 
 INPUTS = {
     "translate": ["abc", "fed ab", ""],
@@ -22,6 +23,7 @@ INPUTS = {
     "tag": ["a 1 b", "2"],
     "mask": ["the [MASK] sat", "a dog ran"],
 }
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
 
 
 def as_printed(answer):
@@ -105,7 +107,11 @@ class TestPredict:
 
     @pytest.mark.parametrize(
         ("given", "said"),
-        [("data:image/png;base64,%%", "base64"), ("data:image/png;base64,AAAA", "cannot be read as a picture")],
+        [
+            ("data:image/png;base64,%%", "base64"),
+            ("data:image/png;base64,AAAA", "cannot be read as a picture"),
+            (f"data:image/png;base64,{base64.b64encode(EPS).decode()}", "it is none of PNG, JPEG"),
+        ],
     )
     def test_a_picture_that_is_none(self, client, given, said):
         with pytest.raises(ServerError, match=said) as refused:
@@ -256,12 +262,13 @@ def test_the_server_counts(client):
     lines = client.metrics().splitlines()
     kinds = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE ")}
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert {name.partition("{")[0] for name in values} == {*NAMES}  # of this server alone: not of the process
     assert kinds["seqlab_requests_total"] == "counter"
-    assert int(values['seqlab_requests_total{route="/v1/predict",status="200"}']) >= 1
-    asked = int(values['seqlab_request_seconds_count{route="/v1/predict"}'])
-    assert int(values['seqlab_request_seconds_bucket{route="/v1/predict",le="+Inf"}']) == asked
-    assert int(values["seqlab_batched_rows_total"]) >= int(values["seqlab_batches_total"]) >= 1
-    assert values["seqlab_places_taken"] == "0"
+    assert float(values['seqlab_requests_total{route="/v1/predict",status="200"}']) >= 1
+    asked = float(values['seqlab_request_seconds_count{route="/v1/predict"}'])
+    assert float(values['seqlab_request_seconds_bucket{le="+Inf",route="/v1/predict"}']) == asked
+    assert float(values["seqlab_batched_rows_total"]) >= float(values["seqlab_batches_total"]) >= 1
+    assert float(values["seqlab_places_taken"]) == 0
 
 
 def test_the_manual_names_every_route_and_field(server, client):

@@ -15,7 +15,7 @@ import pytest
 
 from seqlab import lab
 from seqlab.corpus.examples import held_out
-from seqlab.data.images import png
+from seqlab.data.png import png
 from seqlab.data.scenes import make_pictures
 from seqlab.explain import palette
 from seqlab.model import RUN, STORES

@@ -105,9 +105,9 @@ def test_known_inputs_and_gaps_are_fitted_too():
 
 
 def test_the_noises_of_a_structure_are_found_and_its_form_is_kept():
-    truth = structures.local_level(level=0.5, noise=2.0) + structures.seasonal(4, season=0.0)
+    truth = structures.local_level(level=0.5, noise=2.0) + structures.cycle(4.0, wander=0.0)
     _, seen = truth.sample(20, 60, seed=3)
-    start = structures.local_level(level=1.0, noise=1.0) + structures.seasonal(4, season=0.0)
+    start = structures.local_level(level=1.0, noise=1.0) + structures.cycle(4.0, wander=0.0)
     fit = fit_lds(start, seen, climb=Climb(learn=NOISES, diagonal=True))
     assert fit.converged
     assert fit.model.process_noise[0, 0].item() == pytest.approx(0.5, rel=0.2)

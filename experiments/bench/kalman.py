@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import seqlab
-from seqlab.bench.race import Race, Side, installed
+from experiments.bench.race import Race, Side, installed
 from seqlab.equations.kalman import Filtered, Smoothed
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.models.lds import LDS, constant_velocity

@@ -10,11 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import seqlab
-from seqlab.bench.race import Result, Time, installed, processors
+from experiments.bench.race import Result, Time, installed, processors
 from seqlab.errors import RunError
 from seqlab.kernels import native
 
@@ -22,7 +23,7 @@ CELLS = [(1, 1), (1, 4), (32, 1), (32, 4)]  # rows, and width of the beam
 WANTED = {"transformers": 3.0, "ctranslate2": 1.0}
 NAMES = {"seqlab": "Seqlab", "transformers": "Hugging Face", "ctranslate2": "CTranslate2"}
 ALIKE = 0.9  # the share of outputs in float32 that must be the same: sums in another order decide some near ties
-_BODY = "from seqlab.bench.translators import attend_to_orders; attend_to_orders()"
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,16 @@ def _run(setting: Setting, shape: str, cells: list[tuple[int, int]]) -> Answers:
     """One measurement of each cell in new processes; a side that works on two batches by itself needs only one."""
     alone = setting.side == "ctranslate2"
     order = asdict(setting) | {"shape": shape, "batches": setting.batches if alone else 1}
-    words = [sys.executable, "-c", _BODY, json.dumps(order)]
+    words = [sys.executable, "-m", "experiments.bench.translators", json.dumps(order)]
     threads = str(setting.threads)
     environment = os.environ | {f"{library}_NUM_THREADS": threads for library in ("OMP", "OPENBLAS", "MKL")}
     if native.ready():
         environment["SEQLAB_CACHE"] = str(native.library().parent)
     pipe = subprocess.PIPE
     workers = [
-        subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment)
+        subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=ROOT
+        )
         for _ in range(1 if alone else setting.batches)
     ]
     try:

@@ -4,10 +4,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from seqlab.bench.hmm import baum_welch_race
-from seqlab.bench.kalman import kalman_race
-from seqlab.bench.race import Race, Side, race, seconds
-from seqlab.bench.recurrent import NAMES, recurrent_race
+from experiments.bench.hmm import baum_welch_race
+from experiments.bench.kalman import kalman_race
+from experiments.bench.race import Race, Side, race, seconds
+from experiments.bench.recurrent import NAMES, recurrent_race
 from seqlab.errors import RunError
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from seqlab.bench.decode import decoding_results
-from seqlab.bench.hmm import baum_welch_race
-from seqlab.bench.kalman import kalman_race
-from seqlab.bench.race import Race, Result, race
-from seqlab.bench.recurrent import recurrent_race
-from seqlab.bench.training import epoch_race, step_race
+from experiments.bench.decode import decoding_results
+from experiments.bench.hmm import baum_welch_race
+from experiments.bench.kalman import kalman_race
+from experiments.bench.race import Race, Result, race
+from experiments.bench.recurrent import recurrent_race
+from experiments.bench.training import epoch_race, step_race
 from seqlab.errors import UsageError, nearest
 
 SIZES = (128, 256, 512)

@@ -239,3 +239,7 @@ def _spell(peer: Any, weight: Tensor, bias: Tensor) -> None:
 
 def _spell_norm(peer: Any, ours: Any) -> None:
     peer.gamma, peer.beta = ours.gain.detach().numpy(), ours.bias.detach().numpy()
+
+
+if __name__ == "__main__":
+    attend_to_orders()

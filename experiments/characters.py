@@ -1,6 +1,6 @@
 """Time to quality on characters: a plain GPT as it is usually written, and recipes of Seqlab, in turn, in one run.
 
-    python docs/measure/characters.py input.txt [--rounds 1] [--only gpt-tiny]
+    python experiments/characters.py input.txt [--rounds 1] [--only gpt-tiny]
 
 The last tenth of the text is held out. Everybody's clock runs from the first step to the end of the last one; the
 losses are nats a character over the whole held-out part, each model reading it as it was trained to.

@@ -10,8 +10,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 import seqlab
-from seqlab.bench.race import Race, Side, installed
-from seqlab.bench.translators import SHAPES, VOCABULARY, huggingface, random_model
+from experiments.bench.race import Race, Side, installed
+from experiments.bench.translators import SHAPES, VOCABULARY, huggingface, random_model
 from seqlab.data.batching import plan
 from seqlab.layers.dropout import noise
 from seqlab.models.seq2seq import Seq2Seq

@@ -1,6 +1,6 @@
 """How much faster two processes train than one, and than one with two threads: in turn, on a machine with nothing else.
 
-    python docs/measure/processes.py [--rounds 3] [--steps 40] [--recipe transformer-small]
+    python experiments/processes.py [--rounds 3] [--steps 40] [--recipe transformer-small]
 
 Each trains the same batches; its speed is the mean over its last 20 steps, and the table has medians over the rounds.
 The efficiency is the speed beside that of one process with one thread, for each core that is used.

@@ -1,4 +1,4 @@
-"""`seqlab bench`: how fast, beside whom."""
+"""`python -m experiments.bench`: races against other libraries, on the command line."""
 
 import os
 import sys
@@ -9,7 +9,10 @@ import typer
 from seqlab.cli.common import Json
 from seqlab.cli.told import told
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
+
+@app.command()
 @told
 def bench(
     name: Annotated[str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; none: all")] = None,
@@ -28,7 +31,7 @@ def bench(
 
     import torch
 
-    from seqlab.bench.suite import run_bench
+    from experiments.bench.suite import run_bench
     from seqlab.cli import show
 
     torch.set_num_threads(threads)
@@ -44,7 +47,7 @@ def bench(
 
 
 def _show(result: Any) -> None:
-    from seqlab.bench.race import seconds
+    from experiments.bench.race import seconds
     from seqlab.cli import show
 
     title, each = f"{result.title}; {result.part}", result.times
@@ -59,3 +62,7 @@ def _show(result: Any) -> None:
         print(f"not installed: {', '.join(result.missing)}; `make bench` installs them apart", file=sys.stderr)
     if result.busy:
         print(f"this machine is busy (load {result.load:.1f}): trust the ratios of CPU time", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m experiments.bench")

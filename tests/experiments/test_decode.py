@@ -1,6 +1,6 @@
 import pytest
 
-from seqlab.bench.decode import SETTINGS, Setting, _best, _compare, _result, _run, _together
+from experiments.bench.decode import SETTINGS, Setting, _best, _compare, _result, _run, _together
 from seqlab.errors import RunError
 
 OURS, PEER = Setting("seqlab", "float32"), Setting("ctranslate2", "float32")

@@ -1,6 +1,6 @@
 """Every view on every kind of model, as pictures: `make gallery` trains ten small ones on generated data and looks.
 
-Pictures go beside this file, with a page of them (README.md); models stay in `runs/gallery`, and are not trained again.
+Pictures go to docs/gallery, with a page of them (README.md); models stay in `runs/gallery`, and are not trained again.
 """
 
 import datetime
@@ -20,7 +20,7 @@ from seqlab.data.synthetic import split_dates
 from seqlab.errors import UsageError
 from seqlab.explain.views import VIEWS
 
-HERE = Path(__file__).parent
+PICTURES = Path(__file__).parents[1] / "docs" / "gallery"
 RUNS = Path("runs/gallery")
 MONTHS = ["janvier", "février", "mars", "avril", "mai", "juin"]
 MONTHS += ["juillet", "août", "septembre", "octobre", "novembre", "décembre"]
@@ -113,7 +113,7 @@ def main() -> None:
     ]
     for name, view, options in SHOWN:
         model, given = models[name]
-        file = HERE / f"{view}-{name}.png"
+        file = PICTURES / f"{view}-{name}.png"
         seen = model.explain(given, view, **options)
         Image.open(BytesIO(seen.to_png(scale=1.25))).convert("RGB").quantize(64).save(file, optimize=True)
         page += [f"## `{view}`: {name}", "", f"![{seen.title}]({file.name})", ""]
@@ -121,12 +121,12 @@ def main() -> None:
     page += [
         "# The page",
         "",
-        "Made by `python docs/gallery/shoot.py ADDRESS`, of a server with models of real data.",
+        "Made by `python experiments/screenshots.py ADDRESS`, of a server with models of real data.",
         "",
     ]
-    for file in sorted(HERE.glob("page-*.png")):
+    for file in sorted(PICTURES.glob("page-*.png")):
         page += [f"## {file.stem.removeprefix('page-')}", "", f"![the page: {file.stem}]({file.name})", ""]
-    (HERE / "README.md").write_text("\n".join(page), "utf-8")
+    (PICTURES / "README.md").write_text("\n".join(page), "utf-8")
     for name, (model, given) in models.items():
         print(f"{name}: {', '.join(_applying(model, given))}", flush=True)
 
@@ -156,7 +156,7 @@ def _applying(model: lab.Model, given: Any) -> Iterator[str]:
 def _prose(folder: Path) -> Path:
     """This project's documents, as one text."""
     path = folder / "prose.txt"
-    documents = (Path("README.md"), *sorted(HERE.parent.glob("*.md")))
+    documents = (Path("README.md"), *sorted(PICTURES.parent.glob("*.md")))
     path.write_text("\n".join(file.read_text("utf-8") for file in documents), "utf-8")
     return path
 

@@ -1,6 +1,6 @@
 """FLIP's secondary structure task and CB513 as files that `seqlab train tag` reads: amino acids, a tab, their states.
 
-python docs/measure/proteins.py secondary_structure.zip CB513_HHblits.csv.gz OUT
+python experiments/proteins.py secondary_structure.zip CB513_HHblits.csv.gz OUT
 
 Residues whose state is not known are labelled `_`, and are neither learnt nor scored. A protein of CB513 that is in
 FLIP's training part as well is left out of the latter.

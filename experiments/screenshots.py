@@ -1,4 +1,4 @@
-"""Pictures of the page for the documentation: `python docs/gallery/shoot.py http://127.0.0.1:8000 [FOLDER]`.
+"""Pictures of the page for the documentation: `python experiments/screenshots.py http://127.0.0.1:8000 [FOLDER]`.
 
 The server must have the models that SHOTS names: `dates-attention` and `dates` of the demo, a translator `en-fr`, a
 language model `char-lstm` and a tagger `tagger`. A shot whose model is not there is left out, and said so.
@@ -37,7 +37,7 @@ TALLEST = 1500  # pixels that are kept of a long page
 def main() -> None:
     """Take every picture whose model the server has."""
     address = sys.argv[1].rstrip("/")
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parents[1] / "docs" / "gallery"
     with urlopen(f"{address}/v1/models") as answer:
         there = {model["name"] for model in json.load(answer)["models"]}
     with sync_playwright() as driver:

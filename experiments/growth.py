@@ -1,6 +1,6 @@
 """What grows with the corpus, and what with the length of an answer: texts of several sizes, made by repetition.
 
-    python docs/measure/growth.py input.txt [--megabytes 10 1000] [--recipe char-lstm] [--steps 200]
+    python experiments/growth.py input.txt [--megabytes 10 1000] [--recipe char-lstm] [--steps 200]
 
 Each text is trained on in a process of its own, whose peak of memory is its own: the whole of it, with the pages of
 the memory-mapped corpus that happen to be in memory, and without them. Then the model of the first text writes

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import seqlab
-from seqlab.bench.race import Race, Side, installed
+from experiments.bench.race import Race, Side, installed
 from seqlab.keyed import uniform
 from seqlab.models.hmm import HMM
 from seqlab.padded import Padded

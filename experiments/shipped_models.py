@@ -1,6 +1,6 @@
 """The models that come with the package: `make models DATA=DIR` trains what is not trained yet and ships it as int8.
 
-    python docs/models/make.py DIR [NAME ...]
+    python experiments/shipped_models.py DIR [NAME ...]
 
 DIR holds tatoeba-en-fr/fra.txt.gz (manythings.org/anki, tatoeba.org) and timemachine/timemachine.txt (`seqlab data get
 timemachine`); dates are made on the spot. Runs stay in runs/models, and one that was stopped goes on. The scores of a

@@ -3,8 +3,8 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqlab.bench.race import race
-from seqlab.bench.training import epoch_race, step_race
+from experiments.bench.race import race
+from experiments.bench.training import epoch_race, step_race
 
 
 def flops(run):

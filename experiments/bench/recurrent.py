@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import seqlab
-from seqlab.bench.race import Race, Side
+from experiments.bench.race import Race, Side
 from seqlab.equations.recurrent import gru_step
 from seqlab.kernels import native
 from seqlab.layers.recurrence import Recurrence

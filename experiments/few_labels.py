@@ -1,6 +1,6 @@
 """What pretraining is worth with 200 labels: three draws from IMDb's training half, scored on 3,000 of its test half.
 
-    python docs/measure/few_labels.py imdb.train.tsv.gz imdb.test.tsv.gz [--themes DIR] [--minilm DIR]
+    python experiments/few_labels.py imdb.train.tsv.gz imdb.test.tsv.gz [--themes DIR] [--minilm DIR]
 
 The files have a label first and a text last, between tabs. DIR is what `seqlab train mask imdb.txt --recipe themes` has
 made of the training half's texts, one a line, and what `seqlab import` has made of all-MiniLM-L6-v2.

@@ -1,0 +1,49 @@
+"""The decoder that looks at the source, against the equations."""
+
+import pytest
+import torch
+
+from seqlab.equations.attention import attention_vector
+from seqlab.layers.attention import SourceAttention
+from seqlab.layers.embedding import Embedding
+from seqlab.layers.stack import CausalStack
+from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
+from seqlab.models.decoders import Bridge
+from seqlab.models.heads import Head
+from seqlab.models.interface import Memory
+from seqlab.padded import Padded
+from seqlab.recipe import Attention, Stack
+
+V, D, H, M = 9, 4, 5, 6
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+def test_luongs_wiring_reads_out_the_attention_vector(feeding):
+    """E40, of the context and the state of each step; with feeding it enters the next step."""
+    torch.manual_seed(0)
+    settings = Attention(score="dot", wiring="luong", feeding=feeding)
+    stack = CausalStack(input_size(settings, D, H, M), Stack(kind="rnn", size=H, layers=1), dropout=0.0, name="d")
+    decoder = AttentiveDecoder(
+        Embedding(V, D, name="d"),
+        stack,
+        SourceAttention("dot", H, M, name="a"),
+        Head(feature_size(settings, stack, M), V),
+        bridge=Bridge(M, stack.state_sizes),
+        memory_size=M,
+        settings=settings,
+        dropout=0.0,
+    )
+    source = Padded(torch.randn(2, 3, M), torch.tensor([3, 2])).masked()
+    memory, tokens = Memory(rows=2, states=source, summary=source.last()), torch.tensor([[2, 5, 7], [2, 4, 4]])
+
+    context, state = decoder.start(memory)
+    found = decoder.features(tokens, context, state).features
+
+    fed = [state[-1]] if feeding else []
+    h = state[:1]
+    for step, x in enumerate(decoder.embedding(tokens).unbind(1)):
+        out, h = stack(torch.cat([x, *fed], dim=-1)[:, None], h)
+        c, _ = decoder.attention(out, *context)
+        vector = attention_vector(c[:, 0], out[:, 0], decoder.vector.weight)
+        torch.testing.assert_close(found[:, step], vector)
+        fed = [vector] if feeding else []
