@@ -137,7 +137,7 @@ def _trained(name: str) -> tuple[lab.Model, Any]:
     if not (folder / "manifest.json").exists():
         print(f"training {name}", flush=True)
         files = data(RUNS)
-        lab.train(task, files, recipe=recipe, settings=settings, out=folder, overwrite=True)  # type: ignore[arg-type]
+        lab.train(task, files, recipe=recipe, settings=settings, out=folder, overwrite=True)
     if (RUNS / given.split("/")[0]).is_file():
         given = str(RUNS / given)
     return lab.load(folder), given
