@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +20,7 @@ from seqlab.assemble.corpus import (
     open_corpus,
     prepare,
 )
-from seqlab.assemble.hidden import hidden_fitting, probabilities_of
+from seqlab.assemble.hidden import hidden_learner, probabilities_of
 from seqlab.assemble.model import build_model
 from seqlab.assemble.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.assemble.vocabularies import Vocabularies
@@ -43,11 +42,12 @@ from seqlab.recipe import Recipe, Task, override, parse_recipe, to_toml
 from seqlab.rolling import held_out_windows
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
-from seqlab.training.climbing import Climbing
-from seqlab.training.em_series import SystemsTraining
-from seqlab.training.gradient import KEPT, GradientTraining, peak_memory
+from seqlab.training.gradient import GradientLearner
+from seqlab.training.lds_em import LDSLearner
 from seqlab.training.log import Reporter
+from seqlab.training.memory import peak_memory
 from seqlab.training.objective import mean_loss
+from seqlab.training.run import KEPT, Learner, Run
 from seqlab.training.world import World
 
 DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
@@ -55,7 +55,6 @@ EVALUATED_AT_THE_END = 1000
 STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
-_Training = GradientTraining | Climbing | SystemsTraining
 
 
 @dataclass(frozen=True)
@@ -182,17 +181,19 @@ def fit(
             scores["exact"] = _decoded_exactly(bundle, _some(examples, DECODED_WHILE_TRAINING))
         return scores
 
-    begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
-    training = begin(recipe, model, corpus)
+    def run_of(recipe: Recipe) -> Run:
+        learner = _learner(recipe, model, corpus, world)
+        return Run(learner, recipe.train, validate=validate, folder=folder / RUN, report=report, world=world)
+
+    run = run_of(recipe)
     if recipe.train.minutes is not None:  # whoever resumes the run goes by the steps
-        steps = world.heard(training.steps_in(60 * recipe.train.minutes))
-        recipe = override(recipe, [f"train.steps={steps}"])
+        recipe = override(recipe, [f"train.steps={run.steps_in(60 * recipe.train.minutes)}"])
         if world.leads:
             write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
-        training = begin(recipe, model, corpus)
+        run = run_of(recipe)
     if resume:
-        _take_up(training, folder, recipe, world)
-    outcome = training.fit(stop=stop)
+        run.resume(to_toml(recipe), _written_step(folder))
+    outcome = run.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
     if is_stream(recipe):
@@ -212,8 +213,8 @@ def fit(
         "python": sys.version.split()[0],
         "validation": final.to_json(),
     }
-    if isinstance(training, Climbing):
-        metrics["fit"] = training.verdict()
+    if facts := run.learner.facts():
+        metrics["fit"] = facts
     finished = Bundle(recipe, corpus.vocabularies, model, metrics)
     save_bundle(finished, folder)
     return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
@@ -282,29 +283,6 @@ def _make_empty(folder: Path) -> None:
             inside.unlink()
 
 
-def _take_up(training: _Training, folder: Path, recipe: Recipe, world: World) -> None:
-    """Go back to the last checkpoint; a run that was killed before its first begins anew.
-
-    One that was killed after its last step stays finished: only its model is still to be written.
-    """
-    if not (folder / RUN / "last.safetensors").exists():
-        training.metrics.cut_back(0)
-        return
-    training.resume()
-    place, where, toml = training.progress, folder / RUN / "recipe.toml", to_toml(recipe)
-    written = world.heard(_written_step(folder)) == place.step
-    if place.finished and place.step >= training.num_steps and written:
-        more = "restarts" if recipe.model.hmm else "steps"
-        raise RunError(
-            f"{folder}: this run has finished all {training.num_steps} steps",
-            hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
-        )
-    same = world.heard(where.read_text("utf-8") == toml)
-    place.finished = place.finished and same and not written
-    if world.leads:
-        write_whole(where, toml.encode())  # what may change has changed
-
-
 def _written_step(folder: Path) -> int | None:
     """The step of the model that lies there, if one does."""
     if not is_bundle(folder):
@@ -315,16 +293,7 @@ def _written_step(folder: Path) -> int | None:
         return None
 
 
-def _training(
-    recipe: Recipe,
-    model: nn.Module,
-    corpus: Corpus,
-    *,
-    validate: Callable[[], dict[str, float]],
-    folder: Path,
-    report: Reporter,
-    world: World,
-) -> _Training:
+def _learner(recipe: Recipe, model: nn.Module, corpus: Corpus, world: World) -> Learner:
     """How a model of this recipe learns: by counting or EM where its states are hidden, else by gradients."""
     settings = recipe.train
     if world.size > 1 and (recipe.model.hmm or recipe.model.lds):
@@ -335,13 +304,11 @@ def _training(
             hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
         )
     if recipe.model.hmm is not None:
-        fitting, hmm = hidden_fitting(recipe, corpus), probabilities_of(model)
-        return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)
+        return hidden_learner(recipe, corpus, model)
     if recipe.model.lds is not None:
-        whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
-        systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
-        return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
-    return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report, world=world)
+        series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
+        return LDSLearner(cast(LDSForecaster, model), series, settings, free=recipe.model.lds.states > 0)
+    return GradientLearner(model, corpus.train, settings, world)
 
 
 def _some(examples: list[Example], most: int) -> list[Example]:

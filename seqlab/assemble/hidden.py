@@ -18,9 +18,10 @@ from seqlab.models.language_model import LanguageModel
 from seqlab.padded import Padded
 from seqlab.recipe import Hidden, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
-from seqlab.training.climbing import Fitting
-from seqlab.training.counting import Symbols, count_labels
+from seqlab.training.counting import CountingLearner, Symbols, count_labels
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm, rows_at_once
+from seqlab.training.hmm_em import HMMLearner
+from seqlab.training.run import Learner
 
 
 def hidden_model(recipe: Recipe, vocabularies: Vocabularies) -> nn.Module:
@@ -36,25 +37,26 @@ def probabilities_of(model: nn.Module) -> Probabilities:
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
-def hidden_fitting(recipe: Recipe, corpus: Corpus) -> Fitting:
+def hidden_learner(recipe: Recipe, corpus: Corpus, model: nn.Module) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
+    hmm = probabilities_of(model)
     settings, climb = _settings(recipe), Climb(tolerance=recipe.train.tolerance)
     like = _drawn(recipe, corpus.vocabularies)
     parts = list(_evidence(recipe, corpus, like.num_states))
     if recipe.task == "lm":
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        return Fitting(
-            lambda restart: _drawn(recipe, corpus.vocabularies, restart),
-            Ascent(parts, like, climb=climb, pseudo=pseudo),
-        )
+        em = Ascent(parts, like, climb=climb, pseudo=pseudo)
+        return HMMLearner(hmm, lambda restart: _drawn(recipe, corpus.vocabularies, restart), em, recipe.train)
     vocabularies, names = corpus.vocabularies, corpus.vocabularies.classes.names
     emitted = (
         Family(len(names), settings.emissions) if vocabularies.features is not None else _symbols(vocabularies.sources)
     )
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
     known = all(bool((cast(torch.Tensor, part.labels)[part.observations.real] >= 0).all()) for part in parts)
-    ascent = None if known else Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
-    return Fitting(lambda restart: counted.model, ascent, by_validation=True)
+    if known:
+        return CountingLearner(hmm, counted.model)
+    em = Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
+    return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
 def _settings(recipe: Recipe) -> Hidden:

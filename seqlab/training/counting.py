@@ -5,9 +5,10 @@ Moves are interpolated, p(w | u, v) = λ₃ p̂(w | u, v) + λ₂ p̂(w | v) + �
 the next coarser one. Bayes then gives b_t(x) = p(t | x) p(x) / p(t), a distribution over all words and classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -16,9 +17,12 @@ from torch.nn.functional import pad
 
 from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
-from seqlab.models.hidden import first_pairs, label_chain
+from seqlab.models.hidden import Probabilities, first_pairs, label_chain
 from seqlab.models.hmm import HMM, Categorical, Untied
+from seqlab.training.average import Weights, load_weights, parameters_of
+from seqlab.training.checkpoint import Progress
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
+from seqlab.training.log import Metrics
 
 RARE = 10  # words with no more labels than this tell what unseen words are like
 CLASS_WEIGHT = 5.0  # k of a class; that of a word is the recipe's
@@ -37,6 +41,53 @@ class Counted(NamedTuple):
 
     model: HMM
     pseudo: Pseudo
+
+
+class CountingLearner:
+    """A model that was counted, as a learner whose only step takes it over."""
+
+    num_steps = log_every = save_every = 1
+    extended_by = "restarts"
+
+    def __init__(self, model: Probabilities, hmm: HMM) -> None:
+        self.model, self.hmm = model, hmm
+        self.progress = Progress()
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.step >= 1
+
+    def step(self) -> None:
+        load_weights(self.model, self.hmm.tensors())
+        self.progress.step = 1
+
+    def state(self) -> dict[str, Weights]:
+        return {"model": parameters_of(self.model)}
+
+    def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
+        self.progress = progress
+        load_weights(self.model, parts["model"])
+
+    def due(self, every: int) -> bool:
+        return True
+
+    def validating(self) -> AbstractContextManager[Weights]:
+        return nullcontext(parameters_of(self.model))
+
+    def better(self, metrics: Metrics) -> bool:
+        return True
+
+    def adopt(self, best: Weights | None) -> None:
+        load_weights(self.model, best or self.hmm.tensors())
+
+    def seconds_per_step(self) -> float:
+        return 0.0
+
+    def steps_in(self, seconds: float, validating: float) -> int:
+        return 1
+
+    def facts(self) -> dict[str, Any]:
+        return {"by": "counting"}
 
 
 def count_labels(

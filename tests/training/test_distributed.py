@@ -30,10 +30,11 @@ from seqlab.assemble.vocabularies import Vocabularies
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
-from seqlab.training.gradient import GradientTraining
+from seqlab.training.gradient import GradientLearner
 from seqlab.training.log import Silence
 from seqlab.training.objective import mean_loss
 from seqlab.training.optimise import optimizer_tensors
+from seqlab.training.run import Run
 from seqlab.training.sharded import part
 from seqlab.training.world import joined
 
@@ -74,14 +75,13 @@ with joined() as world:
     model = build_model(recipe, vocabularies).to(dtype)
     folder.mkdir(exist_ok=True)
     watch = Watch()
-    run = GradientTraining(
-        model, Batches(), recipe.train, validate=validate, folder=folder, report=watch, world=world
-    )
+    learner = GradientLearner(model, Batches(), recipe.train, world)
+    run = Run(learner, recipe.train, validate=validate, folder=folder, report=watch, world=world)
     if (folder / "last.safetensors").exists():
-        run.resume()
+        run.restore()
     run.fit(stop=lambda: world.rank == 0 and run.progress.step >= stop)  # asked in one process alone
     if world.leads:
-        remembered = optimizer_tensors(run.optimizers).values()
+        remembered = optimizer_tensors(learner.optimizers).values()
         print(json.dumps([sum(part(each).numel() for each in remembered), watch.curve]))
 """
 
