@@ -185,12 +185,12 @@ def fit(
         learner = _learner(recipe, model, corpus, world)
         return Run(learner, recipe.train, validate=validate, folder=folder / RUN, report=report, world=world)
 
-    run = run_of(recipe)
     if recipe.train.minutes is not None:  # whoever resumes the run goes by the steps
-        recipe = override(recipe, [f"train.steps={run.steps_in(60 * recipe.train.minutes)}"])
+        steps = run_of(override(recipe, ["train.steps=1"])).times_in(60 * recipe.train.minutes)
+        recipe = override(recipe, [f"train.steps={steps}"])
         if world.leads:
             write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
-        run = run_of(recipe)
+    run = run_of(recipe)
     if resume:
         run.resume(to_toml(recipe), _written_step(folder))
     outcome = run.fit(stop=stop)

@@ -6,7 +6,6 @@ the next coarser one. Bayes then gives b_t(x) = p(t | x) p(x) / p(t), a distribu
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -19,7 +18,7 @@ from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
 from seqlab.models.hidden import Probabilities, first_pairs, label_chain
 from seqlab.models.hmm import HMM, Categorical, Untied
-from seqlab.training.average import Weights, load_weights, parameters_of
+from seqlab.training.average import Weights
 from seqlab.training.checkpoint import Progress
 from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
 from seqlab.training.log import Metrics
@@ -44,7 +43,7 @@ class Counted(NamedTuple):
 
 
 class CountingLearner:
-    """A model that was counted, as a learner whose only step takes it over."""
+    """A model that was counted. Its only step takes no time: the counts are made before the run."""
 
     num_steps = log_every = save_every = 1
     extended_by = "restarts"
@@ -58,33 +57,25 @@ class CountingLearner:
         return self.progress.step >= 1
 
     def step(self) -> None:
-        load_weights(self.model, self.hmm.tensors())
         self.progress.step = 1
 
     def state(self) -> dict[str, Weights]:
-        return {"model": parameters_of(self.model)}
+        return {"model": self.weights()}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
         self.progress = progress
-        load_weights(self.model, parts["model"])
 
     def due(self, every: int) -> bool:
         return True
 
-    def validating(self) -> AbstractContextManager[Weights]:
-        return nullcontext(parameters_of(self.model))
+    def weights(self) -> Weights:
+        return self.hmm.tensors()
 
-    def better(self, metrics: Metrics) -> bool:
+    def judge(self, metrics: Metrics) -> bool:
         return True
-
-    def adopt(self, best: Weights | None) -> None:
-        load_weights(self.model, best or self.hmm.tensors())
 
     def seconds_per_step(self) -> float:
         return 0.0
-
-    def steps_in(self, seconds: float, validating: float) -> int:
-        return 1
 
     def facts(self) -> dict[str, Any]:
         return {"by": "counting"}

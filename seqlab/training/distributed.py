@@ -31,6 +31,7 @@ class Lesson(nn.Module):
         self.own: nn.Module = own
         if world.size > 1 and settings.shard:
             self.own = sharded(own, world.size)
+            model.unshard, model.reshard = own.unshard, own.reshard  # so that a run, which has the model, can gather it
         elif world.size > 1:
             # which weights a batch leaves untouched may differ from process to process; buffers are constants, which
             # each makes for itself, and the table of positions is as long as what this process has read

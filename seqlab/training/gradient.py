@@ -5,8 +5,7 @@ Nothing random happens here: the order of the data is a function of (seed, epoch
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,14 +14,14 @@ from torch import nn
 from seqlab.layers.dropout import noise
 from seqlab.padded import Batch
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, average, load_weights, parameters_of, wearing
+from seqlab.training.average import Weights, average, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
 from seqlab.training.distributed import Lesson, own_rows
 from seqlab.training.log import Metrics, Step
 from seqlab.training.memory import tidy_memory
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.training.run import NotFiniteError
-from seqlab.training.sharded import gather, gathered, spread
+from seqlab.training.sharded import spread
 from seqlab.training.world import ALONE, World
 from seqlab.types import State
 
@@ -113,25 +112,18 @@ class GradientLearner:
     def due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.finished
 
-    @contextmanager
-    def validating(self) -> Iterator[Weights]:
-        weights = self.average.weights(self.model)
-        with wearing(self.model, weights), gathered(self.lesson.own):
-            yield weights
-        self.average.after_validation(self.model)
+    def weights(self) -> Weights:
+        return self.average.weights(self.model)
 
-    def better(self, metrics: Metrics) -> bool:
+    def judge(self, metrics: Metrics) -> bool:
         """By loss or by accuracy: with few examples a loss may grow while more answers are right."""
+        self.average.after_validation(self.model)
         place, loss, accuracy = self.progress, metrics["loss"], metrics.get("token_accuracy", 0.0)
         if not math.isfinite(loss) or place.best_loss is None:
             return math.isfinite(loss)
         if self.settings.best == "accuracy" and accuracy != place.best_accuracy:
             return accuracy > place.best_accuracy
         return loss < place.best_loss
-
-    def adopt(self, best: Weights | None) -> None:
-        load_weights(self.model, self.average.weights(self.model) if best is None else best)
-        gather(self.lesson.own)
 
     def seconds_per_step(self) -> float:
         """Make a few steps with optimisers of their own, then put the weights back."""
@@ -150,9 +142,6 @@ class GradientLearner:
             times.append(time.perf_counter() - began)
         load_weights(self.model, before)
         return fmean(times[1:])
-
-    def steps_in(self, seconds: float, validating: float) -> int:
-        return max(1, int(max(seconds - validating, seconds / 2) / self.seconds_per_step()))
 
     def facts(self) -> dict[str, Any]:
         return {}

@@ -5,7 +5,6 @@ Nothing is random but the starts, which are functions of (seed, restart).
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -79,7 +78,7 @@ class HMMLearner:
 
     def state(self) -> dict[str, Weights]:
         ended = torch.tensor(self.ended, dtype=torch.float64).view(-1, 3)
-        return {"model": self._hmm.tensors(), "ended": {"climbs": ended}}
+        return {"model": self.weights(), "ended": {"climbs": ended}}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
         self.progress = progress
@@ -90,11 +89,10 @@ class HMMLearner:
     def due(self, every: int) -> bool:
         return self.progress.index == 0 or self.progress.step % every == 0
 
-    def validating(self) -> AbstractContextManager[Weights]:
-        load_weights(self.model, self._hmm.tensors())
-        return nullcontext(self._hmm.tensors())
+    def weights(self) -> Weights:
+        return self._hmm.tensors()
 
-    def better(self, metrics: Metrics) -> bool | None:
+    def judge(self, metrics: Metrics) -> bool | None:
         best = self.progress.best_loss
         if self.by_validation:
             return best is None or metrics["loss"] < best
@@ -102,18 +100,11 @@ class HMMLearner:
             return None
         return self.ended[-1][0] >= max(climb[0] for climb in self.ended)
 
-    def adopt(self, best: Weights | None) -> None:
-        load_weights(self.model, best or self._hmm.tensors())
-
     def seconds_per_step(self) -> float:
         """The time of an E step, which the next step then need not do."""
         began = time.perf_counter()
         self._expect()
         return time.perf_counter() - began
-
-    def steps_in(self, seconds: float, validating: float) -> int:
-        """The iterations of each climb."""
-        return max(1, int(max(seconds - validating, seconds / 2) / self.seconds_per_step() / self.restarts))
 
     def facts(self) -> dict[str, Any]:
         """How far the fit can be trusted: which climb got highest, and whether it had converged."""

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -66,7 +65,7 @@ class LDSLearner:
         return Step(place.step, self.num_steps, loss, self.num_observed / seconds, left)
 
     def state(self) -> dict[str, Weights]:
-        return {"model": parameters_of(self.model)}
+        return {"model": self.weights()}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
         self.progress = progress
@@ -76,14 +75,11 @@ class LDSLearner:
     def due(self, every: int) -> bool:
         return self.finished
 
-    def validating(self) -> AbstractContextManager[Weights]:
-        return nullcontext(parameters_of(self.model))
+    def weights(self) -> Weights:
+        return parameters_of(self.model)
 
-    def better(self, metrics: Metrics) -> bool:
+    def judge(self, metrics: Metrics) -> bool:
         return True
-
-    def adopt(self, best: Weights | None) -> None:
-        load_weights(self.model, best or parameters_of(self.model))
 
     def seconds_per_step(self) -> float:
         """The time of an iteration, which the next step then need not do."""
@@ -91,9 +87,6 @@ class LDSLearner:
         began = time.perf_counter()
         self._ahead = self._iterate()
         return time.perf_counter() - began
-
-    def steps_in(self, seconds: float, validating: float) -> int:
-        return max(1, int(seconds / self.seconds_per_step()))
 
     def facts(self) -> dict[str, Any]:
         return {}

@@ -7,20 +7,19 @@ progress and its tensors, so a run that was resumed equals one that never stoppe
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqlab.errors import RunError
 from seqlab.recipe import Train
-from seqlab.training.average import Weights
+from seqlab.training.average import Weights, load_weights, wearing
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
 from seqlab.training.memory import peak_memory
-from seqlab.training.sharded import part, whole
+from seqlab.training.sharded import gather, gathered, part, whole
 from seqlab.training.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
@@ -47,6 +46,9 @@ class Learner(Protocol):
     extended_by: str  # the setting of `train` that makes it longer
 
     @property
+    def model(self) -> nn.Module: ...
+
+    @property
     def num_steps(self) -> int:
         """The most steps that the run can take; a learner that converges takes fewer."""
 
@@ -70,20 +72,14 @@ class Learner(Protocol):
     def due(self, every: int) -> bool:
         """Whether a validation follows the last step; `every` is the interval that the recipe asks for."""
 
-    def validating(self) -> AbstractContextManager[Weights]:
-        """Within this block the model has the weights that are validated and kept; they are its value."""
+    def weights(self) -> Weights:
+        """The weights that are validated and kept."""
 
-    def better(self, metrics: Metrics) -> bool | None:
-        """Whether a validation is the best so far; None if its weights are not to be kept anyway."""
-
-    def adopt(self, best: Weights | None) -> None:
-        """Give the model its final weights; without a best validation, those that would be validated now."""
+    def judge(self, metrics: Metrics) -> bool | None:
+        """Whether the validation of these weights is the best so far; None if they could not be kept anyway."""
 
     def seconds_per_step(self) -> float:
-        """How long a step takes, measured without a lasting effect."""
-
-    def steps_in(self, seconds: float, validating: float) -> int:
-        """The value of `train.steps` for a run of so many seconds, if all its validations take `validating`."""
+        """How long a step takes, measured without a lasting effect; 0 if it takes no time."""
 
     def facts(self) -> dict[str, Any]:
         """What `metrics.json` says about the fit."""
@@ -173,24 +169,25 @@ class Run:
         self.progress.finished = not stopped
         self._save()
         self.world.wait()
-        best = self.folder / BEST
-        validated = self.progress.best_loss is not None and best.exists()
-        self.learner.adopt(read_checkpoint(best)[1]["model"] if validated else None)
+        load_weights(self.learner.model, self._best())
+        gather(self.learner.model)
         return Outcome(self.progress, stopped)
 
     def estimate(self) -> Estimate:
         """The time and memory that the run will take."""
-        num_steps, weights = self.learner.num_steps, self.learner.state()["model"]
+        num_steps, num_parameters = self.learner.num_steps, sum(p.numel() for p in self.learner.model.parameters())
         seconds = 0.0 if self.over else self.learner.seconds_per_step() * (num_steps - self.progress.step)
-        return Estimate(seconds, peak_memory(), num_steps, sum(weight.numel() for weight in weights.values()))
+        return Estimate(seconds, peak_memory(), num_steps, num_parameters)
 
-    def steps_in(self, seconds: float) -> int:
-        """The value of `train.steps` for a run that takes so long on this machine."""
+    def times_in(self, seconds: float) -> int:
+        """How many times the steps of this run fit into a time, beside the validations of a whole run; at least one."""
+        each = self.learner.num_steps * self.learner.seconds_per_step()
         began = time.perf_counter()
         if self.world.leads:
             self.validate()
-        validating = 0.0 if self.settings.validate_every else VALIDATIONS * (time.perf_counter() - began)
-        return int(self.world.heard(self.learner.steps_in(seconds, validating)))
+        if self.settings.validate_every is None:
+            seconds = max(seconds / 2, seconds - VALIDATIONS * (time.perf_counter() - began))
+        return int(self.world.heard(max(1, int(seconds / each)) if each else 1))
 
     def _step(self) -> Step | None:
         try:
@@ -220,8 +217,8 @@ class Run:
 
     def _finite(self) -> bool:
         """Whether the weights are still numbers."""
-        weights = self.learner.state()["model"].values()
-        return self.world.total(float(sum(not part(weight).isfinite().all() for weight in weights))) == [0.0]
+        lost = [weight for weight in self.learner.model.parameters() if not part(weight).isfinite().all()]
+        return self.world.total(float(len(lost))) == [0.0]
 
     def _log(self, step: Step) -> None:
         self.report.step(step)
@@ -234,23 +231,23 @@ class Run:
 
     def _validate(self) -> None:
         """Validate the weights that would be kept, keep them if they are the best, and save."""
-        place = self.progress
+        place, model, weights = self.progress, self.learner.model, self.learner.weights()
         metrics: dict[str, float] = {}
-        with self.learner.validating() as weights:
+        with wearing(model, weights), gathered(model):
             if self.world.leads:
                 metrics = self.validate()
         metrics = self.world.heard(metrics)
-        better = self.learner.better(metrics)
-        if better is not None:
-            place.worse = 0 if better else place.worse + 1
-        if better:
+        best = self.learner.judge(metrics)
+        if best is not None:
+            place.worse = 0 if best else place.worse + 1
+        if best:
             place.best_loss, place.best_step = metrics["loss"], place.step
             place.best_accuracy = metrics.get("token_accuracy", 0.0)
             self._write(self.folder / BEST, {"model": weights})
         if self.settings.keep:
             self._keep(weights)
-        self.metrics.append(place.step, validation=metrics, best=bool(better), seconds=round(place.seconds, 2))
-        self.report.validated(place.step, metrics, best=bool(better))
+        self.metrics.append(place.step, validation=metrics, best=bool(best), seconds=round(place.seconds, 2))
+        self.report.validated(place.step, metrics, best=bool(best))
         place.finished = self.learner.finished or place.worse >= (self.settings.patience or math.inf)
         self._save()
 
@@ -260,6 +257,13 @@ class Run:
         self._write(folder / f"{self.progress.step:08}.safetensors", {"model": weights})
         for old in sorted(folder.glob("*.safetensors"))[: -self.settings.keep] if self.world.leads else ():
             old.unlink()
+
+    def _best(self) -> Weights:
+        """The weights of the best validation; without one, those that would be validated now."""
+        path = self.folder / BEST
+        if self.progress.best_loss is None or not path.exists():
+            return self.learner.weights()
+        return read_checkpoint(path)[1]["model"]
 
     def _save(self) -> None:
         self._write(self.folder / LAST, self.learner.state())

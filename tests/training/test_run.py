@@ -1,11 +1,12 @@
 """The loop by itself, with a learner that only counts; each learner has tests of its own."""
 
 import json
-from contextlib import nullcontext
+import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from seqlab import lab
 from seqlab.errors import RunError
@@ -24,7 +25,8 @@ class Counter:
 
     def __init__(self, *, num_steps=NUM_STEPS, fails=()):
         self.num_steps, self.fails, self.progress = num_steps, set(fails), Progress()
-        self.weight, self.final = torch.zeros(1), None
+        self.weight, self.model = torch.zeros(1), nn.Module()
+        self.model.weight = nn.Parameter(torch.zeros(1), requires_grad=False)
 
     @property
     def finished(self):
@@ -47,20 +49,14 @@ class Counter:
     def due(self, every):
         return self.progress.step % every == 0 or self.finished
 
-    def validating(self):
-        return nullcontext({"weight": self.weight})
+    def weights(self):
+        return {"weight": self.weight}
 
-    def better(self, metrics):
+    def judge(self, metrics):
         return self.progress.best_loss is None or metrics["loss"] < self.progress.best_loss
-
-    def adopt(self, best):
-        self.final = self.weight if best is None else best["weight"]
 
     def seconds_per_step(self):
         return 1.0
-
-    def steps_in(self, seconds, validating):
-        return int(seconds - validating)
 
     def facts(self):
         return {}
@@ -104,13 +100,13 @@ def test_it_logs_validates_and_saves_when_it_should(make):
 def test_the_best_weights_are_the_final_ones(make):
     run = make([1.0, 2.0])
     run.fit()
-    assert run.learner.final.item() == 5
+    assert run.learner.model.weight.item() == 5
 
 
 def test_without_a_validation_the_last_weights_are_the_final_ones(make):
     run = make()
     assert run.fit(stop=lambda: run.progress.step == 3).stopped
-    assert run.learner.final.item() == 3
+    assert run.learner.model.weight.item() == 3
 
 
 def test_it_stops_when_patience_is_lost(make):
@@ -157,9 +153,11 @@ def test_a_finished_run_stays_finished_until_its_model_is_written_or_its_recipe_
 
 
 def test_a_budget_leaves_time_for_validations(make):
-    run = make(validate_every=None)
-    run.validate = lambda: {"loss": 1.0}
-    assert run.steps_in(60.0) in (58, 59, 60)
+    run = make(num_steps=2, validate_every=None)
+    run.validate = lambda: time.sleep(0.05)
+    assert 10 <= run.times_in(24.0) <= 11  # of 2 seconds each, and one second for 20 validations
+    run.validate = lambda: time.sleep(0.2)
+    assert run.times_in(4.0) == 1  # at least half of the time is for the steps
 
 
 def test_a_linear_dynamical_system_that_is_free_goes_on_as_if_it_had_never_stopped(tmp_path):
