@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.recipe import Train
-from seqlab.training.sharded import part, spread
+from seqlab.training.distributed import part, spread
 
 Weights = dict[str, Tensor]
 
@@ -121,7 +121,7 @@ def parameters_of(model: nn.Module) -> Weights:
 
 
 @contextmanager
-def wearing(model: nn.Module, weights: Weights) -> Iterator[None]:
+def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
     """Within this block the model has other weights."""
     own = parameters_of(model)
     if all(part(weights[name]).data_ptr() == part(own[name]).data_ptr() for name in own):

@@ -16,12 +16,11 @@ from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, average, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
-from seqlab.training.distributed import Lesson, own_rows
+from seqlab.training.distributed import DistributedLoss, own_rows, spread
 from seqlab.training.log import Metrics, Step
 from seqlab.training.memory import tidy_memory
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.training.run import NotFiniteError
-from seqlab.training.sharded import spread
 from seqlab.training.world import ALONE, World
 from seqlab.types import State
 
@@ -55,7 +54,7 @@ class GradientLearner:
 
     def __init__(self, model: nn.Module, batches: Batches, settings: Train, world: World = ALONE) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
-        self.lesson = Lesson(model, world, settings)
+        self.loss_of = DistributedLoss(model, world, settings)
         self.num_steps = num_steps(batches, settings)
         self.save_every = self.num_steps
         self.optimizers = optimizers(model, settings)
@@ -73,8 +72,8 @@ class GradientLearner:
         rate = place.rate * learning_rate(place.step, self.num_steps, self.settings)
         set_rate(self.optimizers, rate, place.step, self.settings)
         carried: State = self.carried if self.batches.carries else ()
-        with noise(self.settings.seed, place.step, self.lesson.share(batch).rows):
-            loss, total, num_scored = self.lesson(batch, carried)
+        with noise(self.settings.seed, place.step, self.loss_of.share(batch).rows):
+            loss, total, num_scored = self.loss_of(batch, carried)
         norm = clip_(self.model.parameters(), self.settings.clip)
         if not (math.isfinite(norm) and math.isfinite(total)):
             raise NotFiniteError(self._culprits(batch))
@@ -133,8 +132,8 @@ class GradientLearner:
         for place in range(-1, min(REHEARSED, num_batches)):  # the first one warms up
             batch = self.batches.batch(0, max(0, place) * max(1, num_batches // REHEARSED))
             began = time.perf_counter()
-            with noise(self.settings.seed, 0, self.lesson.share(batch).rows):
-                self.lesson(batch, ())
+            with noise(self.settings.seed, 0, self.loss_of.share(batch).rows):
+                self.loss_of(batch, ())
             clip_(self.model.parameters(), self.settings.clip)
             for optimizer in trial:
                 optimizer.step()
@@ -160,7 +159,7 @@ class GradientLearner:
         for row in range(len(batch)):
             alone = batch.rows_at([row])
             with noise(self.settings.seed, self.progress.step, alone.rows):
-                loss = self.lesson.own(alone, ())
+                loss = self.loss_of.own(alone, ())
                 loss.to_minimise.backward()
             finite = math.isfinite(loss.total.item()) and math.isfinite(clip_(self.model.parameters(), math.inf))
             rows += [] if finite else alone.rows.tolist()

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from seqlab.errors import RunError
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, load_weights, wearing
+from seqlab.training.average import Weights, load_weights, temporary_weights
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
+from seqlab.training.distributed import gather, gathered, part, whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
 from seqlab.training.memory import peak_memory
-from seqlab.training.sharded import gather, gathered, part, whole
 from seqlab.training.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
@@ -233,7 +233,7 @@ class Run:
         """Validate the weights that would be kept, keep them if they are the best, and save."""
         place, model, weights = self.progress, self.learner.model, self.learner.weights()
         metrics: dict[str, float] = {}
-        with wearing(model, weights), gathered(model):
+        with temporary_weights(model, weights), gathered(model):
             if self.world.leads:
                 metrics = self.validate()
         metrics = self.world.heard(metrics)

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn, ones
 
 import seqlab
 from seqlab.data.synthetic import reversals
+from seqlab.errors import RecipeError
 from seqlab.padded import Batch, Padded
+from seqlab.recipe import load_recipe, override
 from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.distributed import own_rows
+from seqlab.training.distributed import own_rows, part, sharded, spread, whole
 from seqlab.training.world import World
 
 HOME = str(Path(seqlab.__file__).parent.parent)
@@ -35,7 +38,7 @@ from seqlab.training.log import Silence
 from seqlab.training.objective import mean_loss
 from seqlab.training.optimise import optimizer_tensors
 from seqlab.training.run import Run
-from seqlab.training.sharded import part
+from seqlab.training.distributed import part
 from seqlab.training.world import joined
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
@@ -159,6 +162,31 @@ def test_the_rows_of_all_processes_are_all_rows():
     assert [share.rows.tolist() for share in shares] == [[0, 3], [1, 4], [2]]
     assert [row.tolist() for row in shares[1].target.rows()] == [[1, 1], [4] * 5]
     assert own_rows((torch.arange(5),), World(2, 3))[0].tolist() == [2]
+
+
+def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
+    model = nn.Module()
+    model.gain = nn.Parameter(ones(()))
+    with pytest.raises(RecipeError, match="weight 'gain' is a single number"):
+        sharded(model, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["train.optimizer=muon"], "'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'"),
+        (["train.steps=none", "train.epochs=none", "train.minutes=1"], "with 'shard', give 'steps' or 'epochs'"),
+    ],
+)
+def test_settings_that_do_not_go_with_it(settings, told):
+    with pytest.raises(RecipeError) as caught:
+        override(load_recipe("char-lstm"), ["train.optimizer=adamw", "train.shard=true", *settings])
+    assert told in str(caught.value)
+
+
+def test_of_one_process_everything_is_whole():
+    weight = ones(3)
+    assert whole(weight) is part(weight) is spread(weight, weight) is weight
 
 
 @pytest.mark.slow
