@@ -18,9 +18,10 @@ from seqlab.models.language_model import LanguageModel
 from seqlab.padded import Padded
 from seqlab.recipe import Hidden, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
-from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm, rows_at_once
 from seqlab.training.hmm_em import HMMLearner
+from seqlab.training.hmm_fit import Family, draw_hmm
 from seqlab.training.run import Learner
 
 
@@ -40,22 +41,22 @@ def probabilities_of(model: nn.Module) -> Probabilities:
 def hidden_learner(recipe: Recipe, corpus: Corpus, model: nn.Module) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
     hmm = probabilities_of(model)
-    settings, climb = _settings(recipe), Climb(tolerance=recipe.train.tolerance)
+    settings, search = _settings(recipe), HMMSettings(tolerance=recipe.train.tolerance)
     like = _drawn(recipe, corpus.vocabularies)
     parts = list(_evidence(recipe, corpus, like.num_states))
     if recipe.task == "lm":
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        em = Ascent(parts, like, climb=climb, pseudo=pseudo)
+        em = EMSteps(parts, like, settings=search, pseudo=pseudo)
         return HMMLearner(hmm, lambda restart: _drawn(recipe, corpus.vocabularies, restart), em, recipe.train)
     vocabularies, names = corpus.vocabularies, corpus.vocabularies.classes.names
     emitted = (
         Family(len(names), settings.emissions) if vocabularies.features is not None else _symbols(vocabularies.sources)
     )
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
-    known = all(bool((cast(torch.Tensor, part.labels)[part.observations.real] >= 0).all()) for part in parts)
+    known = all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts)
     if known:
         return CountingLearner(hmm, counted.model)
-    em = Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
+    em = EMSteps(parts, counted.model, settings=search, pseudo=counted.pseudo)
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
@@ -76,7 +77,7 @@ def _drawn(recipe: Recipe, vocabularies: Vocabularies, restart: int = 0) -> HMM:
     return label_chain(one.initial, moves, cast(Untied, one.emissions))
 
 
-def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evidence]:
+def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMData]:
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
     rows = batches.rows if isinstance(batches, ExampleBatches) else _cut(batches.streams.flat, recipe.train.bptt)
@@ -84,11 +85,11 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evide
         batch = rows.batch(places)
         target = cast(Padded, batch.target)
         if batch.source is not None:
-            yield Evidence(batch.source, labels=target.values)
+            yield HMMData(batch.source, labels=target.values)
         elif isinstance(batches, ExampleBatches):  # SOS is not emitted: it is where the chain begins
-            yield Evidence(Padded(target.values[:, 1:], target.lengths - 1))
+            yield HMMData(Padded(target.values[:, 1:], target.lengths - 1))
         else:
-            yield Evidence(target)
+            yield HMMData(target)
 
 
 def _cut(flat: np.ndarray, steps: int) -> Rows:

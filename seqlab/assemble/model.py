@@ -39,7 +39,7 @@ from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerE
 from seqlab.models.universal import UniversalDecoder, UniversalEncoder
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Convolution, Dynamics, Features, Glimpse, Image, Recipe, Stack, Transformer
-from seqlab.training.em_lds import start_lds
+from seqlab.training.kalman_em import start_lds
 
 Layers = TypeVar("Layers", bound=nn.Module)
 LOUD = 2.0

@@ -19,8 +19,9 @@ from seqlab.errors import DataError
 from seqlab.models.hidden import Probabilities, first_pairs, label_chain
 from seqlab.models.hmm import HMM, Categorical, Untied
 from seqlab.training.average import Weights
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo
 from seqlab.training.checkpoint import Progress
-from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
+from seqlab.training.hmm_fit import Family, draw_hmm
 from seqlab.training.log import Metrics
 
 RARE = 10  # words with no more labels than this tell what unseen words are like
@@ -82,10 +83,10 @@ class CountingLearner:
 
 
 def count_labels(
-    parts: Sequence[Evidence], names: Sequence[str], emitted: Symbols | Family, *, order: int, smoothing: float
+    parts: Sequence[HMMData], names: Sequence[str], emitted: Symbols | Family, *, order: int, smoothing: float
 ) -> Counted:
     """The tagger that the known labels give; its states remember `order` of them. Symbols or Gaussians are emitted."""
-    known = torch.cat([_labels(part).flatten() for part in parts])
+    known = torch.cat([part.known_labels.flatten() for part in parts])
     missing = (torch.bincount(known[known >= 0], minlength=len(names)) == 0).nonzero().flatten().tolist()
     if missing:
         raise DataError(
@@ -122,17 +123,12 @@ def interpolate(ngrams: Float[Tensor, "*before K"]) -> Float[Tensor, "*before K"
     return p / wins.sum()
 
 
-def _labels(part: Evidence) -> Int[Tensor, "B T"]:
-    assert part.labels is not None
-    return part.labels.masked_fill(~part.observations.real, -1)
-
-
-def _ngrams(parts: Sequence[Evidence], num_labels: int, order: int) -> Float[Tensor, "*before K"]:
+def _ngrams(parts: Sequence[HMMData], num_labels: int, order: int) -> Float[Tensor, "*before K"]:
     """How often each label followed each history, where all of both is known; 0 is the time before the first label."""
     shape = (*[num_labels + 1] * order, num_labels)
     counts = torch.zeros(shape, dtype=torch.float64).flatten()
     for part in parts:
-        labels = _labels(part)
+        labels = part.known_labels
         places, known, code, unit = torch.arange(labels.shape[1]), labels >= 0, labels, num_labels
         for back in range(1, order + 1):
             before = pad(labels + 1, (back, 0))[:, : labels.shape[1]]
@@ -147,12 +143,12 @@ def _by_history(p: Float[Tensor, "*before K"]) -> tuple[Float[Tensor, " K"], Mov
 
 
 def _words(
-    parts: Sequence[Evidence], num_labels: int, num_symbols: int
+    parts: Sequence[HMMData], num_labels: int, num_symbols: int
 ) -> tuple[Float[Tensor, "V K"], Float[Tensor, " V"]]:
     """How often each symbol had each label, and how often it was there at all."""
     labelled, met = torch.zeros(num_symbols * num_labels).double(), torch.zeros(num_symbols).double()
     for part in parts:
-        labels, symbols = _labels(part), part.observations.values
+        labels, symbols = part.known_labels, part.observations.values
         known = labels >= 0
         labelled += torch.bincount(symbols[known] * num_labels + labels[known], minlength=len(labelled))
         met += torch.bincount(symbols[part.observations.scored], minlength=num_symbols)
@@ -183,9 +179,10 @@ def _leaning(
     return (p * (met + once).clamp(min=1.0)[:, None]).mT
 
 
-def _gaussians(parts: Sequence[Evidence], family: Family) -> Untied:
+def _gaussians(parts: Sequence[HMMData], family: Family) -> Untied:
     """Mean and covariance of the vectors of each label."""
-    told = [replace(part, observations=replace(part.observations, observed=_labels(part) >= 0)) for part in parts]
+    observed = (replace(part.observations, observed=part.known_labels >= 0) for part in parts)
+    labelled = [replace(part, observations=rows) for part, rows in zip(parts, observed, strict=True)]
     model = draw_hmm(family, parts[0].observations.values.shape[-1], seed=0)
-    ascent = Ascent(told, model, climb=Climb())
-    return cast(Untied, ascent.maximise(model, ascent.expect(model)[0]).emissions)
+    em = EMSteps(labelled, model, settings=HMMSettings())
+    return cast(Untied, em.maximise(model, em.expect(model)[0]).emissions)

@@ -13,8 +13,8 @@ from seqlab.models.hidden import Probabilities
 from seqlab.models.hmm import HMM
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, load_weights
+from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
 from seqlab.training.checkpoint import Progress
-from seqlab.training.em import Ascent, Expected, check_ascent
 from seqlab.training.log import Metrics, Step
 
 
@@ -33,7 +33,7 @@ class HMMLearner:
         self,
         model: Probabilities,
         start: Callable[[int], HMM],
-        em: Ascent,
+        em: EMSteps,
         settings: Train,
         *,
         by_validation: bool = False,

@@ -13,12 +13,13 @@ from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
-from seqlab.training.em_lds import NOISES, Climb, ascent
+from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations
 from seqlab.training.log import Metrics, Step
 from seqlab.training.memory import tidy_memory
 
-STRUCTURE = Climb(learn=(*NOISES, "input_matrix"), diagonal=True)
-FREE = Climb(learn=(*NOISES, "transition", "observation", "input_matrix"))  # each window begins anywhere, not at h_1
+STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)
+# not how a series begins: each window begins anywhere
+FREE = LDSSettings(learn=(*NOISES, "transition", "observation", "input_matrix"))
 ENOUGH = 1e-5  # nats for each observed number: a smaller gain ends the training
 
 
@@ -32,7 +33,7 @@ class LDSLearner:
     extended_by = "steps"
 
     def __init__(self, model: LDSForecaster, series: Batch, settings: Train, *, free: bool) -> None:
-        self.model, self.climb = model, FREE if free else STRUCTURE
+        self.model, self.settings = model, FREE if free else STRUCTURE
         self.num_steps = settings.steps or math.ceil(settings.epochs or 1)
         self.progress = Progress()
         self.starts = [
@@ -101,6 +102,6 @@ class LDSLearner:
         if not self._iterations:
             current = self.model.systems if self.progress.step else [None] * len(self.starts)
             parts = zip(self.starts, self.evidence, current, strict=True)
-            self._iterations = [ascent(start, seen, self.climb, current=now) for start, seen, now in parts]
+            self._iterations = [em_iterations(start, seen, self.settings, current=now) for start, seen, now in parts]
             for iteration in self._iterations:
                 next(iteration)  # the system before its first iteration

@@ -7,9 +7,10 @@ import torch
 from seqlab.models.hidden import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import Train
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, baum_welch
 from seqlab.training.counting import CountingLearner
-from seqlab.training.em import Ascent, Climb, Evidence, Family, baum_welch, draw_hmm
 from seqlab.training.hmm_em import HMMLearner
+from seqlab.training.hmm_fit import Family, draw_hmm
 from seqlab.training.log import Silence
 from seqlab.training.run import Run
 
@@ -19,7 +20,7 @@ FAMILY = Family(3)
 @pytest.fixture
 def evidence():
     _, seen = draw_hmm(FAMILY, 4, seed=5).sample(20, 12, seed=6)
-    return Evidence(Padded(seen.values, torch.arange(20) % 12 + 1))
+    return HMMData(Padded(seen.values, torch.arange(20) % 12 + 1))
 
 
 @pytest.fixture
@@ -30,12 +31,12 @@ def climbing(evidence, tmp_path):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         model = Probabilities(draw_hmm(FAMILY, 4, seed=0))
-        climb = Climb(pseudo=0.1, pseudo_emissions=0.1, tolerance=settings.get("tolerance", 1e-4))
+        search = HMMSettings(pseudo=0.1, pseudo_emissions=0.1, tolerance=settings.get("tolerance", 1e-4))
         train = Train(**{"steps": 6, "restarts": 3, **settings})
         if counted:
             learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1))
         else:
-            em = Ascent([evidence], model.model, climb=climb)
+            em = EMSteps([evidence], model.model, settings=search)
             start = partial(draw_hmm, FAMILY, 4, seed=1)
             learner = HMMLearner(model, lambda r: start(restart=r), em, train, by_validation=by_validation)
         scores = iter(losses or ())
@@ -56,8 +57,8 @@ def logged(run):
 def test_the_highest_of_several_climbs_is_kept(climbing, evidence):
     run = climbing()
     outcome = run.fit()
-    climb = Climb(iterations=5, pseudo=0.1, pseudo_emissions=0.1, tolerance=1e-4)
-    ends = [baum_welch(draw_hmm(FAMILY, 4, seed=1, restart=r), evidence, climb=climb) for r in range(3)]
+    search = HMMSettings(iterations=5, pseudo=0.1, pseudo_emissions=0.1, tolerance=1e-4)
+    ends = [baum_welch(draw_hmm(FAMILY, 4, seed=1, restart=r), evidence, settings=search) for r in range(3)]
     best = max(range(3), key=lambda r: ends[r].objectives[-1])
     assert outcome.progress.step == sum(len(end.objectives) for end in ends)
     assert len({end.objectives[-1] for end in ends}) == 3
