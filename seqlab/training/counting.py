@@ -112,14 +112,14 @@ def interpolate(ngrams: Float[Tensor, "*before K"]) -> Float[Tensor, "*before K"
     """
     levels = [ngrams.sum(tuple(range(n))) if n else ngrams for n in range(ngrams.dim() - 1, -1, -1)]
     without = [((level - 1) / (level.sum(-1, keepdim=True) - 1)).nan_to_num(0.0, 0.0, 0.0) for level in levels]
-    best = torch.stack([share.expand_as(ngrams) for share in reversed(without)]).argmax(0)  # of equals the longest
+    best = torch.stack([each.expand_as(ngrams) for each in reversed(without)]).argmax(0)  # of equals the longest
     wins = torch.stack([ngrams[best == len(levels) - 1 - place].sum() + 1 for place in range(len(levels))])
-    told = (levels[0] + 1) / (levels[0] + 1).sum()  # no label is impossible
-    p = wins[0] * told
+    share = (levels[0] + 1) / (levels[0] + 1).sum()  # no label is impossible
+    p = wins[0] * share
     for won, level in zip(wins[1:], levels[1:], strict=True):
         total = level.sum(-1, keepdim=True)
-        told = torch.where(total > 0, level / total.clamp(min=1), told)  # a history that never was: the shorter one
-        p = p + won * told
+        share = torch.where(total > 0, level / total.clamp(min=1), share)  # a history that never was: the shorter one
+        p = p + won * share
     return p / wins.sum()
 
 

@@ -110,9 +110,9 @@ def start_lds(observations: Padded, present: Present = None, *, num_states: int,
     States that all move alike would stay alike. Fading states can take any frequency, slow ones cannot.
     """
     values = observations.values if observations.values.dim() == 3 else observations.values[..., None]
-    seen = observations.scored[..., None].expand(values.shape)
-    seen = seen if present is None else seen & present
-    power = torch.where(seen, values, 0.0).double().square().sum((0, 1)) / seen.sum((0, 1)).clamp(min=1)
+    observed = observations.scored[..., None].expand(values.shape)
+    observed = observed if present is None else observed & present
+    power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum((0, 1)).clamp(min=1)
     power = torch.where(power > 0, power, 1.0)
     eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
     return LDS(
@@ -180,14 +180,14 @@ def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bo
     yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
     gaps = where & ~evidence.seen.all(-1)
     if gaps.any():
-        seen, matrix, noise = evidence.seen[gaps], model.observation, model.observation_noise
-        row, column = seen[:, :, None], seen[:, None]
+        observed, matrix, noise = evidence.seen[gaps], model.observation, model.observation_noise
+        row, column = observed[:, :, None], observed[:, None]
         known = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
         slope = torch.cholesky_solve(noise * (row & ~column), factor(known)).mT
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
-        apart = torch.where(seen, evidence.values[gaps] - mean, 0.0)
+        apart = torch.where(observed, evidence.values[gaps] - mean, 0.0)
         y = y.clone()
-        y[gaps[where]] = torch.where(seen, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
+        y[gaps[where]] = torch.where(observed, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
         lean = (matrix - slope @ matrix) * ~row
         yz = (lean @ spread).sum(0)
         yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)

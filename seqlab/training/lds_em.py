@@ -61,6 +61,7 @@ class LDSLearner:
         before = place.recent[0][0] if place.recent else math.inf
         self._converged = before - loss < ENOUGH
         place.step, place.recent = place.step + 1, [[loss]]
+        place.best_loss, place.best_step = None, 0  # if EM goes on after a validated end, that is not the best any more
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
         return Step(place.step, self.num_steps, loss, self.num_observed / seconds, left)
@@ -86,7 +87,7 @@ class LDSLearner:
         """The time of an iteration, which the next step then need not do."""
         self._begin()
         began = time.perf_counter()
-        self._ahead = self._iterate()
+        self._ahead = self._ahead or self._iterate()
         return time.perf_counter() - began
 
     def facts(self) -> dict[str, Any]:
@@ -102,6 +103,6 @@ class LDSLearner:
         if not self._iterations:
             current = self.model.systems if self.progress.step else [None] * len(self.starts)
             parts = zip(self.starts, self.evidence, current, strict=True)
-            self._iterations = [em_iterations(start, seen, self.settings, current=now) for start, seen, now in parts]
+            self._iterations = [em_iterations(start, data, self.settings, current=now) for start, data, now in parts]
             for iteration in self._iterations:
                 next(iteration)  # the system before its first iteration

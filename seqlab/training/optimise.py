@@ -50,7 +50,7 @@ def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group]
     """Matrices, tables of tokens and vectors, the encoder's apart from the others where the recipe treats it so."""
     by_token = {id(parameter) for module in token_tables(model) for parameter in module.parameters()}
     apart = settings.encoder_rate != 1 or settings.encoder_frozen > 0
-    found: tuple[list[Group], list[Group], list[Group]] = ([], [], [])
+    groups: tuple[list[Group], list[Group], list[Group]] = ([], [], [])
     for encoder in (False, True):
         members: tuple[list[nn.Parameter], ...] = ([], [], [])
         for name, parameter in model.named_parameters():
@@ -60,8 +60,8 @@ def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group]
         for kind, params in enumerate(members):
             decay = 0.0 if kind == 2 else settings.weight_decay
             if params:
-                found[kind].append({"params": params, "weight_decay": decay, "encoder": encoder})
-    return found
+                groups[kind].append({"params": params, "weight_decay": decay, "encoder": encoder})
+    return groups
 
 
 def token_tables(model: nn.Module) -> list[nn.Module]:
@@ -134,7 +134,7 @@ class Muon(torch.optim.Optimizer):
             by_shape: dict[tuple[int, ...], list[tuple[nn.Parameter, Tensor]]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    direction = self._momentum(parameter, group["momentum"])
+                    direction = self._nesterov(parameter, parameter.grad, group["momentum"])
                     blocks = direction.flatten(1).unflatten(0, (getattr(parameter, "num_blocks", 1), -1))
                     by_shape[blocks.shape[1:]].append((parameter, blocks))
             for (rows, columns), members in by_shape.items():
@@ -145,13 +145,12 @@ class Muon(torch.optim.Optimizer):
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])
                     parameter.add_(piece.reshape(parameter.shape), alpha=-group["lr"] * scale)
 
-    def _momentum(self, parameter: nn.Parameter, momentum: float) -> Tensor:
-        assert parameter.grad is not None
+    def _nesterov(self, parameter: nn.Parameter, gradient: Tensor, momentum: float) -> Tensor:
         state = self.state[parameter]
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(parameter)
-        state["momentum"].lerp_(parameter.grad, 1 - momentum)
-        return parameter.grad.lerp(state["momentum"], momentum)
+        state["momentum"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(state["momentum"], momentum)
 
 
 def orthogonalise(x: Float[Tensor, "N R C"], *, steps: int = 5) -> Float[Tensor, "N R C"]:
