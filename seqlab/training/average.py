@@ -1,8 +1,11 @@
-"""Averages of the weights along the way: often better than the weights themselves, and free at inference."""
+"""Averages of the weights along the way: often better than the weights themselves, and free at inference.
+
+An average follows the weights (`after_step`, `after_validation`) and gives those to validate and keep (`weights`).
+A checkpoint holds its `tensors`, from which `restore` continues.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -11,23 +14,6 @@ from seqlab.recipe import Train
 from seqlab.training.distributed import part, spread
 
 Weights = dict[str, Tensor]
-
-
-@runtime_checkable
-class Average(Protocol):
-    """Watches the weights during training and offers others in their place."""
-
-    def after_step(self, model: nn.Module, step: int) -> None: ...
-
-    def after_validation(self, model: nn.Module) -> None: ...
-
-    def weights(self, model: nn.Module) -> Weights:
-        """The weights to validate and keep."""
-
-    def tensors(self) -> Weights:
-        """What a checkpoint must hold, so that a resumed run averages the same."""
-
-    def restore(self, tensors: Weights) -> None: ...
 
 
 class NoAverage:
@@ -106,6 +92,9 @@ class LastAverage:
             index, name = key.split(".", 1)
             self.snapshots += [{} for _ in range(int(index) + 1 - len(self.snapshots))]
             self.snapshots[int(index)][name] = weight
+
+
+Average = NoAverage | ExponentialAverage | LastAverage
 
 
 def average(settings: Train) -> Average:

@@ -19,6 +19,7 @@ from seqlab.training.checkpoint import Progress
 from seqlab.training.distributed import DistributedLoss, own_rows, spread
 from seqlab.training.log import Metrics, Step
 from seqlab.training.memory import tidy_memory
+from seqlab.training.objective import Loss
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.training.run import NotFiniteError
 from seqlab.training.world import ALONE, World
@@ -71,10 +72,7 @@ class GradientLearner:
         batch, began, place = self._next_batch(), time.perf_counter(), self.progress
         rate = place.rate * learning_rate(place.step, self.num_steps, self.settings)
         set_rate(self.optimizers, rate, place.step, self.settings)
-        carried: State = self.carried if self.batches.carries else ()
-        with noise(self.settings.seed, place.step, self.loss_of.share(batch).rows):
-            loss, total, num_scored = self.loss_of(batch, carried)
-        norm = clip_(self.model.parameters(), self.settings.clip)
+        loss, total, num_scored, norm = self._gradient(batch, place.step, self.carried if self.batches.carries else ())
         if not (math.isfinite(norm) and math.isfinite(total)):
             raise NotFiniteError(self._culprits(batch))
         for optimizer in self.optimizers:
@@ -132,9 +130,7 @@ class GradientLearner:
         for place in range(-1, min(REHEARSED, num_batches)):  # the first one warms up
             batch = self.batches.batch(0, max(0, place) * max(1, num_batches // REHEARSED))
             began = time.perf_counter()
-            with noise(self.settings.seed, 0, self.loss_of.share(batch).rows):
-                self.loss_of(batch, ())
-            clip_(self.model.parameters(), self.settings.clip)
+            self._gradient(batch, 0, ())
             for optimizer in trial:
                 optimizer.step()
             self.model.zero_grad()
@@ -151,6 +147,12 @@ class GradientLearner:
             place.epoch, place.index, self.carried = place.epoch + 1, 0, ()
         place.index += 1
         return self.batches.batch(place.epoch, place.index - 1)
+
+    def _gradient(self, batch: Batch, step: int, carried: State) -> tuple[Loss, float, float, float]:
+        """The clipped gradient of a batch; also its loss as an object and as a sum, its tokens, and the norm before."""
+        with noise(self.settings.seed, step, self.loss_of.share(batch).rows):
+            loss, total, num_scored = self.loss_of(batch, carried)
+        return loss, total, num_scored, clip_(self.model.parameters(), self.settings.clip)
 
     def _culprits(self, batch: Batch) -> list[int]:
         """The rows that have no finite gradient even alone; if there are none, all rows."""

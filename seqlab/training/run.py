@@ -43,6 +43,7 @@ class Learner(Protocol):
 
     progress: Progress  # the learner counts its steps in it; the run notes the best validation and the time
     log_every: int  # steps
+    save_every: int  # steps; there is always a checkpoint after a validation
     extended_by: str  # the setting of `train` that makes it longer
 
     @property
@@ -51,10 +52,6 @@ class Learner(Protocol):
     @property
     def num_steps(self) -> int:
         """The most steps that the run can take; a learner that converges takes fewer."""
-
-    @property
-    def save_every(self) -> int:
-        """Steps between two checkpoints; there is always one after a validation."""
 
     @property
     def finished(self) -> bool:
