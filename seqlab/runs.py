@@ -6,40 +6,31 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import cast
 
-from torch import nn
-
 from seqlab.bundle import Bundle, is_bundle, read_codec_file, save_bundle
 from seqlab.codecs.codec import Codec
-from seqlab.corpus.examples import Corpus, ExampleBatches
+from seqlab.corpus.examples import Corpus
 from seqlab.data.lines import STDIN, spool
-from seqlab.data.windows import Windows
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
-from seqlab.layers.norms import BatchNorm
 from seqlab.model import RUN, STORES, Model
-from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.interface import Model as Trainable
 from seqlab.recipe import Recipe, override, parse_recipe, to_toml
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
 from seqlab.tasks.examples import SCORED_AT_THE_END
-from seqlab.tasks.hidden import hidden_fitting, probabilities_of
+from seqlab.tasks.hidden import probabilities_of
 from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
-from seqlab.training.climbing import Climbing
-from seqlab.training.em_series import SystemsTraining
-from seqlab.training.gradient import KEPT, GradientTraining, peak_memory
 from seqlab.training.log import Reporter
+from seqlab.training.memory import peak_memory
 from seqlab.training.objective import mean_loss
+from seqlab.training.run import KEPT, Run
 from seqlab.training.world import World
 
-STEPS_OF_A_CLIMB = 10_000  # of a series, its last ones: a few noises ask for no more, and each iteration reads them all
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
-_Training = GradientTraining | Climbing | SystemsTraining
 
 
 @dataclass(frozen=True)
@@ -166,17 +157,19 @@ def fit(
         scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
         return scores | task.validate(bundle, data)
 
-    begin = partial(_training, validate=validate, folder=folder / RUN, report=report, world=world)
-    training = begin(recipe, model, corpus)
+    def run_of(recipe: Recipe) -> Run:
+        learner = task.learner(recipe, model, corpus, world)
+        return Run(learner, recipe.train, validate=validate, folder=folder / RUN, report=report, world=world)
+
     if recipe.train.minutes is not None:  # whoever resumes the run goes by the steps
-        steps = world.heard(training.steps_in(60 * recipe.train.minutes))
+        steps = run_of(override(recipe, ["train.steps=1"])).times_in(60 * recipe.train.minutes)
         recipe = override(recipe, [f"train.steps={steps}"])
         if world.leads:
             write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
-        training = begin(recipe, model, corpus)
+    run = run_of(recipe)
     if resume:
-        _take_up(training, folder, recipe, world)
-    outcome = training.fit(stop=stop)
+        run.resume(to_toml(recipe), _written_step(folder))
+    outcome = run.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
     final = kind.finish(task, bundle, stores)
@@ -189,8 +182,8 @@ def fit(
         "python": sys.version.split()[0],
         "validation": final.to_json(),
     }
-    if isinstance(training, Climbing):
-        metrics["fit"] = training.verdict()
+    if facts := run.learner.facts():
+        metrics["fit"] = facts
     finished = Bundle(recipe, corpus.codec, model, metrics)
     save_bundle(finished, folder)
     return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
@@ -260,29 +253,6 @@ def _make_empty(folder: Path) -> None:
             inside.unlink()
 
 
-def _take_up(training: _Training, folder: Path, recipe: Recipe, world: World) -> None:
-    """Go back to the last checkpoint; a run that was killed before its first begins anew.
-
-    One that was killed after its last step stays finished: only its model is still to be written.
-    """
-    if not (folder / RUN / "last.safetensors").exists():
-        training.metrics.cut_back(0)
-        return
-    training.resume()
-    place, where, toml = training.progress, folder / RUN / "recipe.toml", to_toml(recipe)
-    written = world.heard(_written_step(folder)) == place.step
-    if place.finished and place.step >= training.num_steps and written:
-        more = "restarts" if recipe.model.hmm else "steps"
-        raise RunError(
-            f"{folder}: this run has finished all {training.num_steps} steps",
-            hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
-        )
-    same = world.heard(where.read_text("utf-8") == toml)
-    place.finished = place.finished and same and not written
-    if world.leads:
-        write_whole(where, toml.encode())  # what may change has changed
-
-
 def _written_step(folder: Path) -> int | None:
     """The step of the model that lies there, if one does."""
     if not is_bundle(folder):
@@ -291,32 +261,3 @@ def _written_step(folder: Path) -> int | None:
         return int(json.loads((folder / "metrics.json").read_bytes())["steps"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _training(
-    recipe: Recipe,
-    model: nn.Module,
-    corpus: Corpus,
-    *,
-    validate: Callable[[], dict[str, float]],
-    folder: Path,
-    report: Reporter,
-    world: World,
-) -> _Training:
-    """How a model of this recipe learns: by counting or EM where its states are hidden, else by gradients."""
-    settings = recipe.train
-    if world.size > 1 and (recipe.model.hmm or recipe.model.lds):
-        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
-    if world.size > 1 and any(isinstance(module, BatchNorm) for module in model.modules()):
-        raise UsageError(
-            "a batch norm looks at the whole batch",
-            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
-        )
-    if recipe.model.hmm is not None:
-        fitting, hmm = hidden_fitting(recipe, recipe.model.hmm, corpus), probabilities_of(model)
-        return Climbing(hmm, fitting, settings, validate=validate, folder=folder, report=report)
-    if recipe.model.lds is not None:
-        whole = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=STEPS_OF_A_CLIMB)
-        systems, free = cast(LDSForecaster, model), recipe.model.lds.states > 0
-        return SystemsTraining(systems, whole, settings, free=free, validate=validate, folder=folder, report=report)
-    return GradientTraining(model, corpus.train, settings, validate=validate, folder=folder, report=report, world=world)

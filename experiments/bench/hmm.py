@@ -11,7 +11,8 @@ from experiments.bench.race import Race, Side, installed
 from seqlab.keyed import uniform
 from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
-from seqlab.training.em import Climb, Evidence, Family, Run, baum_welch, start_hmm
+from seqlab.training.baum_welch import HMMData, HMMSettings, Restart, baum_welch
+from seqlab.training.hmm_fit import Family, start_hmm
 
 WANTED = {"log": 25.0, "scaling": 4.0}  # hmmlearn's two implementations; `log` is its default
 
@@ -21,10 +22,10 @@ def baum_welch_race(
 ) -> Race:
     """E11 from a random start on random symbols: an iteration costs the same whatever there is to be found."""
     symbols = (num_symbols * uniform(torch.arange(num * length), 1)).long().view(num, length)
-    evidence = Evidence(Padded(symbols, torch.full((num,), length)))
+    evidence = HMMData(Padded(symbols, torch.full((num,), length)))
     start = start_hmm(evidence, Family(num_states, num_symbols=num_symbols), seed=1)
-    climb = Climb(iterations=iterations, tolerance=-math.inf)
-    ours = Side("Seqlab", seqlab.__version__, lambda: baum_welch(start, evidence, climb=climb), _reached)
+    settings = HMMSettings(iterations=iterations, tolerance=-math.inf)
+    ours = Side("Seqlab", seqlab.__version__, lambda: baum_welch(start, evidence, settings=settings), _reached)
     there = installed("hmmlearn")
     return Race(
         title=f"Baum-Welch, {num} sequences of {length}, {num_states} states, {num_symbols} symbols",
@@ -35,11 +36,11 @@ def baum_welch_race(
     )
 
 
-def _reached(run: Run) -> np.ndarray:
-    return np.array([run.log_likelihood])
+def _reached(fit: Restart) -> np.ndarray:
+    return np.array([fit.log_likelihood])
 
 
-def _hmmlearn(way: str, version: str, start: HMM, evidence: Evidence, iterations: int) -> Side:
+def _hmmlearn(way: str, version: str, start: HMM, evidence: HMMData, iterations: int) -> Side:
     from hmmlearn.hmm import CategoricalHMM
 
     rows = evidence.observations

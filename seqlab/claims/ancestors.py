@@ -12,7 +12,7 @@ from seqlab.claims.material import QUIET
 from seqlab.claims.settings import Settings, flat, lines, means, minus, over, scores, turned
 from seqlab.models.lds import constant_velocity
 from seqlab.padded import Padded
-from seqlab.training.em_lds import NOISES, Climb, fit_lds
+from seqlab.training.kalman_em import NOISES, LDSSettings, fit_lds
 
 LETTERS = string.ascii_letters[:32]
 
@@ -76,7 +76,7 @@ def tracking(at: Settings) -> Finding:
         there[:, 0] = True
         sightings = Padded(seen, torch.full((num,), steps), there)
         guess = constant_velocity(dimensions=2, acceleration=0.1, noise=4.0)
-        model = fit_lds(guess, sightings, climb=Climb(learn=NOISES, iterations=at.pick(100, 15, 2))).model
+        model = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=at.pick(100, 15, 2))).model
         last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
         found = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
         return [float((each - path).square().mean().sqrt()) for each in found]

@@ -18,7 +18,7 @@ from seqlab.explain.view import View
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, constant_velocity
 from seqlab.padded import Padded
-from seqlab.training.em_lds import NOISES, Climb, fit_lds
+from seqlab.training.kalman_em import NOISES, LDSSettings, fit_lds
 
 Path = Float[np.ndarray, "T 2"]
 
@@ -124,7 +124,7 @@ def track(scene: Scene | None = None, *, seed: int) -> Tracked:
 
     wild, sharp = scene.acceleration * scene.wrong, scene.noise / scene.wrong
     guess = constant_velocity(dimensions=2, acceleration=wild, noise=sharp, initial_variance=1.0)
-    fit = fit_lds(guess, sightings, climb=Climb(learn=NOISES, iterations=scene.iterations))
+    fit = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=scene.iterations))
 
     filtered, smoothed = target.filter(sightings), target.smooth(sightings)
     return Tracked(
@@ -140,7 +140,7 @@ def track(scene: Scene | None = None, *, seed: int) -> Tracked:
         noise=math.sqrt(scene.noise),
         noise_guessed=math.sqrt(sharp),
         noise_learnt=math.sqrt(float(fit.model.observation_noise.diagonal().mean())),
-        iterations=fit.iterations,
+        iterations=len(fit.log_likelihoods) - 1,
     )
 
 

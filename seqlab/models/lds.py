@@ -1,7 +1,7 @@
 """The linear dynamical system: a hidden state that moves linearly and is seen through noise (S2).
 
 Built by hand, from the structures below (a level, a trend, seasons, a moving target; `+` puts them together), or fitted
-by `seqlab.training.em_lds`. `present` marks which entries of each observed vector were measured; the others, and the
+by `seqlab.training.kalman_em`. `present` marks which entries of each observed vector were measured; the others, and the
 positions that `Padded` calls missing, are integrated out: nothing is ever filled in, and what lies there is not read.
 """
 

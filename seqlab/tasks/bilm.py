@@ -12,6 +12,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
 from seqlab.codecs.text import TextSource
+from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
@@ -29,8 +30,11 @@ from seqlab.tasks.examples import (
     read_lines,
     writes_no_text,
 )
+from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import EOS, SOS
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 
 class BothDirections:
@@ -69,6 +73,9 @@ class BothDirections:
         embedding = Embedding(len(codec.source_tokenizer), stack.size, name="bilm")
         readers = TwoReaders(embedding, stack, entering=recipe.model.entering, dropout=recipe.model.dropout)
         return BidirectionalLanguageModel(readers, build_head(recipe, readers.embedding, stack.size))
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {}

@@ -16,6 +16,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextTarget
+from seqlab.corpus.examples import Corpus
 from seqlab.data.pictures import read_pictures
 from seqlab.data.sources import Box, Example, Picture
 from seqlab.data.store import TokenStore
@@ -31,6 +32,7 @@ from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.caption_page import Captioned, caption_page
 from seqlab.tasks.examples import EXAMPLES, batches, encode_inputs, example_loss, open_store
+from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, ask
 from seqlab.tasks.writing import (
     DECODED_WHILE_TRAINING,
@@ -41,6 +43,8 @@ from seqlab.tasks.writing import (
     translated,
 )
 from seqlab.text import SOS
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 ATTENTION = (".cross.weights", "decoder.attention.weights")  # taps of a decoder that looks at its source
 SEED = 1  # of the order in which pictures are shuffled, and of the bootstrap
@@ -78,6 +82,9 @@ class Caption:
 
     def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
         return build_seq2seq(recipe, codec.source.entry, len(codec.target_tokenizer))
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {"exact": exactly_right(self, bundle, data.some(DECODED_WHILE_TRAINING).all)}

@@ -11,6 +11,7 @@ from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
+from seqlab.corpus.examples import Corpus
 from seqlab.data.pictures import read_pictures
 from seqlab.data.sources import Example, read_labelled
 from seqlab.data.vectors import read_vectors
@@ -38,7 +39,10 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
     writes_no_text,
 )
+from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 
 class Classify:
@@ -77,6 +81,9 @@ class Classify:
         pooling = build_pooling(recipe, encoder)
         head = Head(pooling.output_size, len(labels_in(codec)))
         return Classifier(encoder, pooling, head, dropout=recipe.model.dropout)
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {}

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
 from seqlab.codecs.series import SeriesSource, series_of
-from seqlab.corpus.examples import Corpus
+from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
 from seqlab.data.series import Series, future_times
 from seqlab.data.sources import Example
@@ -35,9 +35,14 @@ from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.backtest import BUDGET, backtest
 from seqlab.tasks.examples import SCORED_AT_THE_END, writes_no_text
+from seqlab.tasks.learning import gradient_learner, refuse_many_processes
 from seqlab.tasks.task import DataKind, Job, Opening, Report, Scoring, Task
-from seqlab.training.em_lds import start_lds
+from seqlab.training.kalman_em import start_lds
+from seqlab.training.lds_em import LDSLearner
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
+ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
 CALIBRATED_ON = 2000  # moments of the validation part
 OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
     "gaussian": GaussianOutput,
@@ -198,6 +203,14 @@ class Forecasting:
             scale_windows=settings.scale == "window",
             dropout=recipe.model.dropout,
         )
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        if recipe.model.lds is not None:
+            refuse_many_processes(recipe, world)
+            series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
+            free = recipe.model.lds.states > 0
+            return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=free)
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {}

@@ -20,9 +20,11 @@ from seqlab.models.language_model import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
-from seqlab.training.climbing import Fitting
-from seqlab.training.counting import Symbols, count_labels
-from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm, rows_at_once
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo, rows_at_once
+from seqlab.training.counting import CountingLearner, Symbols, count_labels
+from seqlab.training.hmm_em import HMMLearner
+from seqlab.training.hmm_fit import Family, draw_hmm
+from seqlab.training.run import Learner
 
 
 def hidden_language_model(recipe: Recipe, settings: Hidden, num_tokens: int) -> nn.Module:
@@ -40,26 +42,26 @@ def probabilities_of(model: nn.Module) -> Probabilities:
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
-def hidden_fitting(recipe: Recipe, settings: Hidden, corpus: Corpus) -> Fitting:
+def hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.Module) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
-    climb = Climb(tolerance=recipe.train.tolerance)
+    hmm, search = probabilities_of(model), HMMSettings(tolerance=recipe.train.tolerance)
     if settings.states is not None:
         num_tokens = len(corpus.codec.target_tokenizer)
         like = _draw_states(recipe, settings, num_tokens)
         parts = list(_evidence(recipe, corpus, like.num_states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        return Fitting(
-            lambda restart: _draw_states(recipe, settings, num_tokens, restart),
-            Ascent(parts, like, climb=climb, pseudo=pseudo),
-        )
+        em = EMSteps(parts, like, settings=search, pseudo=pseudo)
+        return HMMLearner(hmm, lambda restart: _draw_states(recipe, settings, num_tokens, restart), em, recipe.train)
     names = labels_in(corpus.codec).names
     parts = list(_evidence(recipe, corpus, _draw_labels(recipe, settings, corpus.codec).num_states))
     tokenizers = corpus.codec.tokenizers
     emitted = _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
-    known = all(bool((cast(torch.Tensor, part.labels)[part.observations.real] >= 0).all()) for part in parts)
-    ascent = None if known else Ascent(parts, counted.model, climb=climb, pseudo=counted.pseudo)
-    return Fitting(lambda restart: counted.model, ascent, by_validation=True)
+    known = all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts)
+    if known:
+        return CountingLearner(hmm, counted.model)
+    em = EMSteps(parts, counted.model, settings=search, pseudo=counted.pseudo)
+    return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
 def _draw_states(recipe: Recipe, settings: Hidden, num_tokens: int, restart: int = 0) -> HMM:
@@ -74,7 +76,7 @@ def _draw_labels(recipe: Recipe, settings: Hidden, codec: Codec) -> HMM:
     return label_chain(one.initial, moves, cast(Untied, one.emissions))
 
 
-def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evidence]:
+def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMData]:
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
     if isinstance(batches, StreamBatches):
@@ -85,11 +87,11 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[Evide
         batch = rows.batch(places)
         target = cast(Padded, batch.target)
         if batch.source is not None:
-            yield Evidence(batch.source, labels=target.values)
+            yield HMMData(batch.source, labels=target.values)
         elif isinstance(batches, ExampleBatches):  # SOS is not emitted: it is where the chain begins
-            yield Evidence(Padded(target.values[:, 1:], target.lengths - 1))
+            yield HMMData(Padded(target.values[:, 1:], target.lengths - 1))
         else:
-            yield Evidence(target)
+            yield HMMData(target)
 
 
 def _cut(flat: np.ndarray, steps: int) -> Rows:

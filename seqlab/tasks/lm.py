@@ -30,11 +30,14 @@ from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.examples import EXAMPLES, batches, example_loss, open_store, read_lines, room
-from seqlab.tasks.hidden import hidden_language_model
+from seqlab.tasks.hidden import hidden_language_model, hidden_learner
+from seqlab.tasks.learning import gradient_learner, refuse_many_processes
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, Task
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 from seqlab.training.objective import mean_loss
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,12 @@ class LanguageModelling:
         if recipe.model.hmm is not None:
             return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
         return LanguageModel(build_decoder(recipe, num_tokens))
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        if recipe.model.hmm is not None:
+            refuse_many_processes(recipe, world)
+            return hidden_learner(recipe, recipe.model.hmm, corpus, network)
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {}

@@ -13,6 +13,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Examples, Nothing, SourceType, TargetType, padded
 from seqlab.codecs.text import TextSource
+from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.equations.similarity import perplexity
 from seqlab.errors import SeqlabWarning
@@ -35,8 +36,11 @@ from seqlab.tasks.examples import (
     read_lines,
     writes_no_text,
 )
+from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import MASK, SPECIALS, Tokenizer
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 CANDIDATES = 5  # guesses shown for a blank
 
@@ -86,6 +90,9 @@ class FillBlanks:
         head = Head(encoder.output_size, num_tokens, tied=tied)
         theme = build_pooling(recipe, encoder) if recipe.model.pooling == "theme" else None
         return MaskedLanguageModel(encoder, head, num_tokens=num_tokens, share=recipe.model.masked, theme=theme)
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {}

@@ -15,6 +15,7 @@ from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
+from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
@@ -40,9 +41,12 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
     writes_no_text,
 )
-from seqlab.tasks.hidden import hidden_tagger
+from seqlab.tasks.hidden import hidden_learner, hidden_tagger
+from seqlab.tasks.learning import gradient_learner, refuse_many_processes
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import UNK, WordTokenizer
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 T = TypeVar("T")
 Sentences = Sequence[Any]  # tuples of words, or arrays of frames
@@ -101,6 +105,12 @@ class TagWords:
             output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
             return Measurer(encoder, output, mean=target.mean, deviation=target.deviation)
         return Tagger(encoder, Head(encoder.output_size, len(labels_in(codec))))
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        if recipe.model.hmm is not None:
+            refuse_many_processes(recipe, world)
+            return hidden_learner(recipe, recipe.model.hmm, corpus, network)
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {}

@@ -20,6 +20,7 @@ from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
+from seqlab.training.run import Learner
 from seqlab.training.world import ALONE, World
 
 ANSWER_VIEWS = ("attention", "lens", "number", "gradients", "saliency", "what-if")  # of answers in tokens or labels
@@ -188,6 +189,9 @@ class Task(Protocol):
 
     def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
         """The network with its first weights, drawn from torch's own generator."""
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        """How it learns: gradient descent, EM or counting."""
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         """What is scored on held-out data while training, beside the loss."""

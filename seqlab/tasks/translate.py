@@ -12,6 +12,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, SourceType, TargetType
 from seqlab.codecs.text import TextSource, TextTarget
+from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.strings import corpus_scores, exact_match
@@ -20,8 +21,11 @@ from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.examples import EXAMPLES, example_loss, mistakes, unread, vectors_or
+from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, ask
 from seqlab.tasks.writing import DECODED_WHILE_TRAINING, exactly_right, open_translation, translate, translated
+from seqlab.training.run import Learner
+from seqlab.training.world import World
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
@@ -56,6 +60,9 @@ class Translate:
 
     def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
         return build_seq2seq(recipe, codec.source.entry, len(codec.target_tokenizer))
+
+    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
         return {"exact": exactly_right(self, bundle, data.some(DECODED_WHILE_TRAINING).all)}

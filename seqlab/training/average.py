@@ -1,33 +1,19 @@
-"""Averages of the weights along the way: often better than the weights themselves, and free at inference."""
+"""Averages of the weights along the way: often better than the weights themselves, and free at inference.
+
+An average follows the weights (`after_step`, `after_validation`) and gives those to validate and keep (`weights`).
+A checkpoint holds its `tensors`, from which `restore` continues.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from seqlab.recipe import Train
-from seqlab.training.sharded import part, spread
+from seqlab.training.distributed import part, spread
 
 Weights = dict[str, Tensor]
-
-
-@runtime_checkable
-class Average(Protocol):
-    """Watches the weights during training and offers others in their place."""
-
-    def after_step(self, model: nn.Module, step: int) -> None: ...
-
-    def after_validation(self, model: nn.Module) -> None: ...
-
-    def weights(self, model: nn.Module) -> Weights:
-        """The weights to validate and keep."""
-
-    def tensors(self) -> Weights:
-        """What a checkpoint must hold, so that a resumed run averages the same."""
-
-    def restore(self, tensors: Weights) -> None: ...
 
 
 class NoAverage:
@@ -108,6 +94,9 @@ class LastAverage:
             self.snapshots[int(index)][name] = weight
 
 
+Average = NoAverage | ExponentialAverage | LastAverage
+
+
 def average(settings: Train) -> Average:
     """The average that a recipe asks for."""
     if settings.average == "ema":
@@ -121,7 +110,7 @@ def parameters_of(model: nn.Module) -> Weights:
 
 
 @contextmanager
-def wearing(model: nn.Module, weights: Weights) -> Iterator[None]:
+def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
     """Within this block the model has other weights."""
     own = parameters_of(model)
     if all(part(weights[name]).data_ptr() == part(own[name]).data_ptr() for name in own):

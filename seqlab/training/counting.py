@@ -5,9 +5,9 @@ Moves are interpolated, p(w | u, v) = λ₃ p̂(w | u, v) + λ₂ p̂(w | v) + �
 the next coarser one. Bayes then gives b_t(x) = p(t | x) p(x) / p(t), a distribution over all words and classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -16,9 +16,13 @@ from torch.nn.functional import pad
 
 from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
-from seqlab.models.hidden import first_pairs, label_chain
+from seqlab.models.hidden import Probabilities, first_pairs, label_chain
 from seqlab.models.hmm import HMM, Categorical, Untied
-from seqlab.training.em import Ascent, Climb, Evidence, Family, Pseudo, draw_hmm
+from seqlab.training.average import Weights
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo
+from seqlab.training.checkpoint import Progress
+from seqlab.training.hmm_fit import Family, draw_hmm
+from seqlab.training.log import Metrics
 
 RARE = 10  # words with no more labels than this tell what unseen words are like
 CLASS_WEIGHT = 5.0  # k of a class; that of a word is the recipe's
@@ -39,11 +43,50 @@ class Counted(NamedTuple):
     pseudo: Pseudo
 
 
+class CountingLearner:
+    """A model that was counted. Its only step takes no time: the counts are made before the run."""
+
+    num_steps = log_every = save_every = 1
+    extended_by = "restarts"
+
+    def __init__(self, model: Probabilities, hmm: HMM) -> None:
+        self.model, self.hmm = model, hmm
+        self.progress = Progress()
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.step >= 1
+
+    def step(self) -> None:
+        self.progress.step = 1
+
+    def state(self) -> dict[str, Weights]:
+        return {"model": self.weights()}
+
+    def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
+        self.progress = progress
+
+    def due(self, every: int) -> bool:
+        return True
+
+    def weights(self) -> Weights:
+        return self.hmm.tensors()
+
+    def judge(self, metrics: Metrics) -> bool:
+        return True
+
+    def seconds_per_step(self) -> float:
+        return 0.0
+
+    def facts(self) -> dict[str, Any]:
+        return {"by": "counting"}
+
+
 def count_labels(
-    parts: Sequence[Evidence], names: Sequence[str], emitted: Symbols | Family, *, order: int, smoothing: float
+    parts: Sequence[HMMData], names: Sequence[str], emitted: Symbols | Family, *, order: int, smoothing: float
 ) -> Counted:
     """The tagger that the known labels give; its states remember `order` of them. Symbols or Gaussians are emitted."""
-    known = torch.cat([_labels(part).flatten() for part in parts])
+    known = torch.cat([part.known_labels.flatten() for part in parts])
     missing = (torch.bincount(known[known >= 0], minlength=len(names)) == 0).nonzero().flatten().tolist()
     if missing:
         raise DataError(
@@ -69,28 +112,23 @@ def interpolate(ngrams: Float[Tensor, "*before K"]) -> Float[Tensor, "*before K"
     """
     levels = [ngrams.sum(tuple(range(n))) if n else ngrams for n in range(ngrams.dim() - 1, -1, -1)]
     without = [((level - 1) / (level.sum(-1, keepdim=True) - 1)).nan_to_num(0.0, 0.0, 0.0) for level in levels]
-    best = torch.stack([share.expand_as(ngrams) for share in reversed(without)]).argmax(0)  # of equals the longest
+    best = torch.stack([each.expand_as(ngrams) for each in reversed(without)]).argmax(0)  # of equals the longest
     wins = torch.stack([ngrams[best == len(levels) - 1 - place].sum() + 1 for place in range(len(levels))])
-    told = (levels[0] + 1) / (levels[0] + 1).sum()  # no label is impossible
-    p = wins[0] * told
+    share = (levels[0] + 1) / (levels[0] + 1).sum()  # no label is impossible
+    p = wins[0] * share
     for won, level in zip(wins[1:], levels[1:], strict=True):
         total = level.sum(-1, keepdim=True)
-        told = torch.where(total > 0, level / total.clamp(min=1), told)  # a history that never was: the shorter one
-        p = p + won * told
+        share = torch.where(total > 0, level / total.clamp(min=1), share)  # a history that never was: the shorter one
+        p = p + won * share
     return p / wins.sum()
 
 
-def _labels(part: Evidence) -> Int[Tensor, "B T"]:
-    assert part.labels is not None
-    return part.labels.masked_fill(~part.observations.real, -1)
-
-
-def _ngrams(parts: Sequence[Evidence], num_labels: int, order: int) -> Float[Tensor, "*before K"]:
+def _ngrams(parts: Sequence[HMMData], num_labels: int, order: int) -> Float[Tensor, "*before K"]:
     """How often each label followed each history, where all of both is known; 0 is the time before the first label."""
     shape = (*[num_labels + 1] * order, num_labels)
     counts = torch.zeros(shape, dtype=torch.float64).flatten()
     for part in parts:
-        labels = _labels(part)
+        labels = part.known_labels
         places, known, code, unit = torch.arange(labels.shape[1]), labels >= 0, labels, num_labels
         for back in range(1, order + 1):
             before = pad(labels + 1, (back, 0))[:, : labels.shape[1]]
@@ -105,12 +143,12 @@ def _by_history(p: Float[Tensor, "*before K"]) -> tuple[Float[Tensor, " K"], Mov
 
 
 def _words(
-    parts: Sequence[Evidence], num_labels: int, num_symbols: int
+    parts: Sequence[HMMData], num_labels: int, num_symbols: int
 ) -> tuple[Float[Tensor, "V K"], Float[Tensor, " V"]]:
     """How often each symbol had each label, and how often it was there at all."""
     labelled, met = torch.zeros(num_symbols * num_labels).double(), torch.zeros(num_symbols).double()
     for part in parts:
-        labels, symbols = _labels(part), part.observations.values
+        labels, symbols = part.known_labels, part.observations.values
         known = labels >= 0
         labelled += torch.bincount(symbols[known] * num_labels + labels[known], minlength=len(labelled))
         met += torch.bincount(symbols[part.observations.scored], minlength=num_symbols)
@@ -141,9 +179,10 @@ def _leaning(
     return (p * (met + once).clamp(min=1.0)[:, None]).mT
 
 
-def _gaussians(parts: Sequence[Evidence], family: Family) -> Untied:
+def _gaussians(parts: Sequence[HMMData], family: Family) -> Untied:
     """Mean and covariance of the vectors of each label."""
-    told = [replace(part, observations=replace(part.observations, observed=_labels(part) >= 0)) for part in parts]
+    observed = (replace(part.observations, observed=part.known_labels >= 0) for part in parts)
+    labelled = [replace(part, observations=rows) for part, rows in zip(parts, observed, strict=True)]
     model = draw_hmm(family, parts[0].observations.values.shape[-1], seed=0)
-    ascent = Ascent(told, model, climb=Climb())
-    return cast(Untied, ascent.maximise(model, ascent.expect(model)[0]).emissions)
+    em = EMSteps(labelled, model, settings=HMMSettings())
+    return cast(Untied, em.maximise(model, em.expect(model)[0]).emissions)

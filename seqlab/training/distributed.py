@@ -1,36 +1,43 @@
-"""Many processes, one run: each learns from its share of every batch, and all of them take the same step.
+"""Several processes, one run: each computes the gradient of its share of every batch, and all take the same step.
 
-`torchrun --nproc-per-node=N -m seqlab train ...` starts them; torch's own DistributedDataParallel adds up gradients, or
-FSDP2 where the weights are shared out too.
+`torchrun --nproc-per-node=N -m seqlab train ...` starts them; torch's own DistributedDataParallel adds up gradients.
 Which rows a batch has, and the noise of each row, do not depend on how many there are, so neither does the result.
+
+With `train.shard`, torch's FSDP2 (`fully_shard`; Zhao et al. 2023) also spreads weights, gradients, averages and what
+the optimiser remembers over the processes; each gathers the weights for the time of a step or of a validation. On disk
+there are whole tensors only, as if there were one process. Torch's part of this takes a second to import, so it is
+imported where it is used, and recognised by its methods.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seqlab.errors import RecipeError
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.objective import Loss, batch_loss
-from seqlab.training.sharded import sharded
 from seqlab.training.world import World
 from seqlab.types import State
 
 
-class Lesson(nn.Module):
+class DistributedLoss(nn.Module):
     """The loss of a batch; of many processes, each its share, and the gradient of all of them."""
 
     def __init__(self, model: nn.Module, world: World, settings: Train) -> None:
         super().__init__()
         self.world = world
-        own = _Own(model, settings)
+        own = _ModelLoss(model, settings)
         self.own: nn.Module = own
         if world.size > 1 and settings.shard:
             self.own = sharded(own, world.size)
+            model.unshard, model.reshard = own.unshard, own.reshard  # so that a run, which has the model, can gather it
         elif world.size > 1:
             # which weights a batch leaves untouched may differ from process to process; buffers are constants, which
             # each makes for itself, and the table of positions is as long as what this process has read
@@ -51,7 +58,66 @@ class Lesson(nn.Module):
         return loss, total, scored
 
 
-class _Own(nn.Module):
+def own_rows(state: State, world: World) -> State:
+    """Of a state of all rows, those of this process."""
+    return tuple(part[world.places(len(part)) or [0]] for part in state)
+
+
+def sharded(module: nn.Module, num_processes: int) -> nn.Module:
+    """The module, which keeps a part of each weight here and gathers them whenever it is called."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    for name, parameter in module.named_parameters():
+        if parameter.dim() == 0:
+            raise RecipeError(
+                f"weight '{name.removeprefix('model.')}' is a single number, which cannot be shared out",
+                hint="leave out train.shard.",
+            )
+    fully_shard(module, mesh=init_device_mesh(torch.get_default_device().type, (num_processes,)))
+    return module
+
+
+@contextmanager
+def gathered(module: nn.Module) -> Iterator[None]:
+    """Within this block each process has all weights, and the model can be used in any way."""
+    gather(module)
+    try:
+        yield
+    finally:
+        if hasattr(module, "reshard"):
+            module.reshard()  # type: ignore[operator]
+
+
+def gather(module: nn.Module) -> None:
+    """From here on each process has all weights."""
+    if hasattr(module, "unshard"):
+        module.unshard()  # type: ignore[operator]
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, for which all processes must ask; one that lies here is whole already."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def part(tensor: Tensor) -> Tensor:
+    """What of a tensor lies here."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def spread(tensor: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor, spread as another one is."""
+    if not hasattr(like, "placements") or hasattr(tensor, "placements"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    other = cast(Any, like)
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
+
+
+class _ModelLoss(nn.Module):
+    """The loss of some rows as a module, which is what torch distributes."""
+
     def __init__(self, model: nn.Module, settings: Train) -> None:
         super().__init__()
         self.model, self.settings = model, settings
@@ -61,11 +127,6 @@ class _Own(nn.Module):
         half = self.settings.precision == "bfloat16"
         with torch.autocast(batch.rows.device.type, torch.bfloat16, enabled=half):
             return batch_loss(model, batch, carried, label_smoothing=self.settings.label_smoothing)
-
-
-def own_rows(state: State, world: World) -> State:
-    """Of a state of all rows, those of this process."""
-    return tuple(part[world.places(len(part)) or [0]] for part in state)
 
 
 def _own_buffers() -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Step:
     seconds_left: float
     gradient_norm: float | None = None  # EM has none
     learning_rate: float | None = None
+    climb: int | None = None  # of EM from several starts
 
 
 @runtime_checkable

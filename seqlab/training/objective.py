@@ -71,13 +71,13 @@ def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool, world: W
     Of real numbers there is the loss alone. Many processes share the batches, unless each goes on where another ended:
     then they are the leader's. The sum is rounded once, so it is the same for any number of processes.
     """
-    carried, found = cast(State, ()), []
+    carried, parts = cast(State, ()), []
     size = 1 if carries else world.size
     for batch in islice(batches, world.rank, None, size) if world.rank < size else ():
         loss = batch_loss(model, batch, carried if carries else ())
         carried = loss.carried
-        found.append((float(loss.total), loss.num_scored, loss.num_right))
-    totals, scored, right = zip((0.0, 0, 0), *chain(*world.told(found)), strict=True)
+        parts.append((float(loss.total), loss.num_scored, loss.num_right))
+    totals, scored, right = zip((0.0, 0, 0), *chain(*world.told(parts)), strict=True)
     num_scored = sum(scored)
     mean = math.fsum(totals) / num_scored if num_scored else math.nan
     if None in right:

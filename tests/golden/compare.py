@@ -23,7 +23,9 @@ from typing import Any
 
 RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
-RENEWED: list[tuple[str, str]] = []
+RENEWED: list[tuple[str, str]] = [
+    ("http/explain-png/content/sha256", "PNG files are rendered from the SVG by resvg instead of being drawn by Pillow"),
+]
 
 Values = dict[str, Any]
 MAY_BE_RENEWED = ("losses/", "resumed/", "models/", "views/", "http/", "info/")

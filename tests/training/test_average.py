@@ -10,7 +10,7 @@ from seqlab.training.average import (
     average,
     load_weights,
     parameters_of,
-    wearing,
+    temporary_weights,
 )
 
 
@@ -100,7 +100,7 @@ def test_a_restored_average_goes_on_as_if_nothing_had_been(model, make):
 def test_other_weights_are_worn_within_a_block(model):
     at(model, 1.0)
     other = {name: torch.full_like(weight, 2.0) for name, weight in parameters_of(model).items()}
-    with wearing(model, other):
+    with temporary_weights(model, other):
         assert number(parameters_of(model)) == 2
     assert number(parameters_of(model)) == 1
 
@@ -108,7 +108,7 @@ def test_other_weights_are_worn_within_a_block(model):
 def test_the_weights_come_back_even_when_the_block_raises(model):
     at(model, 1.0)
     other = {name: torch.full_like(weight, 2.0) for name, weight in parameters_of(model).items()}
-    with pytest.raises(RuntimeError, match="in the middle"), wearing(model, other):
+    with pytest.raises(RuntimeError, match="in the middle"), temporary_weights(model, other):
         raise RuntimeError("in the middle")
     assert number(parameters_of(model)) == 1
     assert number(other) == 2
@@ -116,7 +116,7 @@ def test_the_weights_come_back_even_when_the_block_raises(model):
 
 def test_wearing_ones_own_weights_copies_nothing(model):
     at(model, 1.0)
-    with wearing(model, parameters_of(model)):
+    with temporary_weights(model, parameters_of(model)):
         at(model, 3.0)
     assert number(parameters_of(model)) == 3
 

@@ -4,8 +4,9 @@ import torch
 from seqlab.errors import DataError
 from seqlab.models.hmm import DiagonalGaussian, FullGaussian
 from seqlab.padded import Padded
+from seqlab.training.baum_welch import HMMData
 from seqlab.training.counting import CLASS_WEIGHT, Symbols, count_labels, interpolate
-from seqlab.training.em import Evidence, Family
+from seqlab.training.hmm_fit import Family
 
 NAMES = ("A", "B")
 SYMBOLS = Symbols(torch.tensor([0, 0, 0]), num_words=3, root=0)  # two words, which fall back on the root
@@ -13,7 +14,7 @@ SYMBOLS = Symbols(torch.tensor([0, 0, 0]), num_words=3, root=0)  # two words, wh
 
 def evidence(rows, labels):
     observations = Padded.from_rows(rows)
-    return Evidence(observations, labels=Padded.from_rows(labels).values)
+    return HMMData(observations, labels=Padded.from_rows(labels).values)
 
 
 def test_moves_are_interpolated_by_deleting_each_ngram_once():
@@ -80,7 +81,7 @@ def test_gaussians_have_the_moments_of_each_label(kind, emissions):
     generator = torch.Generator().manual_seed(1)
     labels = torch.arange(60).reshape(3, 20) % 3 - 1  # a third is not known
     x = torch.randn(3, 20, 2, generator=generator) + 10 * labels[..., None]
-    given = Evidence(Padded(x, torch.tensor([20, 20, 20])), labels=labels)
+    given = HMMData(Padded(x, torch.tensor([20, 20, 20])), labels=labels)
     found = count_labels([given], NAMES, Family(2, kind), order=1, smoothing=0.1).model.emissions
     assert isinstance(found, emissions)
     for label in (0, 1):

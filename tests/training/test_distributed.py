@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn, ones
 
 import seqlab
 from seqlab.data.synthetic import reversals
+from seqlab.errors import RecipeError
 from seqlab.padded import Batch, Padded
+from seqlab.recipe import load_recipe, override
 from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.distributed import own_rows
+from seqlab.training.distributed import own_rows, part, sharded, spread, whole
 from seqlab.training.world import World
 
 HOME = str(Path(seqlab.__file__).parent.parent)
@@ -31,11 +34,12 @@ from seqlab.codecs.text import TextTarget
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
-from seqlab.training.gradient import GradientTraining
+from seqlab.training.gradient import GradientLearner
 from seqlab.training.log import Silence
 from seqlab.training.objective import mean_loss
 from seqlab.training.optimise import optimizer_tensors
-from seqlab.training.sharded import part
+from seqlab.training.run import Run
+from seqlab.training.distributed import part
 from seqlab.training.world import joined
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
@@ -75,14 +79,13 @@ with joined() as world:
     model = build_model(recipe, codec).to(dtype)
     folder.mkdir(exist_ok=True)
     watch = Watch()
-    run = GradientTraining(
-        model, Batches(), recipe.train, validate=validate, folder=folder, report=watch, world=world
-    )
+    learner = GradientLearner(model, Batches(), recipe.train, world)
+    run = Run(learner, recipe.train, validate=validate, folder=folder, report=watch, world=world)
     if (folder / "last.safetensors").exists():
-        run.resume()
+        run.restore()
     run.fit(stop=lambda: world.rank == 0 and run.progress.step >= stop)  # asked in one process alone
     if world.leads:
-        remembered = optimizer_tensors(run.optimizers).values()
+        remembered = optimizer_tensors(learner.optimizers).values()
         print(json.dumps([sum(part(each).numel() for each in remembered), watch.curve]))
 """
 
@@ -160,6 +163,31 @@ def test_the_rows_of_all_processes_are_all_rows():
     assert [share.rows.tolist() for share in shares] == [[0, 3], [1, 4], [2]]
     assert [row.tolist() for row in shares[1].target.rows()] == [[1, 1], [4] * 5]
     assert own_rows((torch.arange(5),), World(2, 3))[0].tolist() == [2]
+
+
+def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
+    model = nn.Module()
+    model.gain = nn.Parameter(ones(()))
+    with pytest.raises(RecipeError, match="weight 'gain' is a single number"):
+        sharded(model, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["train.optimizer=muon"], "'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'"),
+        (["train.steps=none", "train.epochs=none", "train.minutes=1"], "with 'shard', give 'steps' or 'epochs'"),
+    ],
+)
+def test_settings_that_do_not_go_with_it(settings, told):
+    with pytest.raises(RecipeError) as caught:
+        override(load_recipe("char-lstm"), ["train.optimizer=adamw", "train.shard=true", *settings])
+    assert told in str(caught.value)
+
+
+def test_of_one_process_everything_is_whole():
+    weight = ones(3)
+    assert whole(weight) is part(weight) is spread(weight, weight) is weight
 
 
 @pytest.mark.slow

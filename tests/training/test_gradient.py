@@ -17,7 +17,8 @@ from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.gradient import Batches, GradientTraining, num_steps
+from seqlab.training.gradient import Batches, GradientLearner, num_steps
+from seqlab.training.run import Run
 
 SMALL = ["model.embedding=8", "model.dropout=0.3", "train.batch_tokens=60", "train.warmup=4", "train.validate_every=7"]
 RATE = 1e-2
@@ -238,7 +239,8 @@ def training(folder, *, losses=(), accuracies=(), batches=None, report=None, **s
         return {"loss": next(found, 1.0)} | ({"token_accuracy": next(right)} if accuracies else {})
 
     batches = batches or Repeated()
-    made = GradientTraining(model, batches, recipe.train, validate=validate, folder=folder, report=report or Watch())
+    learner = GradientLearner(model, batches, recipe.train)
+    made = Run(learner, recipe.train, validate=validate, folder=folder, report=report or Watch())
     return made, seen
 
 
@@ -267,9 +269,9 @@ def test_a_batch_goes_on_where_the_last_one_of_its_epoch_ended(tmp_path, carries
 
     before, stood = after(step - 1)
     _, found = after(step)
-    load_weights(before.model, stood["model"])
+    load_weights(before.learner.model, stood["model"])
     begins = (stood["carried"]["0"],) if goes_on else ()
-    expected = before.model.read_batch(Repeated().batch(0, (step - 1) % 3), begins).carried[0]
+    expected = before.learner.model.read_batch(Repeated().batch(0, (step - 1) % 3), begins).carried[0]
     torch.testing.assert_close(found["carried"]["0"], expected)
 
 
@@ -278,10 +280,10 @@ def test_an_estimate_is_made_before_the_run_and_leaves_no_gradient(tmp_path):
     run, _ = training(tmp_path, report=watch)
     estimate = run.estimate()
     assert estimate.num_steps == 12
-    assert estimate.num_parameters == sum(p.numel() for p in run.model.parameters())
+    assert estimate.num_parameters == sum(p.numel() for p in run.learner.model.parameters())
     assert estimate.seconds > 0
     assert estimate.bytes > 1_000_000
-    assert all(p.grad is None or p.grad.eq(0).all() for p in run.model.parameters())
+    assert all(p.grad is None or p.grad.eq(0).all() for p in run.learner.model.parameters())
     run.fit()
     assert watch.estimates[0][1] == 0
 
@@ -299,7 +301,7 @@ def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weight
     assert watch.validations == [(2, True), (4, True), (6, False), (8, False), (10, False)]  # as good is not better
     assert outcome.progress.step == 10
     assert (outcome.progress.best_step, outcome.progress.best_loss) == (4, 2.0)
-    kept = parameters_of(run.model)
+    kept = parameters_of(run.learner.model)
     assert all(kept[name].equal(seen[1][name]) for name in kept)
     assert not all(kept[name].equal(seen[-1][name]) for name in kept)
 
@@ -331,7 +333,7 @@ def test_what_is_validated_is_the_average_and_what_is_trained_is_not(tmp_path):
     assert averaged["model"][name].equal(trained["model"][name])
     assert averaged["average"][name].equal(seen[-1][name])
     assert not seen[-1][name].equal(weights_of[-1][name])
-    assert parameters_of(run.model)[name].equal(seen[-1][name])
+    assert parameters_of(run.learner.model)[name].equal(seen[-1][name])
 
 
 def test_a_run_stopped_before_its_first_validation_keeps_what_it_has(tmp_path):
@@ -341,7 +343,7 @@ def test_a_run_stopped_before_its_first_validation_keeps_what_it_has(tmp_path):
     assert outcome.progress.step == 1
     assert seen == []
     _, parts = read_checkpoint(tmp_path / "last.safetensors")
-    assert all(weight.equal(parts["model"][name]) for name, weight in parameters_of(run.model).items())
+    assert all(weight.equal(parts["model"][name]) for name, weight in parameters_of(run.learner.model).items())
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tmp_path):
@@ -350,7 +352,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tm
     def poison():
         if run.progress.step == 3:
             with torch.no_grad():
-                run.model.decoder.head.output.bias[0] = torch.nan
+                run.learner.model.decoder.head.output.bias[0] = torch.nan
         return False
 
     with pytest.raises(
@@ -399,7 +401,7 @@ def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_
     assert outcome.progress.diverged == [5]
     assert watch.told == [("step 5: the gradient is not finite (rows [11] of the training part)", "skip")]
     assert {"step": 5, "diverged": 5, "rows": [11], "rate": 1.0} in log_of(tmp_path)
-    assert all(weight.isfinite().all() for weight in parameters_of(run.model).values())
+    assert all(weight.isfinite().all() for weight in parameters_of(run.learner.model).values())
 
 
 @pytest.mark.slow
@@ -438,7 +440,7 @@ def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(
     rates = {row["step"]: row["learning_rate"] for row in log_of(tmp_path / "back") if "learning_rate" in row}
     before = {row["step"]: row["learning_rate"] for row in log_of(tmp_path / "plain") if "learning_rate" in row}
     assert rates[12] == before[12] / 2
-    assert all(weight.isfinite().all() for weight in parameters_of(run.model).values())
+    assert all(weight.isfinite().all() for weight in parameters_of(run.learner.model).values())
 
 
 def test_a_run_that_meets_nothing_finite_any_more_ends_with_a_verdict(tmp_path):
@@ -469,9 +471,9 @@ def test_the_step_is_clipped(tmp_path):
     """With plain SGD the weights move by no more than rate times threshold, and the log has the norm before."""
     options = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "steps": 1}
     run, _ = training(tmp_path, clip=1e-3, learning_rate=0.5, **options)
-    before = {name: weight.clone() for name, weight in parameters_of(run.model).items()}
+    before = {name: weight.clone() for name, weight in parameters_of(run.learner.model).items()}
     run.fit()
-    after = parameters_of(run.model)
+    after = parameters_of(run.learner.model)
     moved = torch.cat([(after[name] - before[name]).flatten() for name in before]).norm()
     assert moved == pytest.approx(0.5e-3, rel=1e-3)
     first = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])

@@ -11,7 +11,7 @@ from seqlab.errors import RunError, UsageError
 from seqlab.models import lds as structures
 from seqlab.models.lds import LDS
 from seqlab.padded import Padded
-from seqlab.training.em_lds import NOISES, PARAMETERS, Climb, _check_ascent, fit_lds, start_lds
+from seqlab.training.kalman_em import NOISES, PARAMETERS, LDSSettings, _check_ascent, fit_lds, start_lds
 
 
 def numbers(*shape, seed=0):
@@ -55,8 +55,8 @@ def test_the_likelihood_never_falls(seed, size, width, num_inputs, learn, diagon
     x = numbers(4, 12, num_inputs, seed=seed + 9) if num_inputs else None
     observations = replace(truth.sample(4, 12, seed=seed, inputs=x)[1], lengths=lengths)
     present = numbers(4, 12, width, seed=seed + 7) > -0.6
-    climb = Climb(learn=tuple(sorted(learn)), diagonal=diagonal, iterations=8, tolerance=0.0)
-    fit = fit_lds(a_system(size, width, num_inputs, seed + 20), observations, present, x, climb=climb)
+    search = LDSSettings(learn=tuple(sorted(learn)), diagonal=diagonal, iterations=8, tolerance=0.0)
+    fit = fit_lds(a_system(size, width, num_inputs, seed + 20), observations, present, x, settings=search)
     rises(fit)  # and `fit_lds` itself raises where it falls
     kept = set(PARAMETERS) - learn - ({"input_matrix"} if not num_inputs else set())
     for name in kept:
@@ -67,7 +67,7 @@ def test_a_fit_is_as_likely_as_the_system_that_made_the_data():
     truth = a_system(2, 3, seed=3)
     _, train = truth.sample(40, 60, seed=1)
     _, test = truth.sample(40, 60, seed=2)
-    fit = fit_lds(start_lds(train, num_states=2, seed=0), train, climb=Climb(iterations=300))
+    fit = fit_lds(start_lds(train, num_states=2, seed=0), train, settings=LDSSettings(iterations=300))
     rises(fit)
     assert fit.converged
     floor = start_lds(train, num_states=2, seed=0).log_likelihood(test).sum()
@@ -81,8 +81,8 @@ def test_where_em_stops_the_likelihood_is_flat():
     noise = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
     truth, present = replace(a_system(2, 2, seed=7), observation_noise=noise), numbers(80, 4, 2, seed=2) > -0.3
     _, seen = truth.sample(80, 4, seed=1)
-    climb = Climb(learn=("observation", "observation_noise"), iterations=500, tolerance=1e-11)
-    fit = fit_lds(truth, seen, present, climb=climb)
+    search = LDSSettings(learn=("observation", "observation_noise"), iterations=500, tolerance=1e-11)
+    fit = fit_lds(truth, seen, present, settings=search)
 
     def slope(name, way):
         there, back = (replace(fit.model, **{name: getattr(fit.model, name) + h * way}) for h in (1e-4, -1e-4))
@@ -98,7 +98,9 @@ def test_known_inputs_and_gaps_are_fitted_too():
     _, seen = truth.sample(30, 50, seed=1, inputs=x)
     present = numbers(30, 50, 2, seed=1) > -0.8
     blind = replace(truth, input_matrix=torch.zeros(2, 1, dtype=torch.float64), process_noise=2 * truth.process_noise)
-    fit = fit_lds(blind, seen, present, x, climb=Climb(learn=("input_matrix", "process_noise"), iterations=100))
+    fit = fit_lds(
+        blind, seen, present, x, settings=LDSSettings(learn=("input_matrix", "process_noise"), iterations=100)
+    )
     torch.testing.assert_close(fit.model.input_matrix, truth.input_matrix, atol=0.1, rtol=0)
     torch.testing.assert_close(fit.model.process_noise, truth.process_noise, atol=0.15, rtol=0)
     assert torch.equal(fit.model.transition, truth.transition)
@@ -108,7 +110,7 @@ def test_the_noises_of_a_structure_are_found_and_its_form_is_kept():
     truth = structures.local_level(level=0.5, noise=2.0) + structures.cycle(4.0, wander=0.0)
     _, seen = truth.sample(20, 60, seed=3)
     start = structures.local_level(level=1.0, noise=1.0) + structures.cycle(4.0, wander=0.0)
-    fit = fit_lds(start, seen, climb=Climb(learn=NOISES, diagonal=True))
+    fit = fit_lds(start, seen, settings=LDSSettings(learn=NOISES, diagonal=True))
     assert fit.converged
     assert fit.model.process_noise[0, 0].item() == pytest.approx(0.5, rel=0.2)
     assert fit.model.observation_noise.item() == pytest.approx(2.0, rel=0.1)
@@ -136,7 +138,7 @@ def test_without_anything_hidden_the_step_is_least_squares():
 @pytest.mark.parametrize("value", [0.0, 5.0])
 def test_a_constant_series_gives_no_nan(value):
     constant = Padded(torch.full((1, 40, 1), value, dtype=torch.float64), torch.tensor([40]))
-    fit = fit_lds(start_lds(constant, num_states=2, seed=0), constant, climb=Climb(iterations=60))
+    fit = fit_lds(start_lds(constant, num_states=2, seed=0), constant, settings=LDSSettings(iterations=60))
     assert all(math.isfinite(x) for x in fit.log_likelihoods)
     forecast = fit.model.forecast(constant, 3)
     assert forecast.covariance.isfinite().all()
@@ -146,7 +148,7 @@ def test_a_constant_series_gives_no_nan(value):
 def test_a_series_without_a_value_teaches_nothing():
     nothing = Padded(torch.full((2, 10, 2), math.nan), torch.tensor([10, 4]), torch.zeros(2, 10, dtype=torch.bool))
     start = a_system()
-    fit = fit_lds(start, nothing, climb=Climb(iterations=5))
+    fit = fit_lds(start, nothing, settings=LDSSettings(iterations=5))
     assert fit.log_likelihoods[-1] == 0
     assert fit.converged
     for name, tensor in fit.model.tensors().items():
@@ -160,19 +162,18 @@ def test_a_start_depends_on_its_seed_alone_and_progress_is_told():
     assert not torch.equal(one.observation, other.observation)
     assert one.input_matrix.shape == (3, 1)
     told = []
-    fit = fit_lds(
-        start_lds(seen, num_states=2, seed=1), seen, climb=Climb(iterations=3, tolerance=0.0), progress=told.append
-    )
+    start, search = start_lds(seen, num_states=2, seed=1), LDSSettings(iterations=3, tolerance=0.0)
+    fit = fit_lds(start, seen, settings=search, progress=lambda *step: told.append(step))
     assert not fit.converged
-    assert [p.iteration for p in told] == [0, 1, 2, 3]
-    assert tuple(p.log_likelihood for p in told) == fit.log_likelihoods
-    assert fit.iterations == 3
+    assert [iteration for iteration, _ in told] == [0, 1, 2, 3]
+    assert [value for _, value in told] == fit.log_likelihoods
+    assert len(fit.log_likelihoods) == 4
 
 
 def test_noise_does_not_fall_below_its_floor():
     """Numbers that can be predicted exactly would have the likelihood grow without end."""
     still = Padded(torch.tensor([[[1.0], [2.0]] * 10], dtype=torch.float64), torch.tensor([20]))
-    fit = fit_lds(start_lds(still, num_states=2, seed=0), still, climb=Climb(iterations=100, floor=1e-3))
+    fit = fit_lds(start_lds(still, num_states=2, seed=0), still, settings=LDSSettings(iterations=100, floor=1e-3))
     rises(fit)
     assert fit.model.observation_noise.item() >= 1e-3 * 0.25 * (1 - 1e-9)
 
@@ -185,5 +186,5 @@ def test_a_likelihood_that_falls_is_an_error():
 
 def test_an_unknown_parameter_is_named():
     with pytest.raises(UsageError, match="no 'transitions'") as error:
-        Climb(learn=("transitions",))
+        LDSSettings(learn=("transitions",))
     assert "transition" in error.value.hint

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -6,9 +7,12 @@ import torch
 from seqlab.models.hidden import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import Train
-from seqlab.training.climbing import Climbing, Fitting
-from seqlab.training.em import Ascent, Climb, Evidence, Family, baum_welch, draw_hmm
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, baum_welch
+from seqlab.training.counting import CountingLearner
+from seqlab.training.hmm_em import HMMLearner
+from seqlab.training.hmm_fit import Family, draw_hmm
 from seqlab.training.log import Silence
+from seqlab.training.run import Run
 
 FAMILY = Family(3)
 
@@ -16,7 +20,7 @@ FAMILY = Family(3)
 @pytest.fixture
 def evidence():
     _, seen = draw_hmm(FAMILY, 4, seed=5).sample(20, 12, seed=6)
-    return Evidence(Padded(seen.values, torch.arange(20) % 12 + 1))
+    return HMMData(Padded(seen.values, torch.arange(20) % 12 + 1))
 
 
 @pytest.fixture
@@ -27,24 +31,22 @@ def climbing(evidence, tmp_path):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         model = Probabilities(draw_hmm(FAMILY, 4, seed=0))
-        climb = Climb(pseudo=0.1, pseudo_emissions=0.1, tolerance=settings.get("tolerance", 1e-4))
-        ascent = None if counted else Ascent([evidence], model.model, climb=climb)
-        fitting = Fitting(lambda restart: draw_hmm(FAMILY, 4, seed=1, restart=restart), ascent, by_validation)
-        told = iter(losses or ())
-        return Climbing(
-            model,
-            fitting,
-            Train(**{"steps": 6, "restarts": 3, **settings}),
-            validate=lambda: {"loss": next(told, 1.0)},
-            folder=folder,
-            report=Silence(),
-        )
+        search = HMMSettings(pseudo=0.1, pseudo_emissions=0.1, tolerance=settings.get("tolerance", 1e-4))
+        train = Train(**{"steps": 6, "restarts": 3, **settings})
+        if counted:
+            learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1))
+        else:
+            em = EMSteps([evidence], model.model, settings=search)
+            start = partial(draw_hmm, FAMILY, 4, seed=1)
+            learner = HMMLearner(model, lambda r: start(restart=r), em, train, by_validation=by_validation)
+        scores = iter(losses or ())
+        return Run(learner, train, validate=lambda: {"loss": next(scores, 1.0)}, folder=folder, report=Silence())
 
     return climbing
 
 
 def weights(run):
-    return torch.cat([p.flatten() for p in run.model.parameters()])
+    return torch.cat([p.flatten() for p in run.learner.model.parameters()])
 
 
 def logged(run):
@@ -55,14 +57,14 @@ def logged(run):
 def test_the_highest_of_several_climbs_is_kept(climbing, evidence):
     run = climbing()
     outcome = run.fit()
-    climb = Climb(iterations=5, pseudo=0.1, pseudo_emissions=0.1, tolerance=1e-4)
-    ends = [baum_welch(draw_hmm(FAMILY, 4, seed=1, restart=r), evidence, climb=climb) for r in range(3)]
+    search = HMMSettings(iterations=5, pseudo=0.1, pseudo_emissions=0.1, tolerance=1e-4)
+    ends = [baum_welch(draw_hmm(FAMILY, 4, seed=1, restart=r), evidence, settings=search) for r in range(3)]
     best = max(range(3), key=lambda r: ends[r].objectives[-1])
     assert outcome.progress.step == sum(len(end.objectives) for end in ends)
     assert len({end.objectives[-1] for end in ends}) == 3
     expected = torch.cat([x.flatten() for x in ends[best].model.tensors().values()])
     torch.testing.assert_close(weights(run), expected)
-    verdict = run.verdict()
+    verdict = run.learner.facts()
     assert (verdict["climbs"], verdict["best_climb"], verdict["converged"]) == (3, best + 1, ends[best].converged)
     assert verdict["objective"] == pytest.approx(ends[best].objectives[-1] / int(evidence.observations.lengths.sum()))
     assert max(verdict["objectives"]) == verdict["objective"]
@@ -76,27 +78,29 @@ def test_resuming_equals_never_having_stopped(climbing, after):
     assert first.fit(stop=lambda: first.progress.step >= after).stopped
     assert first.progress.step == after
     second = climbing("parts")
-    second.resume()
+    second.restore()
     assert not second.fit().stopped
     assert weights(second).equal(weights(whole))
-    assert second.verdict() == whole.verdict()
+    assert second.learner.facts() == whole.learner.facts()
     steps = [[line for line in logged(run) if "loss" in line] for run in (second, whole)]
     assert steps[0] == steps[1]
 
 
 def test_a_climb_ends_when_nothing_is_gained(climbing):
     run = climbing(steps=500, restarts=1, tolerance=1e-3)
-    assert run.num_steps == 500
+    assert run.learner.num_steps == 500
     outcome = run.fit()
-    assert run.verdict()["converged"]
-    assert outcome.progress.step == run.num_steps < 500
+    assert run.learner.facts()["converged"]
+    assert outcome.progress.step == run.learner.num_steps < 500
     assert outcome.progress.finished
 
 
 def test_more_climbs_go_on_from_a_finished_run(climbing):
-    climbing("more", restarts=2).fit()
+    first = climbing("more", restarts=2)
+    (first.folder / "recipe.toml").write_text("restarts = 2")
+    step = first.fit().progress.step
     more = climbing("more", restarts=3)
-    more.resume()
+    more.resume("restarts = 3", step)
     more.fit()
     whole = climbing("whole")
     whole.fit()
@@ -107,7 +111,7 @@ def test_by_validation_the_best_step_is_kept(climbing):
     run = climbing(restarts=1, by_validation=True, validate_every=1, losses=[3.0, 1.0, 2.0, 2.5, 2.6, 2.7])
     progress = run.fit().progress
     assert (progress.best_step, progress.best_loss) == (2, 1.0)
-    assert run.verdict()["kept_step"] == 2
+    assert run.learner.facts()["kept_step"] == 2
     short = climbing("short", restarts=1, steps=2)
     short.fit()
     assert weights(run).equal(weights(short))
@@ -115,8 +119,8 @@ def test_by_validation_the_best_step_is_kept(climbing):
 
 def test_counting_is_one_step(climbing):
     run = climbing(counted=True)
-    assert run.num_steps == 1
+    assert run.learner.num_steps == 1
     assert run.fit().progress.step == 1
     expected = torch.cat([x.flatten() for x in draw_hmm(FAMILY, 4, seed=1).tensors().values()])
     assert weights(run).equal(expected)
-    assert run.verdict() == {"by": "counting"}
+    assert run.learner.facts() == {"by": "counting"}

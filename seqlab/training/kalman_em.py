@@ -28,8 +28,8 @@ _COVARIANCES = (*NOISES, "initial_covariance")
 
 
 @dataclass(frozen=True)
-class Climb:
-    """What is learnt, and how long. A gain below `tolerance`, in nats for each observed number, is no gain.
+class LDSSettings:
+    """What is learnt, and how long. A gain below `tolerance`, in nats for each observed number, ends the search.
 
     `diagonal` keeps the noises of components apart. `floor` is the smallest variance, as a share of the data's for the
     observation noise, of the start's for the others.
@@ -47,22 +47,12 @@ class Climb:
                 raise UsageError(f"a linear dynamical system has no '{name}' to learn", hint=nearest(name, PARAMETERS))
 
 
-class Progress(NamedTuple):
-    iteration: int
-    log_likelihood: float
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Where the climb ended, and the log-likelihood of its start and after each iteration."""
+class LDSFit(NamedTuple):
+    """The system at the end, and the log-likelihood of the start and of each iteration."""
 
     model: LDS
-    log_likelihoods: tuple[float, ...]
+    log_likelihoods: list[float]
     converged: bool
-
-    @property
-    def iterations(self) -> int:
-        return len(self.log_likelihoods) - 1
 
 
 def fit_lds(
@@ -71,33 +61,34 @@ def fit_lds(
     present: Present = None,
     inputs: Inputs = None,
     *,
-    climb: Climb | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> Fit:
+    settings: LDSSettings | None = None,
+    progress: Callable[[int, float], None] = lambda iteration, log_likelihood: None,
+) -> LDSFit:
     """E16 from a given system until nothing is gained or the iterations are spent."""
     keep_memory()
-    climb = climb or Climb()
+    settings = settings or LDSSettings()
     evidence = start.evidence(observations, present, inputs)
-    gain = climb.tolerance * max(1, int(evidence.seen.sum()))
-    log_likelihoods, converged = list[float](), False
-    for model, log_likelihood in ascent(start, evidence, climb):
+    gain = settings.tolerance * max(1, int(evidence.seen.sum()))
+    iterations, log_likelihoods = em_iterations(start, evidence, settings), list[float]()
+    while True:
+        model, log_likelihood = next(iterations)
         log_likelihoods.append(log_likelihood)
-        if progress is not None:
-            progress(Progress(len(log_likelihoods) - 1, log_likelihood))
+        progress(len(log_likelihoods) - 1, log_likelihood)
         converged = len(log_likelihoods) > 1 and log_likelihood - log_likelihoods[-2] <= gain
-        if converged or len(log_likelihoods) > climb.iterations:
-            return Fit(model, tuple(log_likelihoods), converged)
-    raise AssertionError("a climb has no end")
+        if converged or len(log_likelihoods) > settings.iterations:
+            return LDSFit(model, log_likelihoods, converged)
 
 
-def ascent(start: LDS, evidence: Evidence, climb: Climb, *, current: LDS | None = None) -> Iterator[tuple[LDS, float]]:
+def em_iterations(
+    start: LDS, evidence: Evidence, settings: LDSSettings, *, current: LDS | None = None
+) -> Iterator[tuple[LDS, float]]:
     """E16 without end: the start and its log-likelihood, then each better system and its own.
 
-    A climb that was left goes on at `current`; the start still says how small a variance may become.
+    A search that was left goes on at `current`; the start still decides how small a variance may become.
     """
-    floors = _floors(start, evidence, climb)
+    floors = _floors(start, evidence, settings)
     model = current or replace(
-        start, **{name: _above(getattr(start, name), floors[name], climb.diagonal) for name in floors}
+        start, **{name: _above(getattr(start, name), floors[name], settings.diagonal) for name in floors}
     )
     before = -math.inf
     while True:
@@ -107,21 +98,21 @@ def ascent(start: LDS, evidence: Evidence, climb: Climb, *, current: LDS | None 
         yield model, now
         before = now
         smoothed = rts_smoother(model.system, filtered, evidence.real)
-        found = _maximise(model, evidence, smoothed, shared=filtered.shared, climb=climb)
-        kept = {name: found[name] for name in climb.learn if name in found}
-        kept |= {name: _above(kept[name], floor, climb.diagonal) for name, floor in floors.items() if name in kept}
-        model = replace(model, **kept)
+        better = _maximise(model, evidence, smoothed, settings.learn, shared=filtered.shared)
+        for name in floors.keys() & better.keys():
+            better[name] = _above(better[name], floors[name], settings.diagonal)
+        model = replace(model, **{name: better[name] for name in settings.learn if name in better})
 
 
 def start_lds(observations: Padded, present: Present = None, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
-    """Where a climb may begin: states that turn at random and fade by half, half of what is seen being noise.
+    """A start for EM: states that turn at random and fade by half; half of the variance is noise.
 
-    States that all move alike would stay alike. Fading leaves the way to any frequency open, as slow states do not.
+    States that all move alike would stay alike. Fading states can take any frequency, slow ones cannot.
     """
     values = observations.values if observations.values.dim() == 3 else observations.values[..., None]
-    seen = observations.scored[..., None].expand(values.shape)
-    seen = seen if present is None else seen & present
-    power = torch.where(seen, values, 0.0).double().square().sum((0, 1)) / seen.sum((0, 1)).clamp(min=1)
+    observed = observations.scored[..., None].expand(values.shape)
+    observed = observed if present is None else observed & present
+    power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum((0, 1)).clamp(min=1)
     power = torch.where(power > 0, power, 1.0)
     eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
     return LDS(
@@ -135,31 +126,33 @@ def start_lds(observations: Padded, present: Present = None, *, num_states: int,
     )
 
 
-def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bool, climb: Climb) -> dict[str, Tensor]:
+def _maximise(
+    model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...], *, shared: bool
+) -> dict[str, Tensor]:
     """The M step (E16): every parameter, each given those others that are not learnt."""
-    found: dict[str, Tensor] = {}
+    learnt: dict[str, Tensor] = {}
     size = len(model.transition)
 
     moved = _moves(evidence, smoothed, shared=shared)
     columns = [model.transition] if model.input_matrix is None else [model.transition, model.input_matrix]
-    learnt = [name in climb.learn for name in ("transition", "input_matrix")]
+    chosen = [name in learn for name in ("transition", "input_matrix")]
     if len(moved.y):
-        free = torch.cat([torch.full((part.shape[1],), on) for part, on in zip(columns, learnt, strict=False)])
-        matrix, found["process_noise"] = reestimate(moved, torch.cat(columns, dim=1), free)
-        found["transition"] = matrix[:, :size]
+        free = torch.cat([torch.full((part.shape[1],), on) for part, on in zip(columns, chosen, strict=False)])
+        matrix, learnt["process_noise"] = reestimate(moved, torch.cat(columns, dim=1), free)
+        learnt["transition"] = matrix[:, :size]
         if model.input_matrix is not None:
-            found["input_matrix"] = matrix[:, size:]
+            learnt["input_matrix"] = matrix[:, size:]
 
     sighted = _sightings(model, evidence, smoothed, shared=shared)
     if len(sighted.y):
-        free = torch.full((size,), "observation" in climb.learn)
-        found["observation"], found["observation_noise"] = reestimate(sighted, model.observation, free)
+        free = torch.full((size,), "observation" in learn)
+        learnt["observation"], learnt["observation_noise"] = reestimate(sighted, model.observation, free)
 
-    begun, free = _starts(evidence, smoothed), torch.tensor(["initial_mean" in climb.learn])
+    begun, free = _starts(evidence, smoothed), torch.tensor(["initial_mean" in learn])
     if len(begun.y):
-        mean, found["initial_covariance"] = reestimate(begun, model.initial_mean[:, None], free)
-        found["initial_mean"] = mean[:, 0]
-    return found
+        mean, learnt["initial_covariance"] = reestimate(begun, model.initial_mean[:, None], free)
+        learnt["initial_mean"] = mean[:, 0]
+    return learnt
 
 
 def _moves(evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
@@ -187,14 +180,14 @@ def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bo
     yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
     gaps = where & ~evidence.seen.all(-1)
     if gaps.any():
-        seen, matrix, noise = evidence.seen[gaps], model.observation, model.observation_noise
-        row, column = seen[:, :, None], seen[:, None]
+        observed, matrix, noise = evidence.seen[gaps], model.observation, model.observation_noise
+        row, column = observed[:, :, None], observed[:, None]
         known = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
         slope = torch.cholesky_solve(noise * (row & ~column), factor(known)).mT
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
-        apart = torch.where(seen, evidence.values[gaps] - mean, 0.0)
+        apart = torch.where(observed, evidence.values[gaps] - mean, 0.0)
         y = y.clone()
-        y[gaps[where]] = torch.where(seen, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
+        y[gaps[where]] = torch.where(observed, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
         lean = (matrix - slope @ matrix) * ~row
         yz = (lean @ spread).sum(0)
         yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
@@ -215,7 +208,7 @@ def _total(part: Float[Tensor, "B T H H"], where: Bool[Tensor, "B T"], *, shared
     return (counts @ part[:rows].flatten(2).flatten(0, 1)).unflatten(0, part.shape[2:])
 
 
-def _floors(start: LDS, evidence: Evidence, climb: Climb) -> dict[str, Float[Tensor, " D"]]:
+def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, Float[Tensor, " D"]]:
     """The smallest variance of each entry of the covariances that are learnt."""
     count = evidence.seen.sum((0, 1)).clamp(min=1)
     apart = torch.where(evidence.seen, evidence.values, 0.0)
@@ -223,7 +216,7 @@ def _floors(start: LDS, evidence: Evidence, climb: Climb) -> dict[str, Float[Ten
     variance = apart.square().sum((0, 1)) / count
     scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
     scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)
-    return {name: climb.floor * scale for name, scale in scales.items() if name in climb.learn}
+    return {name: settings.floor * scale for name, scale in scales.items() if name in settings.learn}
 
 
 def _above(covariance: Float[Tensor, "D D"], floor: Float[Tensor, " D"], diagonal: bool) -> Float[Tensor, "D D"]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from seqlab.errors import DataError, RunError
 from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
 from seqlab.padded import Padded
-from seqlab.training import em
-from seqlab.training.em import Climb, Evidence, Family, baum_welch, count_hmm, fit_hmm, start_hmm
-from seqlab.training.order import select_order
+from seqlab.training import baum_welch as em
+from seqlab.training.baum_welch import HMMData, HMMSettings, baum_welch
+from seqlab.training.hmm_fit import Family, count_hmm, fit_hmm, select_order, start_hmm
 
 KINDS = ["categorical", "diagonal", "full"]
 INITIAL = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
@@ -35,7 +35,7 @@ def planted(kind):
 
 def data(kind, num=60, length=40, seed=1):
     states, observations = planted(kind).sample(num, length, seed=seed)
-    return states, Evidence(observations)
+    return states, HMMData(observations)
 
 
 def family(kind, num_states=3):
@@ -89,7 +89,7 @@ def test_one_step_is_the_textbooks():
         for state, symbol in zip(path, x, strict=True):
             emitted[state, symbol] += p
 
-    model = baum_welch(start, Evidence(Padded.from_rows([x])), climb=Climb(iterations=1)).model
+    model = baum_welch(start, HMMData(Padded.from_rows([x])), settings=HMMSettings(iterations=1)).model
 
     torch.testing.assert_close(model.initial, first)
     torch.testing.assert_close(model.transitions, moves / moves.sum(1, keepdim=True))
@@ -113,9 +113,11 @@ def test_the_likelihood_never_falls(kind, num_states, seed, pseudo, gaps, labell
     present = numbers(5, 7, 2, seed=seed + 1) > -0.7 if gaps and kind != "categorical" else None
     observed = numbers(5, 7, seed=seed + 2) > -1.0 if gaps else None
     labels = (numbers(5, 7, seed=seed + 3).abs() * 3).long() % (num_states + 1) - 1 if labelled else None
-    evidence = Evidence(Padded(values, lengths, observed), present, labels, numbers(5, seed=seed + 4).exp())
-    climb = Climb(restarts=2, iterations=15, tolerance=-math.inf, seed=seed, pseudo=pseudo, pseudo_emissions=pseudo)
-    for run in fit_hmm(evidence, family(kind, num_states), climb=climb).runs:
+    evidence = HMMData(Padded(values, lengths, observed), present, labels, numbers(5, seed=seed + 4).exp())
+    search = HMMSettings(
+        restarts=2, iterations=15, tolerance=-math.inf, seed=seed, pseudo=pseudo, pseudo_emissions=pseudo
+    )
+    for run in fit_hmm(evidence, family(kind, num_states), settings=search).restarts:
         assert len(run.objectives) == 16
         for before, after in itertools.pairwise(run.objectives):
             assert after >= before - 1e-9 * (1 + abs(before))
@@ -124,11 +126,11 @@ def test_the_likelihood_never_falls(kind, num_states, seed, pseudo, gaps, labell
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restart_finds_the_planted_model(kind):
     _, evidence = data(kind, num=150, length=60)
-    fit = fit_hmm(evidence, family(kind), climb=Climb(restarts=3, iterations=200))
-    assert fit.converged
-    assert fit.log_likelihoods[fit.best] == max(fit.log_likelihoods)
-    assert fit.log_likelihoods[fit.best] > float(planted(kind).log_likelihood(evidence.observations).sum())
-    assert_same(in_order(fit.model, planted(kind)), planted(kind), atol=0.1, rtol=0.1)
+    fit = fit_hmm(evidence, family(kind), settings=HMMSettings(restarts=3, iterations=200))
+    assert fit.best.converged
+    assert fit.best.log_likelihood == max(restart.log_likelihood for restart in fit.restarts)
+    assert fit.best.log_likelihood > float(planted(kind).log_likelihood(evidence.observations).sum())
+    assert_same(in_order(fit.best.model, planted(kind)), planted(kind), atol=0.1, rtol=0.1)
 
 
 def test_holes_in_the_data_do_not_keep_the_planted_model_from_being_found():
@@ -136,14 +138,14 @@ def test_holes_in_the_data_do_not_keep_the_planted_model_from_being_found():
     _, evidence = data("full", num=200, length=60)
     observed, present = numbers(200, 60, seed=5) > -0.84, numbers(200, 60, 2, seed=6) > -0.43
     values = evidence.observations.values.masked_fill(~(present & observed[..., None]), math.nan)
-    holed = Evidence(Padded(values, evidence.observations.lengths, observed), present)
-    fit = fit_hmm(holed, family("full"), climb=Climb(restarts=2, iterations=200))
-    assert_same(in_order(fit.model, planted("full")), planted("full"), atol=0.15, rtol=0.15)
+    holed = HMMData(Padded(values, evidence.observations.lengths, observed), present)
+    fit = fit_hmm(holed, family("full"), settings=HMMSettings(restarts=2, iterations=200))
+    assert_same(in_order(fit.best.model, planted("full")), planted("full"), atol=0.15, rtol=0.15)
 
 
 def test_counting_is_division():
     observations, labels = Padded.from_rows([[0, 1, 1], [2, 0]]), torch.tensor([[0, 0, 1], [1, 0, -1]])
-    model = count_hmm(Evidence(observations, labels=labels), Family(2, num_symbols=3))
+    model = count_hmm(HMMData(observations, labels=labels), Family(2, num_symbols=3))
     expected = {
         "initial": [1 / 2, 1 / 2],
         "transitions": [[1 / 2, 1 / 2], [1.0, 0.0]],
@@ -152,8 +154,8 @@ def test_counting_is_division():
     for name, tensor in model.tensors().items():
         torch.testing.assert_close(tensor, torch.tensor(expected[name]).double())
 
-    smooth = Climb(pseudo=1.0, pseudo_emissions=0.5)
-    smoothed = count_hmm(Evidence(observations, labels=labels), Family(2, num_symbols=3), climb=smooth)
+    smooth = HMMSettings(pseudo=1.0, pseudo_emissions=0.5)
+    smoothed = count_hmm(HMMData(observations, labels=labels), Family(2, num_symbols=3), settings=smooth)
     torch.testing.assert_close(smoothed.transitions, torch.tensor([[2 / 4, 2 / 4], [2 / 3, 1 / 3]]).double())
     symbols = torch.tensor([[2.5 / 4.5, 1.5 / 4.5, 0.5 / 4.5], [0.5 / 3.5, 1.5 / 3.5, 1.5 / 3.5]]).double()
     torch.testing.assert_close(smoothed.emissions.probabilities, symbols)
@@ -174,7 +176,7 @@ def test_counted_gaussians_have_the_moments_of_their_vectors(kind):
 
 
 def test_counting_without_all_labels_is_refused():
-    evidence = Evidence(Padded.from_rows([[0, 1]]), labels=torch.tensor([[0, -1]]))
+    evidence = HMMData(Padded.from_rows([[0, 1]]), labels=torch.tensor([[0, -1]]))
     with pytest.raises(DataError, match="a label at every position"):
         count_hmm(evidence, Family(2))
 
@@ -185,13 +187,13 @@ def test_some_labels_and_the_rest_without_are_better_than_the_labels_alone(kind)
     states, evidence = data(kind, num=60, length=40)
     labels = states.clone()
     labels[3:] = -1
-    smooth = Climb(restarts=1, pseudo=0.1, pseudo_emissions=0.1)
+    smooth = HMMSettings(restarts=1, pseudo=0.1, pseudo_emissions=0.1)
     few = count_hmm(
-        Evidence(Padded(evidence.observations.values[:3], torch.full((3,), 40)), labels=states[:3]),
+        HMMData(Padded(evidence.observations.values[:3], torch.full((3,), 40)), labels=states[:3]),
         family(kind),
-        climb=smooth,
+        settings=smooth,
     )
-    both = fit_hmm(replace(evidence, labels=labels), family(kind), climb=smooth).model
+    both = fit_hmm(replace(evidence, labels=labels), family(kind), settings=smooth).best.model
 
     truth, unseen = data(kind, num=200, length=40, seed=2)
     right = [float((m.smooth(unseen.observations).argmax(-1) == truth).double().mean()) for m in (few, both)]
@@ -215,10 +217,10 @@ def test_a_weight_is_a_number_of_copies():
     copies = torch.tensor([0, 0, 0, 2, 3])
     weights = torch.tensor([3.0, 0.0, 1.0, 1.0], dtype=torch.float64)
     start = start_hmm(evidence, family("full"), seed=0)
-    climb = Climb(iterations=5)
+    search = HMMSettings(iterations=5)
     assert_same(
-        baum_welch(start, replace(evidence, weights=weights), climb=climb).model,
-        baum_welch(start, evidence.rows(copies), climb=climb).model,
+        baum_welch(start, replace(evidence, weights=weights), settings=search).model,
+        baum_welch(start, evidence.rows(copies), settings=search).model,
         atol=1e-3,  # the floor is measured by the vectors as they lie there
         rtol=1e-3,
     )
@@ -226,12 +228,12 @@ def test_a_weight_is_a_number_of_copies():
 
 def test_the_size_of_batches_changes_nothing(monkeypatch):
     lengths = torch.tensor([3, 12, 7, 12, 1, 0])
-    evidence = Evidence(Padded(data("categorical", num=6, length=12)[1].observations.values, lengths))
+    evidence = HMMData(Padded(data("categorical", num=6, length=12)[1].observations.values, lengths))
     start = start_hmm(evidence, family("categorical"), seed=0)
-    whole = baum_welch(start, evidence, climb=Climb(iterations=5))
+    whole = baum_welch(start, evidence, settings=HMMSettings(iterations=5))
     monkeypatch.setattr(em, "_CELLS", 1)
-    assert len(em._grouped(evidence, 3)) == 5
-    assert_same(baum_welch(start, evidence, climb=Climb(iterations=5)).model, whole.model)
+    assert len(em.grouped(evidence, 3)) == 5
+    assert_same(baum_welch(start, evidence, settings=HMMSettings(iterations=5)).model, whole.model)
 
 
 def test_a_state_that_nothing_visits_keeps_its_parameters():
@@ -240,7 +242,7 @@ def test_a_state_that_nothing_visits_keeps_its_parameters():
         torch.eye(2).double(),
         Categorical(torch.tensor([[0.5, 0.5], [0.9, 0.1]]).double()),
     )
-    model = baum_welch(start, Evidence(Padded.from_rows([[0, 1, 1, 1]]))).model
+    model = baum_welch(start, HMMData(Padded.from_rows([[0, 1, 1, 1]]))).model
     assert model.transitions.equal(start.transitions)
     torch.testing.assert_close(model.emissions.probabilities, torch.tensor([[0.25, 0.75], [0.9, 0.1]]).double())
 
@@ -249,7 +251,7 @@ def test_a_state_that_nothing_visits_keeps_its_parameters():
 def test_a_gaussian_that_nothing_visits_keeps_its_parameters(kind):
     start = planted(kind)
     start = HMM(torch.tensor([1.0, 0.0, 0.0]).double(), torch.eye(3).double(), start.emissions)
-    model = baum_welch(start, data(kind, num=3)[1], climb=Climb(iterations=3)).model
+    model = baum_welch(start, data(kind, num=3)[1], settings=HMMSettings(iterations=3)).model
     for name, tensor in model.emissions.tensors().items():
         assert tensor[1:].equal(start.emissions.tensors()[name][1:])
         assert not tensor[:1].equal(start.emissions.tensors()[name][:1])
@@ -259,7 +261,7 @@ def test_a_chain_that_only_goes_right_keeps_its_shape():
     right = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]], dtype=torch.float64)
     start = HMM(torch.tensor([1.0, 0.0, 0.0]).double(), right, planted("diagonal").emissions)
     _, observations = start.sample(30, 50, seed=1)
-    run = baum_welch(start, Evidence(observations), climb=Climb(pseudo=0.5))
+    run = baum_welch(start, HMMData(observations), settings=HMMSettings(pseudo=0.5))
     assert run.model.transitions[right == 0].eq(0).all()
     torch.testing.assert_close(run.model.transitions, right, atol=0.05, rtol=0)
 
@@ -268,10 +270,10 @@ def test_a_chain_that_only_goes_right_keeps_its_shape():
 def test_no_state_collapses_onto_a_point(kind):
     """The same vector over and over, and a constant feature: the floor holds, and nothing is NaN or infinite."""
     values = torch.cat([torch.zeros(20, 2), torch.tensor([[5.0, 0.0]])]).double()[None]
-    fit = fit_hmm(Evidence(Padded(values, torch.tensor([21]))), family(kind, 3), climb=Climb(floor=1e-2))
-    assert all(tensor.isfinite().all() for tensor in fit.model.tensors().values())
-    assert all(math.isfinite(log_p) for log_p in fit.log_likelihoods)
-    spread = fit.model.emissions.tensors()["variances" if kind == "diagonal" else "covariances"]
+    fit = fit_hmm(HMMData(Padded(values, torch.tensor([21]))), family(kind, 3), settings=HMMSettings(floor=1e-2))
+    assert all(tensor.isfinite().all() for tensor in fit.best.model.tensors().values())
+    assert all(math.isfinite(restart.log_likelihood) for restart in fit.restarts)
+    spread = fit.best.model.emissions.tensors()["variances" if kind == "diagonal" else "covariances"]
     spread = spread if kind == "diagonal" else spread.diagonal(dim1=1, dim2=2)
     assert (spread[:, 0] >= 0.99e-2 * values[0, :, 0].var(correction=0)).all()
 
@@ -279,12 +281,12 @@ def test_no_state_collapses_onto_a_point(kind):
 def test_an_impossible_start_is_an_error_that_says_so():
     start = HMM(torch.tensor([1.0, 0.0]).double(), torch.eye(2).double(), Categorical(torch.eye(2).double()))
     with pytest.raises(DataError, match="impossible under the model"):
-        baum_welch(start, Evidence(Padded.from_rows([[0, 1]])))
+        baum_welch(start, HMMData(Padded.from_rows([[0, 1]])))
 
 
 def test_nothing_to_fit_is_an_error_that_says_so():
     with pytest.raises(DataError, match="nothing to fit"):
-        baum_welch(planted("categorical"), Evidence(Padded(torch.zeros(2, 0).long(), torch.zeros(2).long())))
+        baum_welch(planted("categorical"), HMMData(Padded(torch.zeros(2, 0).long(), torch.zeros(2).long())))
 
 
 def test_a_falling_likelihood_is_an_error_in_the_code():
@@ -296,14 +298,14 @@ def test_a_falling_likelihood_is_an_error_in_the_code():
 def test_fitting_is_repeatable_and_tells_how_it_goes():
     _, evidence = data("categorical", num=10)
     told = []
-    climb = Climb(restarts=2, iterations=5, seed=3)
-    fit = fit_hmm(evidence, family("categorical"), climb=climb, progress=told.append)
-    again = fit_hmm(evidence, family("categorical"), climb=climb)
-    assert_same(again.model, fit.model, atol=0, rtol=0)
-    assert [(step.restart, step.iteration) for step in told] == [(r, i) for r in range(2) for i in range(6)]
-    assert [step.objective for step in told] == [*fit.runs[0].objectives, *fit.runs[1].objectives]
-    assert (fit.converged, fit.iterations) == (False, 5)
-    assert not fit.runs[0].model.transitions.equal(fit.runs[1].model.transitions)
+    search = HMMSettings(restarts=2, iterations=5, seed=3)
+    fit = fit_hmm(evidence, family("categorical"), settings=search, progress=lambda *step: told.append(step))
+    again = fit_hmm(evidence, family("categorical"), settings=search)
+    assert_same(again.best.model, fit.best.model, atol=0, rtol=0)
+    assert [(restart, iteration) for restart, iteration, _ in told] == [(r, i) for r in range(2) for i in range(6)]
+    assert [objective for _, _, objective in told] == [*fit.restarts[0].objectives, *fit.restarts[1].objectives]
+    assert (fit.best.converged, len(fit.best.objectives)) == (False, 6)
+    assert not fit.restarts[0].model.transitions.equal(fit.restarts[1].model.transitions)
 
 
 @pytest.mark.parametrize("kind", ["categorical", "diagonal"])
@@ -311,24 +313,24 @@ def test_fitting_is_repeatable_and_tells_how_it_goes():
 def test_the_planted_number_of_states_is_chosen(kind, by):
     _, evidence = data(kind, num=80, length=50)
     held_out = data(kind, num=200, length=50, seed=2)[1] if by == "held out" else None
-    climb = Climb(restarts=3, iterations=60, tolerance=1e-5, pseudo=0.1, pseudo_emissions=0.1)
-    order = select_order(evidence, family(kind), [1, 2, 3, 4], held_out=held_out, climb=climb)
-    assert [candidate.num_states for candidate in order.table] == [1, 2, 3, 4]
-    assert order.table[order.best].num_states == 3
-    assert order.table[3].log_likelihood > order.table[0].log_likelihood
+    search = HMMSettings(restarts=3, iterations=60, tolerance=1e-5, pseudo=0.1, pseudo_emissions=0.1)
+    table, best = select_order(evidence, family(kind), [1, 2, 3, 4], held_out=held_out, settings=search)
+    assert [candidate.num_states for candidate in table] == [1, 2, 3, 4]
+    assert table[best].num_states == 3
+    assert table[3].fit.log_likelihood > table[0].fit.log_likelihood
 
 
 def test_symbols_that_training_never_saw_need_pseudo_counts():
-    seen, unseen = Evidence(Padded.from_rows([[0, 1, 0]])), Evidence(Padded.from_rows([[2]]))
+    seen, unseen = HMMData(Padded.from_rows([[0, 1, 0]])), HMMData(Padded.from_rows([[2]]))
     with pytest.raises(DataError, match="some held-out row is impossible"):
         select_order(seen, Family(1, num_symbols=3), [1, 2], held_out=unseen)
 
 
 def test_what_such_states_cannot_emit_is_refused():
-    vectors = Evidence(Padded(torch.zeros(1, 2, 1).double(), torch.tensor([2])))
+    vectors = HMMData(Padded(torch.zeros(1, 2, 1).double(), torch.tensor([2])))
     with pytest.raises(DataError, match="categorical states emit symbols, and these are vectors"):
         fit_hmm(vectors, Family(2))
     with pytest.raises(DataError, match="full states emit vectors, and these are symbols"):
-        fit_hmm(Evidence(Padded.from_rows([[0, 1]])), Family(2, "full"))
+        fit_hmm(HMMData(Padded.from_rows([[0, 1]])), Family(2, "full"))
     with pytest.raises(DataError, match="nothing was observed"):
         fit_hmm(replace(vectors, present=torch.zeros(1, 2, 1, dtype=torch.bool)), Family(2, "full"))

@@ -1,0 +1,239 @@
+"""EM for hidden Markov models (E11, Baum & Welch): an E step, an M step, and the two repeated from one start.
+
+A state that nothing visits keeps its last parameters. The likelihood (with the prior that pseudo-counts amount to)
+never falls from one iteration to the next; if it falls by more than rounding, the code is wrong, and an error says so.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from seqlab.equations.hmm import Moves, reestimate
+from seqlab.errors import DataError, RunError
+from seqlab.kernels.forward_backward import posterior
+from seqlab.models.hmm import HMM, Counts, Present, Seen
+from seqlab.padded import Padded
+from seqlab.training.memory import keep_memory
+
+_CELLS = 1 << 22  # numbers in the largest tensor of a batch
+Watch = Callable[[int, float], None]  # is called with the iteration and its objective
+
+
+@dataclass(frozen=True, eq=False)
+class HMMData:
+    """What a model is fitted to. A label is a state, -1 where it is unknown; a weight says how often a row counts."""
+
+    observations: Padded
+    present: Present = None
+    labels: Int[Tensor, "B T"] | None = None
+    weights: Float[Tensor, " B"] | None = None
+
+    @property
+    def known_labels(self) -> Int[Tensor, "B T"]:
+        """The label of each position, -1 where it is unknown or a pad."""
+        unknown = torch.full(self.observations.real.shape, -1)
+        return unknown if self.labels is None else self.labels.where(self.observations.real, unknown)
+
+    def rows(self, chosen: Int[Tensor, " R"]) -> "HMMData":
+        """Some of the rows, without the columns in which all of them are padded."""
+        whole, lengths = self.observations, self.observations.lengths[chosen]
+        width = int(lengths.max())
+        optional = (whole.observed, self.present, self.labels)
+        observed, present, labels = (None if part is None else part[chosen, :width] for part in optional)
+        weights = None if self.weights is None else self.weights[chosen]
+        return HMMData(Padded(whole.values[chosen, :width], lengths, observed), present, labels, weights)
+
+
+@dataclass(frozen=True)
+class HMMSettings:
+    """How EM searches for the best model. A gain below `tolerance`, in nats for each observation, ends the search.
+
+    `pseudo` is added to the counts of all possible starts and moves, `pseudo_emissions` to those of symbols. `floor`
+    is the smallest variance, as a share of each feature's own.
+    """
+
+    restarts: int = 4
+    iterations: int = 100
+    tolerance: float = 1e-6
+    seed: int = 0
+    pseudo: float = 0.0
+    pseudo_emissions: float = 0.0
+    floor: float = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Restart:
+    """EM from one start: the model at its end, and log-likelihood plus log prior of the start and each iteration."""
+
+    model: HMM
+    objectives: tuple[float, ...]
+    log_likelihood: float
+    converged: bool
+
+
+def baum_welch(
+    start: HMM, data: HMMData, *, settings: HMMSettings | None = None, progress: Watch | None = None
+) -> Restart:
+    """E11 from a given model until nothing is gained or the iterations are spent.
+
+    What the start holds impossible stays impossible: a chain that only goes right keeps its shape.
+    """
+    keep_memory()
+    em = EMSteps(grouped(data, start.num_states), start, settings=settings or HMMSettings())
+    model, objectives = start, list[float]()
+    while True:
+        counts, log_likelihood = em.expect(model)
+        objectives.append(em.objective(model, log_likelihood))
+        check_ascent(objectives)
+        if progress is not None:
+            progress(len(objectives) - 1, objectives[-1])
+        converged = em.converged(objectives)
+        if converged or len(objectives) > em.settings.iterations:
+            return Restart(model, tuple(objectives), log_likelihood, converged)
+        model = em.maximise(model, counts)
+
+
+class Expected(NamedTuple):
+    """Expected counts of first states, of moves, and of what was emitted."""
+
+    first: Float[Tensor, " N"]
+    moves: Moves
+    emitted: Counts
+
+
+class Pseudo(NamedTuple):
+    """What is added to the counts: a number for all of them, or a table."""
+
+    first: float | Float[Tensor, " N"]
+    moves: float | Moves
+    emitted: float | Float[Tensor, "K V"]
+
+
+class EMSteps:
+    """E11 as its two halves, for models like the one given; rows of like length stand in one part of the data.
+
+    Where several states share a label (pairs that end in one), a known label holds to all of them.
+    """
+
+    def __init__(
+        self, parts: Sequence[HMMData], like: HMM, *, settings: HMMSettings, pseudo: Pseudo | None = None
+    ) -> None:
+        labels = torch.arange(like.num_states) % like.emissions.num_rows
+        self.settings, self._batches = settings, [_prepared(part, labels) for part in parts]
+        self.pseudo = pseudo or Pseudo(settings.pseudo, settings.pseudo, settings.pseudo_emissions)
+        seen = [batch.seen for batch in self._batches]
+        self.num_observed = sum(len(each.values) for each in seen)
+        self.scale = moments(seen)[1] if seen[0].values.is_floating_point() else None
+
+    def expect(self, model: HMM) -> tuple[Expected, float]:
+        """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
+        parts, total = [], 0.0
+        for batch in self._batches:
+            log_b, chain = _log_emissions(model, batch), (model.initial, model.transitions)
+            gamma, xi, log_p = posterior(*chain, log_b, batch.lengths, batch.weights, which=batch.symbols)
+            if batch.weights is not None:
+                gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
+            emitted = model.emissions.counts(batch.seen.values, batch.seen.present, batch.seen.gather(gamma))
+            parts.append((gamma[:, 0].sum(0), xi, *emitted))
+            total += float(log_p.sum())
+        if not math.isfinite(total):
+            raise DataError(
+                "a row is impossible under the model that EM starts from",
+                hint="its labels contradict each other, or the start forbids what was observed.",
+            )
+        first, moves, *others = (torch.stack(same).sum(0) for same in zip(*parts, strict=True))
+        return Expected(first, moves, tuple(others)), total
+
+    def objective(self, model: HMM, log_likelihood: float) -> float:
+        """What EM maximises: the log-likelihood and the log prior that the pseudo-counts amount to."""
+        return log_likelihood + model.log_prior(*self.pseudo)
+
+    def converged(self, objectives: Sequence[float]) -> bool:
+        gain = self.settings.tolerance * self.num_observed
+        return len(objectives) > 1 and objectives[-1] - objectives[-2] <= gain
+
+    def maximise(self, model: HMM, counts: Expected) -> HMM:
+        """The M step (E11)."""
+        floor = None if self.scale is None else self.settings.floor * self.scale
+        return HMM(
+            reestimate(counts.first, model.initial, pseudo=self.pseudo.first),
+            reestimate(counts.moves, model.transitions, pseudo=self.pseudo.moves),
+            model.emissions.maximise(counts.emitted, pseudo=self.pseudo.emitted, floor=floor),
+        )
+
+
+def check_ascent(objectives: Sequence[float]) -> None:
+    """EM never gets worse, after its first step: a start may be narrower than the floor that later models obey."""
+    if len(objectives) > 2 and objectives[-1] < objectives[-2] - 1e-9 * (1 + abs(objectives[-2])):
+        raise RunError(
+            f"iteration {len(objectives) - 1}: the log-likelihood fell from {objectives[-2]!r} to {objectives[-1]!r}",
+            hint="EM cannot do this: it is an error in Seqlab. Please report it with the data.",
+        )
+
+
+def rows_at_once(num_states: int) -> int:
+    """How many positions, pads counted, may stand side by side."""
+    return max(1, _CELLS // num_states)
+
+
+def grouped(data: HMMData, num_states: int) -> list[HMMData]:
+    """Rows of like length together, so that little is spent on pads; rows that do not count are left out."""
+    lengths = data.observations.lengths
+    counted = lengths > 0 if data.weights is None else (lengths > 0) & (data.weights > 0)
+    rows = counted.nonzero().squeeze(1)
+    if not len(rows):
+        raise DataError("there is nothing to fit: all rows are empty", hint="give at least one row with a position.")
+    rows = rows[lengths[rows].argsort(stable=True)]
+    groups: list[list[int]] = [[]]
+    for row, length in zip(rows.tolist(), lengths[rows].tolist(), strict=True):
+        if groups[-1] and (len(groups[-1]) + 1) * length > rows_at_once(num_states):
+            groups.append([])
+        groups[-1].append(row)
+    return [data.rows(torch.tensor(group)) for group in groups]
+
+
+def moments(parts: Sequence[Seen]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+    """The mean and variance of each feature where it is present; of a constant, 1."""
+    values = torch.cat([seen.values for seen in parts])
+    present = [torch.ones_like(s.values, dtype=torch.bool) if s.present is None else s.present for s in parts]
+    there = torch.cat(present)
+    count = there.sum(0).clamp(min=1)
+    mean = values.double().masked_fill(~there, 0.0).sum(0) / count
+    variance = (values - mean).masked_fill(~there, 0.0).square().sum(0) / count
+    return mean, torch.where(variance > 0, variance, 1.0)
+
+
+class _Rows(NamedTuple):
+    """Rows of like length, with all that stays the same from one iteration to the next."""
+
+    seen: Seen
+    lengths: Int[Tensor, " B"]
+    weights: Float[Tensor, " B"] | None
+    forbidden: Bool[Tensor, "B T N"] | None
+    symbols: Int[Tensor, "B T"] | None  # where there are few: one more stands for none
+
+
+def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
+    """`labels` says which label each state has."""
+    forbidden = None
+    if part.labels is not None:
+        forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
+    rows, seen, symbols = part.observations, Seen.of(part.observations, part.present), None
+    if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
+        largest = int(seen.values.max())
+        symbols = torch.where(rows.scored, rows.values, largest + 1) if largest < len(seen.values) else None
+    return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
+
+
+def _log_emissions(model: HMM, batch: _Rows) -> Float[Tensor, "B T N"] | Float[Tensor, "V N"]:
+    """log p(x_t | z_t) of each position, or of each symbol and of none; -inf where the label is another."""
+    if batch.symbols is not None:
+        return pad(model.emissions.log_likelihood(torch.arange(int(batch.seen.values.max()) + 1)), (0, 0, 0, 1))
+    log_b = batch.seen.spread(model.emissions.log_likelihood(batch.seen.values, batch.seen.present))
+    return log_b if batch.forbidden is None else log_b.masked_fill(batch.forbidden, -math.inf)

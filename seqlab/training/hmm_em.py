@@ -1,0 +1,128 @@
+"""A hidden Markov model by EM (E11), an iteration a step, from several starts one after another.
+
+Nothing is random but the starts, which are functions of (seed, restart).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from seqlab.models.hidden import Probabilities
+from seqlab.models.hmm import HMM
+from seqlab.recipe import Train
+from seqlab.training.average import Weights, load_weights
+from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
+from seqlab.training.checkpoint import Progress
+from seqlab.training.log import Metrics, Step
+
+
+class HMMLearner:
+    """EM from `settings.restarts` starts; each is a climb of up to `settings.steps` iterations.
+
+    The end of the highest climb is kept; or, `by_validation`, the iteration with the best held-out loss: a tagger that
+    already knows some labels soon gets worse (Merialdo 1994).
+    Of `progress`, `epoch` is the climb, `index` its step, and `recent` the objective of EM at each of its steps.
+    """
+
+    log_every = save_every = 1
+    extended_by = "restarts"
+
+    def __init__(
+        self,
+        model: Probabilities,
+        start: Callable[[int], HMM],
+        em: EMSteps,
+        settings: Train,
+        *,
+        by_validation: bool = False,
+    ) -> None:
+        self.model, self.start, self.em, self.by_validation = model, start, em, by_validation
+        self.restarts, self.steps_each = settings.restarts, settings.steps or 1
+        self.progress = Progress()
+        self.ended: list[list[float]] = []  # of each climb that is over: its objective, its steps, whether it converged
+        self._hmm = model.model
+        self._expected: tuple[Expected, float] | None = None
+
+    @property
+    def num_steps(self) -> int:
+        place = self.progress
+        return place.step + (self.restarts - place.epoch) * self.steps_each - place.index
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.epoch >= self.restarts
+
+    def step(self) -> Step:
+        began, place = time.perf_counter(), self.progress
+        counts, log_likelihood = self._expect()
+        if place.index > 0:
+            self._hmm, self._expected = self.em.maximise(self._hmm, counts), None
+            _, log_likelihood = self._expect()
+        place.recent.append([self.em.objective(self._hmm, log_likelihood)])
+        objectives = [objective for (objective,) in place.recent]
+        check_ascent(objectives)
+        place.step += 1
+        place.index += 1
+        converged = self.em.converged(objectives)
+        climb = place.epoch + 1
+        if converged or place.index >= self.steps_each:
+            self.ended.append([objectives[-1], float(place.index), float(converged)])
+            place.epoch, place.index, place.recent, self._expected = climb, 0, [], None
+        seconds, num_observed = time.perf_counter() - began, self.em.num_observed
+        left = (self.num_steps - place.step) * seconds
+        return Step(
+            place.step, self.num_steps, -log_likelihood / num_observed, num_observed / seconds, left, climb=climb
+        )
+
+    def state(self) -> dict[str, Weights]:
+        ended = torch.tensor(self.ended, dtype=torch.float64).view(-1, 3)
+        return {"model": self.weights(), "ended": {"climbs": ended}}
+
+    def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
+        self.progress = progress
+        load_weights(self.model, parts["model"])
+        self._hmm, self._expected = self.model.model, None
+        self.ended = parts["ended"]["climbs"].tolist()
+
+    def due(self, every: int) -> bool:
+        return self.progress.index == 0 or self.progress.step % every == 0
+
+    def weights(self) -> Weights:
+        return self._hmm.tensors()
+
+    def judge(self, metrics: Metrics) -> bool | None:
+        best = self.progress.best_loss
+        if self.by_validation:
+            return best is None or metrics["loss"] < best
+        if self.progress.index > 0:
+            return None
+        return self.ended[-1][0] >= max(climb[0] for climb in self.ended)
+
+    def seconds_per_step(self) -> float:
+        """The time of an E step, which the next step then need not do."""
+        began = time.perf_counter()
+        self._expect()
+        return time.perf_counter() - began
+
+    def facts(self) -> dict[str, Any]:
+        """How far the fit can be trusted: which climb got highest, and whether it had converged."""
+        table: dict[str, Any] = {"by": "EM", "climbs": len(self.ended), "monotone": True}  # or it had been refused
+        if not self.ended:
+            return table
+        best = max(range(len(self.ended)), key=lambda climb: self.ended[climb][0])
+        objectives = [climb[0] / self.em.num_observed for climb in self.ended]
+        _, steps, converged = self.ended[best]
+        table |= {"best_climb": best + 1, "steps": int(steps), "converged": bool(converged)}
+        if self.by_validation:
+            table["kept_step"] = self.progress.best_step
+        return table | {"objective": objectives[best], "objectives": objectives}
+
+    def _expect(self) -> tuple[Expected, float]:
+        """The E step of the current model, computed once; the first of a climb begins it."""
+        if self._expected is None:
+            if self.progress.index == 0:
+                self._hmm = self.start(self.progress.epoch)
+            self._expected = self.em.expect(self._hmm)
+        return self._expected

@@ -1,0 +1,108 @@
+"""The linear dynamical systems of a forecaster by EM (E16), an iteration a step."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from seqlab.models.forecaster import LDSForecaster, evidence_of
+from seqlab.models.lds import LDS
+from seqlab.padded import Batch
+from seqlab.recipe import Train
+from seqlab.training.average import Weights, load_weights, parameters_of
+from seqlab.training.checkpoint import Progress
+from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations
+from seqlab.training.log import Metrics, Step
+from seqlab.training.memory import tidy_memory
+
+STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)
+# not how a series begins: each window begins anywhere
+FREE = LDSSettings(learn=(*NOISES, "transition", "observation", "input_matrix"))
+ENOUGH = 1e-5  # nats for each observed number: a smaller gain ends the training
+
+
+class LDSLearner:
+    """Each variable's system by EM on its whole training part; the loss is -log p (E68) for each observed number.
+
+    Of `progress`, `recent` is the last loss. The last iteration is the best: it is validated once, at the end.
+    """
+
+    log_every = save_every = 1
+    extended_by = "steps"
+
+    def __init__(self, model: LDSForecaster, series: Batch, settings: Train, *, free: bool) -> None:
+        self.model, self.settings = model, FREE if free else STRUCTURE
+        self.num_steps = settings.steps or math.ceil(settings.epochs or 1)
+        self.progress = Progress()
+        self.starts = [
+            LDS.from_tensors({name: tensor.clone() for name, tensor in system.tensors().items()})
+            for system in model.systems
+        ]
+        rows = (evidence_of(series, torch.tensor([i])) for i in range(len(self.starts)))
+        self.evidence = [s.evidence(row, None, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)]
+        self.num_observed = max(1, sum(int(evidence.seen.sum()) for evidence in self.evidence))
+        self._converged = False
+        self._iterations: list[Iterator[tuple[LDS, float]]] = []
+        self._ahead: list[tuple[LDS, float]] = []
+
+    @property
+    def finished(self) -> bool:
+        return self._converged or self.progress.step >= self.num_steps
+
+    def step(self) -> Step:
+        began, place = time.perf_counter(), self.progress
+        systems, log_likelihoods = zip(*(self._ahead or self._iterate()), strict=True)
+        self._ahead = []
+        self.model.learn(systems)
+        tidy_memory()
+        loss = -sum(log_likelihoods) / self.num_observed
+        before = place.recent[0][0] if place.recent else math.inf
+        self._converged = before - loss < ENOUGH
+        place.step, place.recent = place.step + 1, [[loss]]
+        place.best_loss, place.best_step = None, 0  # if EM goes on after a validated end, that is not the best any more
+        seconds = time.perf_counter() - began
+        left = (self.num_steps - place.step) * seconds
+        return Step(place.step, self.num_steps, loss, self.num_observed / seconds, left)
+
+    def state(self) -> dict[str, Weights]:
+        return {"model": self.weights()}
+
+    def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
+        self.progress = progress
+        load_weights(self.model, parts["model"])
+        self._converged, self._iterations, self._ahead = False, [], []
+
+    def due(self, every: int) -> bool:
+        return self.finished
+
+    def weights(self) -> Weights:
+        return parameters_of(self.model)
+
+    def judge(self, metrics: Metrics) -> bool:
+        return True
+
+    def seconds_per_step(self) -> float:
+        """The time of an iteration, which the next step then need not do."""
+        self._begin()
+        began = time.perf_counter()
+        self._ahead = self._ahead or self._iterate()
+        return time.perf_counter() - began
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def _iterate(self) -> list[tuple[LDS, float]]:
+        """The next iteration of each variable."""
+        self._begin()
+        return [next(iteration) for iteration in self._iterations]
+
+    def _begin(self) -> None:
+        """Begin EM at the starts, or where a checkpoint left it."""
+        if not self._iterations:
+            current = self.model.systems if self.progress.step else [None] * len(self.starts)
+            parts = zip(self.starts, self.evidence, current, strict=True)
+            self._iterations = [em_iterations(start, data, self.settings, current=now) for start, data, now in parts]
+            for iteration in self._iterations:
+                next(iteration)  # the system before its first iteration

@@ -1,0 +1,181 @@
+"""The loop by itself, with a learner that only counts; each learner has tests of its own."""
+
+import json
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from seqlab import lab
+from seqlab.errors import RunError
+from seqlab.recipe import Train
+from seqlab.training.checkpoint import Progress, read_checkpoint
+from seqlab.training.log import Silence, Step
+from seqlab.training.run import Learner, NotFiniteError, Run
+
+NUM_STEPS = 10
+
+
+class Counter:
+    """A learner whose only weight is the number of its steps; some steps have no finite gradient."""
+
+    log_every, save_every, extended_by = 3, 4, "steps"
+
+    def __init__(self, *, num_steps=NUM_STEPS, fails=()):
+        self.num_steps, self.fails, self.progress = num_steps, set(fails), Progress()
+        self.weight, self.model = torch.zeros(1), nn.Module()
+        self.model.weight = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    @property
+    def finished(self):
+        return self.progress.step >= self.num_steps
+
+    def step(self):
+        if self.progress.step + 1 in self.fails:
+            self.fails.remove(self.progress.step + 1)
+            raise NotFiniteError([7])
+        self.progress.step += 1
+        self.weight = self.weight + 1
+        return Step(self.progress.step, self.num_steps, loss=1.0, tokens_per_second=1.0, seconds_left=0.0)
+
+    def state(self):
+        return {"model": {"weight": self.weight}}
+
+    def restore(self, parts, progress):
+        self.weight, self.progress = parts["model"]["weight"], progress
+
+    def due(self, every):
+        return self.progress.step % every == 0 or self.finished
+
+    def weights(self):
+        return {"weight": self.weight}
+
+    def judge(self, metrics):
+        return self.progress.best_loss is None or metrics["loss"] < self.progress.best_loss
+
+    def seconds_per_step(self):
+        return 1.0
+
+    def facts(self):
+        return {}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A function that makes a run in one folder, whose validations have these losses."""
+
+    def make(losses=(), *, fails=(), num_steps=NUM_STEPS, **settings):
+        scores = iter(losses)
+        train = Train(**{"steps": num_steps, "validate_every": 5, **settings})
+        learner = Counter(num_steps=num_steps, fails=fails)
+        (tmp_path / "recipe.toml").write_text("old")
+        return Run(learner, train, validate=lambda: {"loss": next(scores, 1.0)}, folder=tmp_path, report=Silence())
+
+    return make
+
+
+def log(run):
+    return [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_it_logs_validates_and_saves_when_it_should(make):
+    run = make([2.0, 1.0])
+    assert isinstance(run.learner, Learner)
+    steps = []
+
+    def stop():
+        path = run.folder / "last.safetensors"
+        steps.append(read_checkpoint(path)[0].step if path.exists() else 0)
+        return False
+
+    outcome = run.fit(stop=stop)
+    assert steps == [0, 0, 0, 4, 5, 5, 5, 8, 8, 10]
+    assert [row["step"] for row in log(run) if "loss" in row] == [3, 6, 9, 10]
+    assert [(row["step"], row["best"]) for row in log(run) if "validation" in row] == [(5, True), (10, True)]
+    assert (outcome.stopped, outcome.progress.finished, outcome.progress.best_step) == (False, True, 10)
+
+
+def test_the_best_weights_are_the_final_ones(make):
+    run = make([1.0, 2.0])
+    run.fit()
+    assert run.learner.model.weight.item() == 5
+
+
+def test_without_a_validation_the_last_weights_are_the_final_ones(make):
+    run = make()
+    assert run.fit(stop=lambda: run.progress.step == 3).stopped
+    assert run.learner.model.weight.item() == 3
+
+
+def test_it_stops_when_patience_is_lost(make):
+    run = make([1.0, 2.0, 2.0, 0.5], validate_every=2, patience=2)
+    assert run.fit().progress.step == 6
+
+
+@pytest.mark.parametrize(("policy", "weight", "rate"), [("skip", 9, 1.0), ("rollback", 10, 0.5)])
+def test_a_step_that_cannot_be_made_is_left_out_or_undone(make, policy, weight, rate):
+    run = make(fails=[7], divergence=policy)
+    progress = run.fit().progress
+    assert (progress.step, progress.rate, progress.diverged) == (10, rate, [7])
+    assert run.learner.weight.item() == weight
+    assert {"step": 7 if policy == "skip" else 5, "diverged": 7, "rows": [7], "rate": rate} in log(run)
+
+
+def test_a_run_without_a_checkpoint_begins_again(make):
+    make().metrics.append(3, loss=1.0)
+    run = make()
+    run.resume("new", None)
+    assert log(run) == []
+    assert run.progress.step == 0
+
+
+def test_a_finished_run_is_refused_once_its_model_is_written(make):
+    make().fit()
+    with pytest.raises(RunError, match="this run has finished all 10 steps") as caught:
+        make().resume("new", NUM_STEPS)
+    assert "--set train.steps=N" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("recipe", "written", "finished"), [("old", None, True), ("old", 8, True), ("new", None, False)]
+)
+def test_a_finished_run_stays_finished_until_its_model_is_written_or_its_recipe_changes(
+    make, recipe, written, finished
+):
+    make().fit()
+    run = make(num_steps=12)
+    run.resume(recipe, written)
+    assert run.over == finished
+    assert (run.folder / "recipe.toml").read_text() == recipe
+    assert run.fit().progress.step == (10 if finished else 12)
+
+
+def test_a_budget_leaves_time_for_validations(make):
+    run = make(num_steps=2, validate_every=None)
+    run.validate = lambda: time.sleep(0.05)
+    assert 10 <= run.times_in(24.0) <= 11  # of 2 seconds each, and one second for 20 validations
+    run.validate = lambda: time.sleep(0.2)
+    assert run.times_in(4.0) == 1  # at least half of the time is for the steps
+
+
+def test_a_linear_dynamical_system_that_is_free_goes_on_as_if_it_had_never_stopped(tmp_path):
+    """The smallest variances come from where EM started, not from where it was resumed."""
+    rows = [f"2020-01-{1 + i // 24:02} {i % 24:02}:00,{(7 * i) % 13 + (5 * i) % 7}" for i in range(240)]
+    (tmp_path / "series.csv").write_text("time,x\n" + "\n".join(rows) + "\n")
+    settings = ["model.lds.states=3", "train.steps=5", "forecast.look_back=24", "forecast.horizon=4"]
+    for name, at in (("whole", 9), ("parts", 2)):
+        steps = iter(range(1, 9))
+        stop = lambda steps=steps, at=at: next(steps) == at  # noqa: E731
+        lab.train(
+            "forecast",
+            tmp_path / "series.csv",
+            recipe="lds-forecast",
+            settings=settings,
+            out=tmp_path / name,
+            stop=stop,
+        )
+    lab.train(out=tmp_path / "parts", resume=True)
+    whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert [name for name in whole if not whole[name].equal(parts[name])] == []
