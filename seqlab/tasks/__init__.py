@@ -22,6 +22,7 @@ from seqlab.tasks.classify import Classify
 from seqlab.tasks.forecast import Forecasting
 from seqlab.tasks.lm import LanguageModelling
 from seqlab.tasks.mask import FillBlanks
+from seqlab.tasks.speak import Speak
 from seqlab.tasks.tag import TagWords
 from seqlab.tasks.task import Answer, Task, ask
 from seqlab.tasks.translate import Translate
@@ -35,6 +36,7 @@ TASKS: tuple[Task, ...] = (
     Translate(),
     Forecasting(),
     Caption(),
+    Speak(),
 )
 
 

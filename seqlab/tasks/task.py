@@ -24,7 +24,7 @@ from seqlab.training.run import Learner
 from seqlab.training.world import ALONE, World
 
 ANSWER_VIEWS = ("attention", "lens", "number", "gradients", "saliency", "what-if")  # of answers in tokens or labels
-LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse")
+LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")
 
 
 @runtime_checkable
