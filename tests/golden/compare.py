@@ -25,6 +25,8 @@ RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
 RENEWED: list[tuple[str, str]] = [
     ("http/explain-png/content/sha256", "PNG files are rendered from the SVG by resvg instead of being drawn by Pillow"),
+    ("losses/recipes/speaker", "a new recipe"),
+    ("losses/speaker/*", "a new recipe"),
 ]
 
 Values = dict[str, Any]
