@@ -11,7 +11,7 @@ import torch
 
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
-from seqlab.data.store import TokenStore
+from seqlab.data.store import Shared, TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
@@ -133,9 +133,10 @@ def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     store = stores / ("train_source" if codec.reads else "train_target")
     if not store.exists():
         return
-    opened = TokenStore.open(store)
-    pictures = {STORE: TokenStore.open(stores / STORE)} if isinstance(codec.source, PictureSource) else {}
-    train = shared_pictures(pictures | {"train_source": opened}, "train") or opened
+    train: TokenStore | Shared = TokenStore.open(store)
+    if isinstance(codec.source, PictureSource):
+        names = (STORE, "train_source")
+        train = shared_pictures({name: TokenStore.open(stores / name) for name in names}, "train")
     known = {_digest(np.asarray(train[row])) for row in range(len(train))}
     most = model.recipe.data.max_source
     rows = [np.asarray(pair[0 if codec.reads else 1][:most]) for pair in codec.encode(examples)]

@@ -19,7 +19,7 @@ from seqlab.tasks.caption import WordMap, word_maps
 from seqlab.tasks.examples import embed
 from seqlab.tasks.task import Data, Report, Scoring, Task
 from seqlab.tasks.writing import score, stream_text
-from seqlab.training.world import ALONE, World
+from seqlab.world import ALONE, World
 
 RUN, STORES = "run", "data"
 

@@ -107,7 +107,7 @@ def test_what_it_cannot_do_is_said(model):
         model.score(["x"], ["abc"])
     with pytest.raises(UsageError, match="no answer in tokens or labels"):
         model.explain("abc", "lens")
-    with pytest.raises(RecipeError, match="recurrent .model.decoder., and .model.attention."):
+    with pytest.raises(RecipeError, match=r"recurrent .model.decoder., and .model.attention."):
         check_recipe(override(load_recipe("speaker"), ["model.attention=none"]))
     with pytest.raises(RecipeError, match="reads tokens, not vectors"):
         check_recipe(override(load_recipe("speaker"), ["source.kind=vectors"]))

@@ -1,4 +1,4 @@
-"""Sequence to real vectors, unaligned (S30): an encoder, and a decoder that writes frames until it says that it ends."""
+"""Sequence to real vectors, unaligned (S30): an encoder, and a decoder that writes frames until it ends."""
 
 import torch
 from jaxtyping import Bool, Float

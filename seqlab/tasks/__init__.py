@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from seqlab.bundle import Bundle, read_bundle
-from seqlab.codecs import learn_codec, read_codec
 from seqlab.codecs.codec import Codec, Examples
+from seqlab.codecs.text import learn_codec, read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
 from seqlab.recipe import Decode, Recipe

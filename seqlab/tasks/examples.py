@@ -13,12 +13,12 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from jaxtyping import Float32
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs import learn_codec
 from seqlab.codecs.codec import Codec, Row, SourceType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
+from seqlab.codecs.text import learn_codec
 from seqlab.codecs.vectors import VectorSource
 from seqlab.corpus.examples import Corpus, Part, example_key, held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
@@ -27,13 +27,16 @@ from seqlab.data.sources import Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.device import tensor_of
 from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
+from seqlab.layers.norms import BatchNorm
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe, Transformer
 from seqlab.subject import Question, Subject, reading
 from seqlab.tasks.task import Report, Scoring, Task, ask
+from seqlab.training.gradient import GradientLearner
 from seqlab.training.objective import mean_loss
-from seqlab.training.world import ALONE, World
+from seqlab.training.run import Learner
+from seqlab.world import ALONE, World
 
 BUDGET = 8192  # tokens read together
 SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
@@ -287,3 +290,19 @@ def looked_at(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
     value = question.bundle.codec.source.load(question.given)
     return reading(question, encode_inputs(question.bundle, [value])[0], value)
+
+
+def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """Gradient descent on the batches of the training part."""
+    if world.size > 1 and any(isinstance(module, BatchNorm) for module in network.modules()):
+        raise UsageError(
+            "a batch norm looks at the whole batch",
+            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
+        )
+    return GradientLearner(network, corpus.train, recipe.train, world)
+
+
+def refuse_many_processes(recipe: Recipe, world: World) -> None:
+    """EM and counting read the whole training part in one process."""
+    if world.size > 1:
+        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")

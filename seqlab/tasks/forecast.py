@@ -34,13 +34,12 @@ from seqlab.recipe import Decode, Dynamics, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.backtest import BUDGET, backtest
-from seqlab.tasks.examples import SCORED_AT_THE_END, writes_no_text
-from seqlab.tasks.learning import gradient_learner, refuse_many_processes
+from seqlab.tasks.examples import SCORED_AT_THE_END, gradient_learner, refuse_many_processes, writes_no_text
 from seqlab.tasks.task import DataKind, Job, Opening, Report, Scoring, Task
 from seqlab.training.kalman_em import start_lds
 from seqlab.training.lds_em import LDSLearner
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
 CALIBRATED_ON = 2000  # moments of the validation part

@@ -25,11 +25,18 @@ from seqlab.models.speaker import Speaker
 from seqlab.recipe import Decode, Recipe, Stack
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
-from seqlab.tasks.examples import EXAMPLES, batches, encode_inputs, example_loss, open_store, writes_no_text
-from seqlab.tasks.learning import gradient_learner
+from seqlab.tasks.examples import (
+    EXAMPLES,
+    batches,
+    encode_inputs,
+    example_loss,
+    gradient_learner,
+    open_store,
+    writes_no_text,
+)
 from seqlab.tasks.task import DataKind, Job, Opening, Prediction, Report, Scoring, ask
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 Frames = Float[np.ndarray, "_ _"]
 

@@ -21,7 +21,7 @@ from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.training.run import Learner
-from seqlab.training.world import ALONE, World
+from seqlab.world import ALONE, World
 
 ANSWER_VIEWS = ("attention", "lens", "number", "gradients", "saliency", "what-if")  # of answers in tokens or labels
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")

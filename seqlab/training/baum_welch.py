@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from seqlab.device import keep_memory
 from seqlab.equations.hmm import Moves, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.kernels.forward_backward import posterior
 from seqlab.models.hmm import HMM, Counts, Present, Seen
 from seqlab.padded import Padded
-from seqlab.training.memory import keep_memory
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a batch
 Watch = Callable[[int, float], None]  # is called with the iteration and its objective

@@ -35,7 +35,7 @@ USED = {
     "seqlab.models.masked": "E65",
     "seqlab.models.outputs": "E67",
     "seqlab.models.universal": "E56",
-    "seqlab.training.em_lds": "E16",
+    "seqlab.training.kalman_em": "E16",
     "seqlab.training.objective": "E4",
 }
 
