@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-import torch
-from jaxtyping import Float32
-from torch import Tensor, nn
+from torch import nn
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Row, SourceType, padded
@@ -223,35 +221,6 @@ def room(recipe: Recipe) -> int:
 def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> dict[str, float]:
     """Cross-entropy and perplexity of the known answers."""
     return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
-
-
-@torch.inference_mode()
-def embed(
-    bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
-) -> Float32[np.ndarray, "N D"]:
-    """One vector for each input: what a classifier's head is given, else the mean of the states."""
-    model = cast(Any, bundle.model)
-    if not hasattr(model, "vectors"):
-        raise UsageError(f"a '{bundle.recipe.task}' model has no vector for a text", hint="`seqlab predict` answers.")
-    if not inputs:
-        return np.zeros((0, 0), dtype=np.float32)
-    encode = encode_inputs if bundle.codec.reads else _written
-    rows = encode(bundle, inputs, first_row=first_row)
-    vectors: dict[int, Tensor] = {}
-    for together in batches([len(row) for row in rows]):
-        pooled = model.vectors(padded([rows[place] for place in together]))
-        if normalise:
-            pooled = torch.nn.functional.normalize(pooled, dim=-1)
-        vectors |= dict(zip(together, pooled, strict=True))
-    return torch.stack([vectors[place] for place in range(len(rows))]).float().numpy(force=True)
-
-
-def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
-    """Texts as a language model writes them; only learned positions limit their length."""
-    rows = cast(list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs]))
-    if room(bundle.recipe) < sys.maxsize:
-        return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
-    return rows
 
 
 def mistakes(
