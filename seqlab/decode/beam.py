@@ -11,8 +11,9 @@ from torch import Tensor
 from seqlab.decode.generate import Limits
 from seqlab.equations.decoding import beam_step, length_normalised
 from seqlab.errors import UsageError
-from seqlab.kernels.ranking import largest, log_total
-from seqlab.models.interface import Decoder, Memory, for_search, reorder
+from seqlab.kernels.logits import largest, log_total
+from seqlab.models.interface import Decoder, Memory
+from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 

@@ -1,15 +1,48 @@
 """Attention, as the lectures write it: a score for each key, a softmax over keys, a weighted sum of values.
 
 Queries and keys come as `... S D` and `... T D`: the leading dimensions are rows, and heads where there are several.
+Pooling makes one vector of a whole sequence: pads change nothing, whatever lies there; an empty row pools to zeros.
 """
 
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.linalg import vector_norm
+from torch.nn.functional import softmax
 
-from seqlab.equations.similarity import masked_softmax
+from seqlab.padded import Padded
+
+
+def dot(x: Float[Tensor, "... D"], y: Float[Tensor, "... D"]) -> Float[Tensor, "..."]:
+    """E1: x·y = Σ_d x_d y_d."""
+    return (x * y).sum(-1)
+
+
+def cosine(x: Float[Tensor, "... D"], y: Float[Tensor, "... D"]) -> Float[Tensor, "..."]:
+    """E2: x·y / (‖x‖ ‖y‖), between -1 and 1.
+
+    The zero vector points nowhere: its cosine with anything is 0, not NaN.
+    """
+    return dot(_unit(x), _unit(y)).clamp(-1.0, 1.0)
+
+
+def masked_softmax(score: Float[Tensor, "*B T"], visible: Bool[Tensor, "*#B T"]) -> Float[Tensor, "*B T"]:
+    """E3: exp(s_t) / Σ_t' exp(s_t') over the visible t; what is not visible scores -inf and so gets 0.
+
+    A row that sees nothing gets zeros, not NaN: an empty sequence is a fact of life, not an error.
+    """
+    weights = softmax(score.masked_fill(~visible, -math.inf), dim=-1)
+    return weights.masked_fill(~visible, 0.0)
+
+
+def _unit(x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+    """x / ‖x‖, and 0 for the zero vector."""
+    # The largest |x_d| is made 1 first: then no square overflows, and the norm is at least 1 unless x = 0.
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / largest.masked_fill(largest == 0, 1.0)
+    return x / vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
 
 
 def dot_score(query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"]) -> Float[Tensor, "... S T"]:
@@ -115,3 +148,37 @@ def hop_overlap(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
     """Σ_t min(a_it, a_jt), the mean over pairs of hops: the share of their weight that lies on the same places."""
     first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
     return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)
+
+
+def mean_pool(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """E22: 1/T Σ_t h_t over the real positions."""
+    return _without_pads(states, real).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
+
+
+def final_pool(states: Float[Tensor, "B T D"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
+    """E23: h_T, the state at the last real position.
+
+    Of two directions, each has its own final state: the backward one's stands at position 0.
+    """
+    return Padded(states, lengths).last()
+
+
+def max_pool(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """max_t h_t over the real positions, feature by feature."""
+    if states.shape[1] == 0:  # the maximum of nothing is undefined, also to torch
+        return states.new_zeros(len(states), states.shape[2])
+    largest = states.masked_fill(~real[..., None], -math.inf).amax(1)
+    return largest.masked_fill(~real.any(1, keepdim=True), 0.0)
+
+
+def attention_pool(
+    states: Float[Tensor, "B T D"], score: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]
+) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B T"]]:
+    """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
+    weights = masked_softmax(score, real)
+    return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights
+
+
+def _without_pads(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    """Zeros at the pads. A weight of 0 would not do: 0 times NaN or infinity is NaN."""
+    return states.masked_fill(~real[..., None], 0.0)

@@ -1,4 +1,4 @@
-"""What to say next: how likely a sequence is, and how one token is chosen from the logits.
+"""What a prediction costs, how likely a sequence is, and how one token is chosen from the logits.
 
 Randomness comes in as a uniform number per row, so that these stay functions.
 """
@@ -8,9 +8,29 @@ import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad, softmax
+from torch.nn.functional import log_softmax, pad, softmax
 
-from seqlab.equations.similarity import cross_entropy
+
+def cross_entropy(
+    logits: Float[Tensor, "N V"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
+) -> Float[Tensor, " N"]:
+    """E4: -Σ_v q_v log p_v at each position, in nats, with p = softmax(logits).
+
+    q is 1 at the gold token; with label smoothing ε it is (1 - ε) there plus ε/V everywhere.
+    """
+    log_p = log_softmax(logits, dim=-1)
+    loss = -log_p.gather(-1, gold[:, None]).squeeze(-1)
+    if label_smoothing == 0.0:
+        return loss
+    return (1 - label_smoothing) * loss - label_smoothing * log_p.mean(-1)
+
+
+def perplexity(mean_loss: float | Float[Tensor, ""]) -> float:
+    """E4: exp of the mean cross-entropy in nats: how many equally likely tokens would be as hard to guess."""
+    try:
+        return math.exp(mean_loss)
+    except OverflowError:
+        return math.inf
 
 
 def sequence_log_probability(

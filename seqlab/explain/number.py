@@ -22,12 +22,11 @@ from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.lens import NAMES
 from seqlab.explain.view import View
 from seqlab.explain.width import text_width
-from seqlab.layers.attention import MultiHeadAttention, SourceAttention
-from seqlab.layers.blocks import AddNorm, DecoderBlock, EncoderBlock, FeedForward
-from seqlab.layers.norms import LayerNorm
+from seqlab.layers.inputs import Entrance
+from seqlab.layers.linear import Head
 from seqlab.layers.recurrence import Recurrence
-from seqlab.models.heads import Head
-from seqlab.models.transformer import Entrance
+from seqlab.layers.transformer import AddNorm, DecoderBlock, EncoderBlock, FeedForward, LayerNorm, MultiHeadAttention
+from seqlab.models.attentive import SourceAttention
 from seqlab.recipe import Decode
 from seqlab.subject import Subject
 from seqlab.tasks import subject

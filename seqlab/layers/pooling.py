@@ -5,11 +5,9 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.attention import diversity_penalty
-from seqlab.equations.pooling import max_pool, mean_pool
-from seqlab.equations.similarity import masked_softmax
-from seqlab.layers.norms import BatchNorm
+from seqlab.equations.attention import diversity_penalty, masked_softmax, max_pool, mean_pool
 from seqlab.layers.tap import tap
+from seqlab.layers.transformer import BatchNorm
 from seqlab.padded import Padded
 
 Kind = Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"]

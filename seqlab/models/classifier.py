@@ -5,11 +5,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
+from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
-from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
+from seqlab.models.interface import Encoder, Reading, states_and_summary
 from seqlab.models.outputs import Output
+from seqlab.models.seq2seq import added, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 

@@ -4,14 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.pooling import mean_pool
+from seqlab.equations.attention import mean_pool
 from seqlab.equations.pretraining import mix_layers
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import Inputs, ids_of
+from seqlab.layers.inputs import Embedding, Inputs, ids_of
+from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
-from seqlab.models.heads import Head
 from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack

@@ -15,9 +15,10 @@ from torch.nn.functional import gelu, pad
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Encoder, Reading, added
+from seqlab.models.interface import Encoder, Reading
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
+from seqlab.models.seq2seq import added
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 

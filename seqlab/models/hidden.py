@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
-from seqlab.models.hmm import HMM, Tied, Untied
-from seqlab.models.interface import Memory, Read, Reading, logits_of, mean_states
+from seqlab.models.emissions import Tied, Untied
+from seqlab.models.hmm import HMM
+from seqlab.models.interface import Memory, Read, Reading
+from seqlab.models.seq2seq import logits_of, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 

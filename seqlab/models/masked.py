@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from seqlab.equations.pretraining import corrupt, theme_loss
 from seqlab.keyed import mix, uniform
 from seqlab.layers.dropout import current_noise
-from seqlab.layers.linear import Linear
+from seqlab.layers.linear import Head, Linear
 from seqlab.layers.pooling import Pooling
-from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
+from seqlab.models.interface import Encoder, Reading, states_and_summary
+from seqlab.models.seq2seq import added, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.text.special import MASK, SPECIALS
 from seqlab.types import State

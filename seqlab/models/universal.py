@@ -11,14 +11,13 @@ from seqlab.equations.transformer import (
     sinusoidal_positions,
     start_halting,
 )
-from seqlab.layers.blocks import DecoderBlock, EncoderBlock
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import Inputs, ids_of
-from seqlab.layers.norms import LayerNorm
+from seqlab.layers.inputs import Embedding, Entrance, Inputs
+from seqlab.layers.linear import Head
 from seqlab.layers.tap import tap
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Read, logits_of
-from seqlab.models.transformer import Entrance, empty_caches, memory_bridge, position_of, remembered
+from seqlab.layers.transformer import DecoderBlock, EncoderBlock, LayerNorm
+from seqlab.models.interface import Memory, Read
+from seqlab.models.seq2seq import logits_of
+from seqlab.models.transformer import empty_caches, memory_bridge, position_of, remembered, segment_numbers
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.types import State
@@ -61,7 +60,7 @@ class UniversalEncoder(nn.Module):
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
-        real, halting = source.real, start_halting(self.entrance(self.inputs(source), tokens=ids_of(source)))
+        real, halting = source.real, start_halting(self.entrance(self.inputs(source), segments=segment_numbers(source)))
         for depth in range(self.depth):
             entered = self.ponder.enter(halting, depth)
             halting = self.ponder(halting, entered, self.block(entered, real), depth)

@@ -4,7 +4,7 @@ from torch import nn
 
 from seqlab.corpus.examples import Corpus
 from seqlab.errors import UsageError
-from seqlab.layers.norms import BatchNorm
+from seqlab.layers.transformer import BatchNorm
 from seqlab.recipe import Recipe
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.run import Learner

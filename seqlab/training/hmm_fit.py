@@ -13,7 +13,8 @@ from torch.nn.functional import one_hot
 
 from seqlab.errors import DataError
 from seqlab.keyed import uniform
-from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, Emissions, FullGaussian, Seen, Untied
+from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian, Untied
+from seqlab.models.hmm import HMM, Seen
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Restart, baum_welch, grouped, moments
 
 _START_FLOOR = 0.05  # a start is no narrower than this share of the whole variance, however small its cluster

@@ -12,8 +12,7 @@ from seqlab.bundle import Bundle, save_bundle
 from seqlab.codecs.codec import padded
 from seqlab.data import synthetic
 from seqlab.data.sources import Example, Picture
-from seqlab.decode.generate import Limits, generate
-from seqlab.decode.rules import Greedy
+from seqlab.decode.generate import Greedy, Limits, generate
 from seqlab.layers.tap import listened_to
 from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded

@@ -6,7 +6,8 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from seqlab.errors import DataError
-from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
 
 KINDS = ["categorical", "diagonal", "full"]

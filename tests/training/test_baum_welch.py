@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqlab.errors import DataError, RunError
-from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
 from seqlab.training import baum_welch as em
 from seqlab.training.baum_welch import HMMData, HMMSettings, baum_welch

@@ -1,15 +1,31 @@
-"""Memory and the tokens so far to logits for the next token."""
+"""The recurrent encoder (S3-S6) and the recurrent decoder without attention (S7, S13)."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.stack import CausalStack
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Read, for_each_hypothesis, logits_of
+from seqlab.layers.inputs import Embedding, Inputs
+from seqlab.layers.linear import Head
+from seqlab.layers.stack import BidirectionalStack, CausalStack
+from seqlab.models.interface import Memory, Read
+from seqlab.models.seq2seq import for_each_hypothesis, logits_of
+from seqlab.padded import Padded
 from seqlab.types import State
+
+
+class RecurrentEncoder(nn.Module):
+    """Vectors of tokens into a recurrent stack (S3-S6)."""
+
+    def __init__(self, inputs: Inputs, stack: CausalStack | BidirectionalStack, *, dropout: float) -> None:
+        super().__init__()
+        self.inputs, self.stack = inputs, stack
+        self.dropout = Dropout(dropout, name="encoder.input")
+        self.output_size, self.summary_size = stack.output_size, stack.summary_size
+
+    def forward(self, source: Padded) -> Memory:
+        states, summary = self.stack.encode(source.with_values(self.dropout(self.inputs(source))))
+        return Memory(len(source), states, summary)
 
 
 class Bridge(nn.Module):
