@@ -397,9 +397,10 @@ def _state(p: Place) -> Account:
     if layer.cell.gates[-1] == "n":  # a candidate, and the gate before it says how much of it to take
         gate = layer.cell.gates[-2]
         u = 1 - p.at(gate) if gate == "z" else p.at(gate)
+        name = "u" if gate == "z" else gate
         value = (1 - u) * h + u * p.at("n")
         line = f"{number(1 - u)} × {number(h)} + {number(u)} × {number(p.at('n'))} = {number(value)}"
-        return Account(layer.cell.equation, "h = (1 − u) × h before + u × n", value, (), (line,))
+        return Account(layer.cell.equation, f"h = (1 − {name}) × h before + {name} × n", value, (), (line,))
     products, bias = _driven(p, 0)
     total = products[0].sum + products[1].sum + bias
     value, name = (math.tanh(total), "tanh") if layer.kind == "rnn" else (max(0.0, total), "max(0, ·)")
