@@ -128,6 +128,25 @@ def gru_torch_step(
     return tap("h", (1 - z) * n + z * h)
 
 
+def mgu_step(
+    x: Input,
+    h: Hidden,
+    W: Float[Tensor, "2*H H"],
+    U: Float[Tensor, "2*H D"],
+    b: Float[Tensor, " 2*H"],
+    *,
+    tap: Tap = untapped,
+) -> Hidden:
+    """f = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (f h_{t-1}) + U x_t + b), and h_t = (1 - f) h_{t-1} + f h̃.
+
+    The minimal gated unit (Zhou et al. 2016; not in the lectures): a GRU whose one gate both resets and updates.
+    """
+    size = h.shape[-1]
+    f = tap("f", (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid())
+    n = tap("n", ((f * h) @ W[size:].mT + x @ U[size:].mT + b[size:]).tanh())
+    return tap("h", (1 - f) * h + f * n)
+
+
 def highway(
     x: Float[Tensor, "... D"],
     hx: Float[Tensor, "... D"],

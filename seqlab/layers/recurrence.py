@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.recurrent import gru_step, gru_torch_step, lstm_step, rnn_step
+from seqlab.equations.recurrent import gru_step, gru_torch_step, lstm_step, mgu_step, rnn_step
 from seqlab.kernels import native, recurrent
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
@@ -41,6 +41,7 @@ CELLS: dict[Cell, CellKind] = {
     "lstm": CellKind("ifgo", lstm_step, recurrent.lstm, torch.lstm, "E24"),
     "gru": CellKind("run", gru_step, recurrent.gru),
     "gru-torch": CellKind("rzn", gru_torch_step, recurrent.gru, torch.gru),
+    "mgu": CellKind("fn", mgu_step, equation="MGU"),
 }
 
 
@@ -54,7 +55,7 @@ class Recurrence(nn.Module):
 
     While somebody listens the equations run step by step; otherwise the native kernels where they are built and
     quicker, else torch's fused kernel where the mathematics is the same, and a scan with the input's product taken out
-    of the loop for the lectures' GRU, which torch lacks.
+    of the loop for the cells that torch lacks.
     """
 
     def __init__(self, kind: Cell, input_size: int, size: int, *, name: str) -> None:
@@ -120,7 +121,7 @@ class Recurrence(nn.Module):
         return h, tuple(part[0] for part in after)
 
     def _reset_scan(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """E25 over time: U x + b for all steps in one product, then two small products a step."""
+        """E25 or the MGU over time: U x + b for all steps in one product, then two small products a step."""
         size = len(self.W) - self.size  # of the gates; the candidate's weights come last
         read, update = self.W[:size].T, self.W[size:].T
         driven = nn.functional.linear(x, self.U, self.b)

@@ -21,7 +21,7 @@ from seqlab.tasks import build_model, load_bundle
 from seqlab.tasks import learn as learn_codec
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 
-CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
+CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"), ("plain", "residual", "highway", "dense")
 POOLINGS = ("final", "mean", "max", "detectors", "theme", "attention")
 SWITCH, CONTEXTS = ("false", "true"), ("first", "every")
 
