@@ -88,10 +88,8 @@ class VectorInputs(nn.Module):
     def __init__(self, mean: list[float], deviation: list[float], size: int) -> None:
         super().__init__()
         self.size = size
-        self.mean: Tensor
-        self.deviation: Tensor
-        self.register_buffer("mean", torch.tensor(mean), persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation), persistent=False)
+        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
         self.project = nn.Linear(len(mean), size)
 
     def forward(self, source: Padded) -> Float[Tensor, "B T D"]:

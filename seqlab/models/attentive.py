@@ -22,7 +22,7 @@ from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Memory, Read
 from seqlab.models.recurrent import Bridge
-from seqlab.models.seq2seq import logits_of
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.recipe import Attention
 from seqlab.text.special import PAD
 from seqlab.types import State
@@ -71,7 +71,7 @@ class SourceAttention(nn.Module):
         return weighted_sum(weights, memory), weights
 
 
-class AttentiveDecoder(nn.Module):
+class AttentiveDecoder(FeatureDecoder):
     """Which state asks, and where the answer goes:
 
     bahdanau   the previous state asks; the context enters the recurrence          h_t = RNN([y; c_t], h_{t-1})
@@ -102,11 +102,9 @@ class AttentiveDecoder(nn.Module):
             self.vector = nn.Linear(memory_size + stack.output_size, stack.output_size, bias=False)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        assert memory.states is not None
-        assert memory.summary is not None
-        states = memory.states.values
-        context = (self.attention.keys(states), states, memory.states.real)
-        state = self.bridge(memory.summary)
+        states = memory.require_states().values
+        context = (self.attention.keys(states), states, memory.require_states().real)
+        state = self.bridge(memory.require_summary())
         if self.settings.feeding:
             state = (*state, states.new_zeros(memory.rows, feature_size(self.settings, self.stack, states.shape[-1])))
         return context, state
@@ -125,13 +123,6 @@ class AttentiveDecoder(nn.Module):
             return Read(features, state)
         penalty = doubly_stochastic_penalty(weights, tokens != PAD).sum()
         return Read(features, state, self.settings.doubly_stochastic * penalty)
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
 
     def _steps(self, x: Tensor, context: State, state: State, step: Step) -> tuple[Tensor, Tensor, State]:
         features, weights = [], []

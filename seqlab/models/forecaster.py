@@ -72,16 +72,15 @@ class Forecaster(nn.Module):
         return self._read(batch)[0]
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.target is not None, "what is to be forecast is the target"
         parameters, penalty = self._read(batch)
-        return Reading(parameters, batch.target, penalty=penalty, output=self.output)
+        return Reading(parameters, batch.require("target"), penalty=penalty, output=self.output)
 
     def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
         return features
 
     def _read(self, batch: Batch) -> tuple[Float[Tensor, "B K P"], Float[Tensor, ""] | None]:
-        assert batch.source is not None, "a forecaster reads a window of the past"
-        values, seen = batch.source.values.to(self.ahead.weight.dtype), batch.source.scored
+        window = batch.require("source")
+        values, seen = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
         if self.scale_windows:
             centre, spread = window_scale(values, seen)
@@ -90,9 +89,7 @@ class Forecaster(nn.Module):
         if known is not None:
             columns.append(known[:, : -self.horizon])
         memory = self.encoder(patches(torch.cat(columns, dim=-1), self.patch))
-        assert memory.states is not None
-        assert memory.summary is not None
-        pooled, penalty = self.pooling(memory.states, memory.summary)
+        pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         pooled = self.dropout(pooled)
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
         if self.covariates is not None and known is not None:
@@ -143,7 +140,6 @@ class LDSForecaster(nn.Module):
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
-        assert batch.source is not None, "a forecaster reads a window of the past"
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
@@ -155,8 +151,7 @@ class LDSForecaster(nn.Module):
         return parameters
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.target is not None, "what is to be forecast is the target"
-        return Reading(self.distribution(batch), batch.target, output=self.output)
+        return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
     def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
         return features
@@ -164,11 +159,9 @@ class LDSForecaster(nn.Module):
 
 def evidence_of(batch: Batch, rows: Int[Tensor, " N"]) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
     """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
-    source, known = batch.source, batch.covariates
-    assert source is not None
-    observed = None if source.observed is None else source.observed[rows]
-    inputs = None if known is None else known.values[rows].double()
-    return Padded(source.values[rows].double(), source.lengths[rows], observed), inputs
+    window = batch.require("source").rows_at(rows)
+    inputs = None if batch.covariates is None else batch.covariates.values[rows].double()
+    return window.with_values(window.values.double()), inputs
 
 
 def window_scale(

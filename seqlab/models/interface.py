@@ -28,6 +28,18 @@ class Memory:
     penalty: Float[Tensor, ""] | None = None
     grid: tuple[int, int] | None = None
 
+    def require_states(self) -> Padded:
+        """The states, for whoever cannot do without."""
+        if self.states is None:
+            raise ValueError("this memory has no states: no source was encoded")
+        return self.states
+
+    def require_summary(self) -> Float[Tensor, "B F"]:
+        """The summary, for whoever cannot do without."""
+        if self.summary is None:
+            raise ValueError("this memory has no summary: no source was encoded")
+        return self.summary
+
 
 class Read(NamedTuple):
     """What a decoder makes of the tokens it read: features for its head, its state, and perhaps a penalty."""
@@ -103,10 +115,3 @@ class Teachable(Decoder, Protocol):
     def head(self) -> Scorer: ...
 
     def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read: ...
-
-
-def states_and_summary(memory: Memory) -> tuple[Padded, Float[Tensor, "B F"]]:
-    """What an encoder of a sequence leaves, which has both."""
-    assert memory.states is not None
-    assert memory.summary is not None
-    return memory.states, memory.summary

@@ -30,10 +30,8 @@ class Pictures(nn.Module):
     def __init__(self, mean: list[float], deviation: list[float], settings: Image) -> None:
         super().__init__()
         self.settings = settings
-        self.mean: Tensor
-        self.deviation: Tensor
-        self.register_buffer("mean", torch.tensor(mean), persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation), persistent=False)
+        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
         side = settings.patch
         self.grid = (settings.height // side, settings.width // side) if side else None
         self.size = side**2 * settings.channels if side else settings.width * settings.channels
@@ -141,8 +139,7 @@ class ConvolutionalEncoder(nn.Module):
         self.pool = nn.Linear(settings.size, settings.size)
         shrink = 2**settings.layers
         self.grid = (-(-image.height // shrink), -(-image.width // shrink))
-        self.positions: Tensor
-        self.register_buffer("positions", grid_positions(*self.grid, settings.size), persistent=False)
+        self.positions = nn.Buffer(grid_positions(*self.grid, settings.size), persistent=False)
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
@@ -186,8 +183,7 @@ class GlimpseEncoder(nn.Module):
         self.look = nn.Linear(settings.size, 5)
         nn.init.normal_(self.look.weight, std=0.01)
         nn.init.zeros_(self.look.bias)
-        self.reach: Tensor
-        self.register_buffer("reach", torch.tensor(REACH), persistent=False)
+        self.reach = nn.Buffer(torch.tensor(REACH), persistent=False)
         self.read = nn.Linear(settings.window**2 * image.channels, settings.size)
         stack = Stack(kind="lstm", size=settings.size)
         self.stack = CausalStack(settings.size + 5, stack, dropout=0.0, name="encoder")

@@ -9,7 +9,7 @@ from seqlab.layers.inputs import Embedding, Inputs
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import BidirectionalStack, CausalStack
 from seqlab.models.interface import Memory, Read
-from seqlab.models.seq2seq import for_each_hypothesis, logits_of
+from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis
 from seqlab.padded import Padded
 from seqlab.types import State
 
@@ -40,7 +40,7 @@ class Bridge(nn.Module):
         return self.project(summary).tanh().split(self.sizes, dim=-1)
 
 
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(FeatureDecoder):
     """A recurrent stack over the tokens so far, without attention.
 
     With a bridge it begins where the source ended (S13), without one at zero (S7). With `reads_summary` the
@@ -74,10 +74,3 @@ class RecurrentDecoder(nn.Module):
             summary = for_each_hypothesis(context[0], len(x))
             x = torch.cat([x, summary[:, None].expand(-1, x.shape[1], -1)], dim=-1)
         return Read(*self.stack(x, state))
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state

@@ -25,11 +25,9 @@ class Seq2Seq(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.source is not None, "an encoder reads a source"
-        assert batch.target is not None, "a decoder reads a target"
-        memory = self.encoder(batch.source)
+        memory = self.encoder(batch.require("source"))
         context, state = self.decoder.start(memory)
-        reading = read_target(self.decoder, batch.target, context, state)
+        reading = read_target(self.decoder, batch.require("target"), context, state)
         return replace(reading, penalty=added(memory.penalty, reading.penalty))
 
     def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
@@ -48,9 +46,8 @@ class LanguageModel(nn.Module):
         self.decoder = decoder
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.target is not None, "a language model reads its target"
         context, state = self.decoder.start(Memory(len(batch)))
-        return read_target(self.decoder, batch.target, context, _some_anew(carried, state) or state)
+        return read_target(self.decoder, batch.require("target"), context, _some_anew(carried, state) or state)
 
     def vectors(self, tokens: Padded) -> Float[Tensor, "B D"]:
         """One vector for each row: the mean of the states after each of its tokens."""
@@ -60,6 +57,22 @@ class LanguageModel(nn.Module):
     @property
     def head(self) -> Scorer:
         return self.decoder.head
+
+
+class FeatureDecoder(nn.Module):
+    """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
+
+    def read(
+        self: Teachable, tokens: Int[Tensor, "B T"], context: State, state: State
+    ) -> tuple[Float[Tensor, "B T V"], State]:
+        read = self.features(tokens, context, state)
+        return self.head(read.features), read.state
+
+    def step(
+        self: Teachable, token: Int[Tensor, " B"], context: State, state: State
+    ) -> tuple[Float[Tensor, "B V"], State]:
+        logits, state = self.read(token[:, None], context, state)
+        return logits[:, 0], state
 
 
 def _some_anew(carried: State, state: State) -> State:
@@ -91,17 +104,9 @@ def read_target(decoder: Teachable, target: Padded, context: State, state: State
     return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
 
 
-def logits_of(decoder: Teachable, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Tensor, State]:
-    """`Decoder.read`, for every decoder that is a head on features."""
-    read = decoder.features(tokens, context, state)
-    return decoder.head(read.features), read.state
-
-
 def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Float[Tensor, "B D"]:
     """One vector for each row: the mean of what an encoder made of its positions."""
-    states = encoder(source).states
-    if states is None:
-        raise ValueError("this encoder leaves no states")
+    states = encoder(source).require_states()
     return mean_pool(states.values, states.real)
 
 

@@ -19,7 +19,7 @@ from seqlab.layers.linear import Head, Matrix
 from seqlab.layers.tap import listened_to
 from seqlab.layers.transformer import ACTIVATIONS, AddNorm, DecoderBlock, EncoderBlock, Heads, LayerNorm
 from seqlab.models.interface import Decoder, Memory, Read
-from seqlab.models.seq2seq import logits_of
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.text.special import SEP
@@ -55,7 +55,7 @@ class TransformerEncoder(nn.Module):
         return remembered(source, x if self.norm is None else self.norm(x))
 
 
-class TransformerDecoder(nn.Module):
+class TransformerDecoder(FeatureDecoder):
     """N blocks of masked self-attention, each looking at the source where there is one.
 
     The state holds each row's position and the keys and values of the tokens so far, the context those of the source.
@@ -101,13 +101,6 @@ class TransformerDecoder(nn.Module):
             x, now = block(x, past, source, context[0] if context else None, first=first)
             after.extend(now)
         return Read(x if self.norm is None else self.norm(x), tuple(after))
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
 
     def quick(self) -> Decoder:
         return self if listened_to() else Stepping(self)

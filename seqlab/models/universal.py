@@ -16,7 +16,7 @@ from seqlab.layers.linear import Head
 from seqlab.layers.tap import tap
 from seqlab.layers.transformer import DecoderBlock, EncoderBlock, LayerNorm
 from seqlab.models.interface import Memory, Read
-from seqlab.models.seq2seq import logits_of
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.models.transformer import empty_caches, memory_bridge, position_of, remembered, segment_numbers
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
@@ -31,8 +31,7 @@ class Ponder(nn.Module):
         self.settings, self.name = settings, name
         self.halt = nn.Linear(settings.size, 1)
         nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
-        self.signal: Tensor
-        self.register_buffer("signal", sinusoidal_positions(settings.layers, settings.size), persistent=False)
+        self.signal = nn.Buffer(sinusoidal_positions(settings.layers, settings.size), persistent=False)
 
     def enter(self, halting: Halting, depth: int) -> Float[Tensor, "B T D"]:
         """What the block is given at this depth: the state, and a signal that says how deep we are."""
@@ -68,7 +67,7 @@ class UniversalEncoder(nn.Module):
         return remembered(source, x, self.ponder.cost(halting, real))
 
 
-class UniversalDecoder(nn.Module):
+class UniversalDecoder(FeatureDecoder):
     """The same for the target; each depth has a cache of its own, in which halted tokens stay as they are."""
 
     def __init__(
@@ -110,10 +109,3 @@ class UniversalDecoder(nn.Module):
         everywhere = torch.ones(tokens.shape, dtype=torch.bool)  # a pad of the target is cheap and is not worth a mask
         x = halting.state if self.norm is None else self.norm(halting.state)
         return Read(x, tuple(after), self.ponder.cost(halting, everywhere))
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
