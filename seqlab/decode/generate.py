@@ -18,12 +18,13 @@ from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 
+LiveRows = Int[Tensor, " b"]
+Rows = Int[Tensor, " B"]
+
 
 @runtime_checkable
 class Rule(Protocol):
-    def __call__(
-        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: tuple[int, ...] = ()
-    ) -> Int[Tensor, " B"]:
+    def __call__(self, logits: Float[Tensor, "B V"], rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
         """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
 
         Tokens of `never` are not chosen.
@@ -35,9 +36,7 @@ class Rule(Protocol):
 class Greedy:
     """E58: the likeliest token."""
 
-    def __call__(
-        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: tuple[int, ...] = ()
-    ) -> Int[Tensor, " B"]:
+    def __call__(self, logits: Float[Tensor, "B V"], rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
         return largest(logits, 1, never)[1][:, 0]
 
 
@@ -61,9 +60,7 @@ class Sample:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
-    def __call__(
-        self, logits: Float[Tensor, "B V"], rows: Int[Tensor, " B"], step: int, never: tuple[int, ...] = ()
-    ) -> Int[Tensor, " B"]:
+    def __call__(self, logits: Float[Tensor, "B V"], rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
         logits = temper(without(logits, never), self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)
@@ -101,10 +98,10 @@ class Generated:
 class _Live:
     """The rows that have not ended: where they stand in the batch, and all that must be kept in step with them."""
 
-    places: Int[Tensor, " b"]
-    numbers: Int[Tensor, " b"]  # in the whole job
-    given: Int[Tensor, " b"]  # tokens of their prefixes
-    token: Int[Tensor, " b"]
+    places: LiveRows
+    numbers: LiveRows  # in the whole job
+    given: LiveRows  # tokens of their prefixes
+    token: LiveRows
     context: State
     state: State
 
@@ -115,9 +112,7 @@ class _Live:
 
 
 @torch.inference_mode()
-def generate(
-    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
-) -> Generated:
+def generate(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Rows) -> Generated:
     """Continue each row's prefix (at least one token, such as SOS); a row that never ends is cut, not lost."""
     new: list[list[int]] = [[] for _ in rows]
     logs: list[list[float]] = [[] for _ in rows]
@@ -143,8 +138,8 @@ def stream(
 
 
 def _steps(
-    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
-) -> Iterator[tuple[Int[Tensor, " b"], Int[Tensor, " b"], Float[Tensor, " b"]]]:
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Rows
+) -> Iterator[tuple[LiveRows, LiveRows, Float[Tensor, " b"]]]:
     """The live rows' places, their new tokens and the tokens' log-probabilities, step by step.
 
     The part of the prefixes that all rows have is read at once; where one is longer than another, its tokens are
@@ -187,10 +182,10 @@ def _steps(
 def _choose(
     rule: Rule,
     logits: Float[Tensor, "b V"],
-    rows: Int[Tensor, " b"],
-    since: int | Int[Tensor, " b"],
+    rows: LiveRows,
+    since: int | LiveRows,
     never: tuple[int, ...],
-) -> Int[Tensor, " b"]:
+) -> LiveRows:
     """The rule's choice, with each row's steps counted from the end of its own prefix."""
     if isinstance(since, int):
         return rule(logits, rows, since, never)

@@ -14,13 +14,20 @@ from torch.nn.functional import softmax
 
 from seqlab.padded import Padded
 
+States = Float[Tensor, "B T D"]
+Real = Bool[Tensor, "B T"]
+Pooled = Float[Tensor, "B D"]
+Scores = Float[Tensor, "... S T"]
+Keys = Float[Tensor, "... T D"]
+Features = Float[Tensor, "... D"]
 
-def dot(x: Float[Tensor, "... D"], y: Float[Tensor, "... D"]) -> Float[Tensor, "..."]:
+
+def dot(x: Features, y: Features) -> Float[Tensor, "..."]:
     """E1: x·y = Σ_d x_d y_d."""
     return (x * y).sum(-1)
 
 
-def cosine(x: Float[Tensor, "... D"], y: Float[Tensor, "... D"]) -> Float[Tensor, "..."]:
+def cosine(x: Features, y: Features) -> Float[Tensor, "..."]:
     """E2: x·y / (‖x‖ ‖y‖), between -1 and 1.
 
     The zero vector points nowhere: its cosine with anything is 0, not NaN.
@@ -37,7 +44,7 @@ def masked_softmax(score: Float[Tensor, "*B T"], visible: Bool[Tensor, "*#B T"])
     return weights.masked_fill(~visible, 0.0)
 
 
-def _unit(x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+def _unit(x: Features) -> Features:
     """x / ‖x‖, and 0 for the zero vector."""
     # The largest |x_d| is made 1 first: then no square overflows, and the norm is at least 1 unless x = 0.
     largest = x.detach().abs().amax(-1, keepdim=True)
@@ -45,26 +52,22 @@ def _unit(x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
     return x / vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
 
 
-def dot_score(query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"]) -> Float[Tensor, "... S T"]:
+def dot_score(query: Float[Tensor, "... S D"], key: Keys) -> Scores:
     """E41: hᵀs."""
     return query @ key.mT
 
 
-def general_score(
-    query: Float[Tensor, "... S Q"], key: Float[Tensor, "... T D"], W: Float[Tensor, "Q D"]
-) -> Float[Tensor, "... S T"]:
+def general_score(query: Float[Tensor, "... S Q"], key: Keys, W: Float[Tensor, "Q D"]) -> Scores:
     """E42: hᵀ W s (Luong et al. 2015)."""
     return query @ W @ key.mT
 
 
-def additive_score(
-    query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"], v: Float[Tensor, " D"]
-) -> Float[Tensor, "... S T"]:
+def additive_score(query: Float[Tensor, "... S D"], key: Keys, v: Float[Tensor, " D"]) -> Scores:
     """E43: vᵀ tanh(W₁h + W₂s), with W₁h and W₂s already projected (Bahdanau et al. 2015)."""
     return (query[..., :, None, :] + key[..., None, :, :]).tanh() @ v
 
 
-def scaled_score(query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"]) -> Float[Tensor, "... S T"]:
+def scaled_score(query: Float[Tensor, "... S D"], key: Keys) -> Scores:
     """E44: q·k / √d.
 
     The variance of q·k grows with d; dividing by √d keeps the softmax from saturating (C9).
@@ -79,14 +82,12 @@ def attention_weights(
     return masked_softmax(score, visible.expand(score.shape))
 
 
-def context(weights: Float[Tensor, "... S T"], value: Float[Tensor, "... T R"]) -> Float[Tensor, "... S R"]:
+def context(weights: Scores, value: Float[Tensor, "... T R"]) -> Float[Tensor, "... S R"]:
     """E39: c_s = Σ_t α_st v_t."""
     return weights @ value
 
 
-def attention_vector(
-    c: Float[Tensor, "... D"], h: Float[Tensor, "... H"], W_c: Float[Tensor, "R D+H"]
-) -> Float[Tensor, "... R"]:
+def attention_vector(c: Features, h: Float[Tensor, "... H"], W_c: Float[Tensor, "R D+H"]) -> Float[Tensor, "... R"]:
     """E40: tanh(W_c [c; h]) (Luong et al. 2015)."""
     return (torch.cat([c, h], dim=-1) @ W_c.mT).tanh()
 
@@ -103,7 +104,7 @@ def attend(
 
 
 def self_attention(
-    x: Float[Tensor, "B T D"],
+    x: States,
     W_Q: Float[Tensor, "R D"],
     W_K: Float[Tensor, "R D"],
     W_V: Float[Tensor, "P D"],
@@ -113,7 +114,7 @@ def self_attention(
     return attend(x @ W_Q.mT, x @ W_K.mT, x @ W_V.mT, visible)
 
 
-def split_heads(x: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T D/H"]:
+def split_heads(x: States, num_heads: int) -> Float[Tensor, "B H T D/H"]:
     """E47: the features of each head side by side."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
@@ -150,12 +151,12 @@ def hop_overlap(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
     return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)
 
 
-def mean_pool(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+def mean_pool(states: States, real: Real) -> Pooled:
     """E22: 1/T Σ_t h_t over the real positions."""
     return _without_pads(states, real).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
 
 
-def final_pool(states: Float[Tensor, "B T D"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
+def final_pool(states: States, lengths: Int[Tensor, " B"]) -> Pooled:
     """E23: h_T, the state at the last real position.
 
     Of two directions, each has its own final state: the backward one's stands at position 0.
@@ -163,7 +164,7 @@ def final_pool(states: Float[Tensor, "B T D"], lengths: Int[Tensor, " B"]) -> Fl
     return Padded(states, lengths).last()
 
 
-def max_pool(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+def max_pool(states: States, real: Real) -> Pooled:
     """max_t h_t over the real positions, feature by feature."""
     if states.shape[1] == 0:  # the maximum of nothing is undefined, also to torch
         return states.new_zeros(len(states), states.shape[2])
@@ -171,14 +172,12 @@ def max_pool(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float
     return largest.masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
-def attention_pool(
-    states: Float[Tensor, "B T D"], score: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]
-) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B T"]]:
+def attention_pool(states: States, score: Float[Tensor, "B T"], real: Real) -> tuple[Pooled, Float[Tensor, "B T"]]:
     """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
     weights = masked_softmax(score, real)
     return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights
 
 
-def _without_pads(states: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+def _without_pads(states: States, real: Real) -> States:
     """Zeros at the pads. A weight of 0 would not do: 0 times NaN or infinity is NaN."""
     return states.masked_fill(~real[..., None], 0.0)

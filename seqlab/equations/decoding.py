@@ -10,6 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import log_softmax, pad, softmax
 
+Logits = Float[Tensor, "B V"]
+
 
 def cross_entropy(
     logits: Float[Tensor, "N V"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
@@ -41,19 +43,19 @@ def sequence_log_probability(
     return logits.new_zeros(real.shape).masked_scatter(real, log_p).sum(1)
 
 
-def greedy_choice(logits: Float[Tensor, "B V"]) -> Int[Tensor, " B"]:
+def greedy_choice(logits: Logits) -> Int[Tensor, " B"]:
     """E58: argmax_v p(v); of equals, the first."""
     return logits.argmax(-1)
 
 
-def temper(logits: Float[Tensor, "B V"], temperature: float) -> Float[Tensor, "B V"]:
+def temper(logits: Logits, temperature: float) -> Logits:
     """E59: logits / τ. Below 1 the likely becomes likelier, above 1 all become more alike."""
     if not temperature > 0:
         raise ValueError(f"a temperature must be above 0, not {temperature}; for the limit at 0, choose greedily")
     return logits / temperature
 
 
-def keep_top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
+def keep_top_k(logits: Logits, k: int) -> Logits:
     """E59: the k largest logits, the others -inf. Of equals the first stay, so that never more than k do."""
     if k < 1:
         raise ValueError(f"at least 1 token must be kept, not {k}")
@@ -63,7 +65,7 @@ def keep_top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
     return logits.masked_fill(~(above | (equal & (equal.cumsum(-1) <= room))), -math.inf)
 
 
-def keep_top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
+def keep_top_p(logits: Logits, p: float) -> Logits:
     """E59: the fewest likeliest tokens whose probabilities sum to p or more, the others -inf. Never fewer than one."""
     if not 0 < p <= 1:
         raise ValueError(f"a probability mass to keep lies above 0 and at most at 1, not {p}")
@@ -76,7 +78,7 @@ def keep_top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
     return logits.masked_fill(~keep, -math.inf)
 
 
-def choose(probabilities: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+def choose(probabilities: Logits, uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """E59: the first v with Σ_{v' ≤ v} p_v' > uniform: sampling by the inverse of the distribution function.
 
     `uniform` lies between 0 and 1, each end included. A token of probability 0 is never chosen: the sum does not

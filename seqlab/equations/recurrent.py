@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Features = Float[Tensor, "... D"]
+
 Activation = Callable[[Tensor], Tensor]
 Tap = Callable[[str, Tensor], Tensor]
 Input = Float[Tensor, "B D"]
@@ -148,21 +150,21 @@ def mgu_step(
 
 
 def highway(
-    x: Float[Tensor, "... D"],
-    hx: Float[Tensor, "... D"],
-    t: Float[Tensor, "... D"],
-    g: Float[Tensor, "... D"] | None = None,
-) -> Float[Tensor, "... D"]:
+    x: Features,
+    hx: Features,
+    t: Features,
+    g: Features | None = None,
+) -> Features:
     """E26: g(x) x + t(x) h(x), where g = 1 - t unless it has a gate of its own."""
     g = 1 - t if g is None else g
     return g * x + t * hx
 
 
-def residual(x: Float[Tensor, "... D"], hx: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+def residual(x: Features, hx: Features) -> Features:
     """E27: x + h(x), a highway with both gates open."""
     return x + hx
 
 
-def dense(x: Float[Tensor, "... D"], hx: Float[Tensor, "... H"]) -> Float[Tensor, "... D+H"]:
+def dense(x: Features, hx: Float[Tensor, "... H"]) -> Float[Tensor, "... D+H"]:
     """E28: [x; h(x)]: the layers above see both."""
     return torch.cat([x, hx], dim=-1)

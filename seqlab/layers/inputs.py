@@ -15,6 +15,8 @@ from seqlab.layers.transformer import LayerNorm
 from seqlab.padded import Padded
 from seqlab.recipe import Stack, Transformer
 
+Vectors = Float[Tensor, "B T D"]
+
 Kind = Literal["sinusoidal", "learned", "rotary", "none"]
 
 
@@ -34,7 +36,7 @@ class Embedding(nn.Module):
         drawn, std = nn.Linear(size, num_tokens, bias=False).weight, size**-0.5 if deviation is None else deviation
         self.weight = nn.Parameter(nn.init.normal_(drawn, std=std))
 
-    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, "B T"]) -> Vectors:
         vectors = tap(f"{self.name}.embedding", nn.functional.embedding(ids, self.weight))
         if not (self.unseen.rate and training()):
             return vectors
@@ -45,7 +47,7 @@ class Embedding(nn.Module):
 class Inputs(Protocol):
     size: int
 
-    def __call__(self, source: Padded) -> Float[Tensor, "B T D"]: ...
+    def __call__(self, source: Padded) -> Vectors: ...
 
 
 class TokenInputs(nn.Module):
@@ -55,7 +57,7 @@ class TokenInputs(nn.Module):
         super().__init__()
         self.embedding, self.size = embedding, embedding.size
 
-    def forward(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def forward(self, source: Padded) -> Vectors:
         return self.embedding(source.values)
 
 
@@ -73,7 +75,7 @@ class SpelledInputs(nn.Module):
         self.stack = recurrent_stack(stack.size, stack, dropout=0.0, name="encoder.spelling")
         self.size = embedding.size + self.stack.summary_size
 
-    def forward(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def forward(self, source: Padded) -> Vectors:
         words, spelled = source.values[..., 0], source.values[..., 1:]
         different, where = torch.unique(spelled.reshape(-1, spelled.shape[-1]), dim=0, return_inverse=True)
         letters = Padded(different, (different != 0).sum(1))
@@ -92,7 +94,7 @@ class VectorInputs(nn.Module):
         self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
         self.project = nn.Linear(len(mean), size)
 
-    def forward(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def forward(self, source: Padded) -> Vectors:
         values = (source.values.to(self.project.weight.dtype) - self.mean) / self.deviation
         return tap("encoder.embedding", self.project(source.with_values(values).masked().values))
 
@@ -114,7 +116,7 @@ class Positions(nn.Module):
         self.waves: Tensor
         self.register_buffer("waves", torch.zeros(0, size), persistent=False)
 
-    def forward(self, x: Float[Tensor, "B T D"], *, first: int = 0) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors, *, first: int = 0) -> Vectors:
         if self.kind in ("none", "rotary"):
             return x
         if self.table is not None:
@@ -143,7 +145,7 @@ class Entrance(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "B T E"], *, first: int = 0, segments: Int[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Vectors:
         """`segments` are the number of each token's segment, for a model that knows segments."""
         x = x if self.bridge is None else self.bridge(x)
         x = self.positions(x * self.scale, first=first)

@@ -17,6 +17,9 @@ from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Transformer
 
+Vectors = Float[Tensor, "B T D"]
+Hypotheses = Float[Tensor, "R T D"]
+
 EPSILON = 1e-5
 Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
 Real = Bool[Tensor, "B T"]
@@ -36,7 +39,7 @@ class LayerNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors, real: Bool[Tensor, "B T"] | None = None) -> Vectors:
         return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, self.epsilon)
 
 
@@ -55,7 +58,7 @@ class BatchNorm(nn.Module):
         self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(size), requires_grad=False)
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors, real: Bool[Tensor, "B T"] | None = None) -> Vectors:
         if not training():
             return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
@@ -69,7 +72,7 @@ class BatchNorm(nn.Module):
 class NoNorm(nn.Module):
     """What comes in goes out, for comparison (C17)."""
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors, real: Bool[Tensor, "B T"] | None = None) -> Vectors:
         return x
 
 
@@ -94,7 +97,7 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(linear.bias)
         self.query_key_value.weight.num_blocks = 3  # type: ignore[attr-defined]  # for optimisers that see matrices
 
-    def project_all(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
+    def project_all(self, x: Vectors) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions in one product, as self-attention needs them."""
         q, k, v = self.query_key_value(tap(f"{self.name}.x", x)).chunk(3, dim=-1)
         return self._split(q), self._split(k), self._split(v)
@@ -109,17 +112,15 @@ class MultiHeadAttention(nn.Module):
         size = self.mix.in_features
         return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
 
-    def project_queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
+    def project_queries(self, x: Vectors) -> Float[Tensor, "B H T d"]:
         return self._split(self.query_key_value.part(0, self.mix.in_features)(tap(f"{self.name}.x", x)))
 
-    def forward(
-        self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
-    ) -> Float[Tensor, "B T D"]:
+    def forward(self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
         return self.mix(self.side_by_side(q, heads, visible))
 
     def side_by_side(
         self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Vectors:
         """What the heads have heard, before it is mixed."""
         k, v = heads
         mask = None if visible is None else visible[:, None]
@@ -154,7 +155,7 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
         self.dropout = Dropout(dropout, name=f"{name}.inner")
 
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors) -> Vectors:
         inner = self.widen(tap(f"{self.name}.x", x))
         in_place = self.activation is torch.relu and not torch.is_grad_enabled()  # new memory costs more than a ReLU
         inner = inner.relu_() if in_place else self.activation(inner)
@@ -171,11 +172,11 @@ class AddNorm(nn.Module):
         self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
         self.dropout = Dropout(dropout, name=name)
 
-    def enter(self, x: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
+    def enter(self, x: Vectors, real: Real | None) -> Vectors:
         """What the sublayer is given."""
         return self.norm(x, real) if self.before else x
 
-    def leave(self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
+    def leave(self, x: Vectors, y: Vectors, real: Real | None) -> Vectors:
         """The sum of what went in and what came out."""
         total = tap(f"{self.name}.sum", x + self.dropout(y))
         return total if self.before else self.norm(total, real)
@@ -193,7 +194,7 @@ class EncoderBlock(nn.Module):
         self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Real) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors, real: Real) -> Vectors:
         heard = self._heard(self.attention.project_all(self.first.enter(x, real)), real)
         x = self.first.leave(x, self.attention.mix(heard), real)
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
@@ -208,7 +209,7 @@ class EncoderBlock(nn.Module):
         x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]), None)
         return self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
 
-    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Float[Tensor, "B T D"]:
+    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Vectors:
         q, k, v = projected
         if self.rotary:
             q, k = rotary(q), rotary(k)
@@ -236,13 +237,13 @@ class DecoderBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "R T D"],
+        x: Hypotheses,
         past: Heads,
         source: Heads | None,
         visible: Bool[Tensor, "B S"] | None,
         *,
         first: int,
-    ) -> tuple[Float[Tensor, "R T D"], Heads]:
+    ) -> tuple[Hypotheses, Heads]:
         """The tokens further, from position `first` on, and the keys and values of all that can still be seen."""
 
         def joined(k: Tensor, v: Tensor) -> Heads:
@@ -254,13 +255,13 @@ class DecoderBlock(nn.Module):
 
     def further(
         self,
-        x: Float[Tensor, "R T D"],
+        x: Hypotheses,
         remember: Callable[[Tensor, Tensor], Heads],
         source: Heads | None,
         visible: Bool[Tensor, "B S"] | None,
         *,
         first: int,
-    ) -> tuple[Float[Tensor, "R T D"], Heads]:
+    ) -> tuple[Hypotheses, Heads]:
         """The same for whoever keeps keys and values: `remember` takes the new ones and gives all that are seen."""
         q, k, v = self.attention.project_all(self.first.enter(x, None))
         if self.rotary:
@@ -275,8 +276,8 @@ class DecoderBlock(nn.Module):
         return tap(f"{self.name}.output", x), (k, v)
 
     def _look(
-        self, cross: MultiHeadAttention, x: Float[Tensor, "R T D"], source: Heads, visible: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "R T D"]:
+        self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: Bool[Tensor, "B S"]
+    ) -> Hypotheses:
         """Attention to the source: the hypotheses of one source stand side by side as queries to the same keys."""
         rows, length = len(visible), x.shape[1]
         q = cross.project_queries(x.reshape(rows, -1, x.shape[-1]))

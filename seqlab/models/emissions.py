@@ -15,10 +15,15 @@ from torch import Tensor
 
 from seqlab.equations import hmm
 from seqlab.errors import DataError
-from seqlab.keyed import mix, uniform
+from seqlab.keyed import mix
+
+Distributions = Float[Tensor, "*rows N"]
 
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None
+Vectors = Float[Tensor, "P D"]
+Belief = Float[Tensor, "P N"]
+Floor = Float[Tensor, " D"] | None
 PseudoCounts = float | Float[Tensor, "..."]
 _ALIVE = 1e-30  # a state with fewer expected visits than this keeps its parameters
 
@@ -40,25 +45,18 @@ class Categorical:
     def num_parameters(self) -> int:
         return self.probabilities.shape[0] * (self.probabilities.shape[1] - 1)
 
-    def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+    def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> Belief:
         return self.probabilities.log().mT.contiguous().index_select(0, values)
 
-    def counts(self, values: Int[Tensor, " P"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+    def counts(self, values: Int[Tensor, " P"], present: PresentHere, gamma: Belief) -> Counts:
         """Σ_{t: x_t = v} γ_t(j)."""
         return (gamma.new_zeros(self.probabilities.mT.shape).index_add_(0, values, gamma).mT,)
 
-    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "Categorical":
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Categorical":
         return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
 
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return log_dirichlet(self.probabilities, pseudo)
-
-    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Int[Tensor, " P"]:
-        symbols, u = torch.zeros_like(states), uniform(keys, 1)
-        for state in range(len(self.probabilities)):
-            here = states == state
-            symbols[here] = torch.searchsorted(cumulative(self.probabilities[state]), u[here], right=True)
-        return symbols
 
     def tensors(self) -> dict[str, Tensor]:
         return {"probabilities": self.probabilities}
@@ -79,22 +77,20 @@ class DiagonalGaussian:
     def num_parameters(self) -> int:
         return 2 * self.means.numel()
 
-    def log_likelihood(self, values: Float[Tensor, "P D"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+    def log_likelihood(self, values: Vectors, present: PresentHere = None) -> Belief:
         log_normal = self.variances.log() + math.log(2 * math.pi)
         constant = log_normal.sum(1) if present is None else present.to(log_normal.dtype) @ log_normal.mT
         apart = self._apart(values, present)
         distance = [d.square() @ v.reciprocal() for d, v in zip(apart, self.variances, strict=True)]
         return -0.5 * (torch.stack(distance, 1) + constant)
 
-    def counts(self, values: Float[Tensor, "P D"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+    def counts(self, values: Vectors, present: PresentHere, gamma: Belief) -> Counts:
         """Σ γ, Σ γ (x - μ) and Σ γ (x - μ)², of each feature where it is present."""
         there = torch.ones_like(values, dtype=gamma.dtype) if present is None else present.to(gamma.dtype)
         sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, self._apart(values, present), strict=True)]
         return gamma.mT @ there, torch.stack([first for first, _ in sums]), torch.stack([second for _, second in sums])
 
-    def maximise(
-        self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None
-    ) -> "DiagonalGaussian":
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "DiagonalGaussian":
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
         variances = second / total - (first / total).square()
@@ -104,9 +100,6 @@ class DiagonalGaussian:
 
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return 0.0
-
-    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Float[Tensor, "P D"]:
-        return self.means[states] + self.variances[states].sqrt() * _normal(keys, self.means)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"means": self.means, "variances": self.variances}
@@ -134,7 +127,7 @@ class FullGaussian:
         num_states, size = self.means.shape
         return num_states * (size + size * (size + 1) // 2)
 
-    def log_likelihood(self, values: Float[Tensor, "P D"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+    def log_likelihood(self, values: Vectors, present: PresentHere = None) -> Belief:
         log_p = self.means.new_empty(len(values), len(self.means))
         for where, seen, _ in _patterns(values, present):
             x = values[where][:, seen].to(self.means.dtype)
@@ -144,7 +137,7 @@ class FullGaussian:
                 log_p[where, j] = -0.5 * (white.square().sum(0) + log_normal)
         return log_p
 
-    def counts(self, values: Float[Tensor, "P D"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+    def counts(self, values: Vectors, present: PresentHere, gamma: Belief) -> Counts:
         """Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], expected over what is absent given what is present."""
         first, second = torch.zeros_like(self.means), torch.zeros_like(self.covariances)
         for where, seen, gone in _patterns(values, present):
@@ -160,7 +153,7 @@ class FullGaussian:
                 second[j, gone[:, None], gone] += weight.sum() * (covariance[gone][:, gone] - across.mT @ slope)
         return gamma.sum(0)[:, None], first, second
 
-    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "FullGaussian":
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":
         """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
@@ -175,10 +168,6 @@ class FullGaussian:
 
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return 0.0
-
-    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Float[Tensor, "P D"]:
-        factor = torch.linalg.cholesky(self.covariances)[states]
-        return self.means[states] + (factor @ _normal(keys, self.means)[..., None]).squeeze(-1)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"means": self.means, "covariances": self.covariances}
@@ -202,24 +191,21 @@ class Tied:
     def num_parameters(self) -> int:
         return self.each.num_parameters
 
-    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> Float[Tensor, "P N"]:
+    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> Belief:
         return self.each.log_likelihood(values, present).repeat(1, self.copies)
 
-    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: Float[Tensor, "P N"]) -> Counts:
+    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: Belief) -> Counts:
         return self.each.counts(values, present, self.folded(gamma))
 
-    def folded(self, belief: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows K"]:
+    def folded(self, belief: Distributions) -> Float[Tensor, "*rows K"]:
         """The belief in each row, whichever of its states it comes from."""
         return belief.unflatten(-1, (self.copies, self.num_rows)).sum(-2)
 
-    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Float[Tensor, " D"] | None) -> "Tied":
+    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Tied":
         return Tied(self.each.maximise(counts, pseudo=pseudo, floor=floor), self.copies)
 
     def log_prior(self, pseudo: PseudoCounts) -> float:
         return self.each.log_prior(pseudo)
-
-    def sample(self, states: Int[Tensor, " P"], keys: Int[Tensor, " P"]) -> Shaped[Tensor, "P *F"]:
-        return self.each.sample(states % self.num_rows, keys)
 
     def tensors(self) -> dict[str, Tensor]:
         return self.each.tensors()
@@ -241,24 +227,12 @@ def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor |
         yield where, features[pattern], features[~pattern]
 
 
-def _normal(keys: Int[Tensor, " P"], like: Float[Tensor, "N D"]) -> Float[Tensor, "P D"]:
-    """Standard normal numbers for each key."""
-    u = uniform(keys[:, None] + torch.arange(like.shape[1]), 1).clamp(min=2.0**-54)
-    return (math.sqrt(2) * torch.erfinv(2 * u - 1)).to(like.dtype)
-
-
-def cumulative(probabilities: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows N"]:
-    """The cumulative distribution, ending in exactly 1."""
-    steps = probabilities.double().cumsum(-1)
-    return steps / steps[..., -1:]
-
-
-def log_dirichlet(probabilities: Float[Tensor, "*rows N"], pseudo: PseudoCounts) -> float:
+def log_dirichlet(probabilities: Distributions, pseudo: PseudoCounts) -> float:
     """Σ pseudo log θ over what is possible."""
     return float((pseudo * probabilities.log()).masked_fill(probabilities == 0, 0.0).sum())
 
 
-def distributions(name: str, rows: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows N"]:
+def distributions(name: str, rows: Distributions) -> Distributions:
     """The rows, each made to sum to one where rounding on the way (float32, text) has left it a little off."""
     if not (rows >= 0).all():
         raise DataError(f"{name}: a probability is negative or not a number", hint="look at how it was made.")

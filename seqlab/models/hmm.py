@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seqlab.equations import hmm
 from seqlab.kernels.forward_backward import forward, posterior
-from seqlab.keyed import mix, uniform
 from seqlab.models.emissions import (
     Categorical,
     DiagonalGaussian,
@@ -18,7 +16,6 @@ from seqlab.models.emissions import (
     PresentHere,
     PseudoCounts,
     Tied,
-    cumulative,
     distributions,
     log_dirichlet,
 )
@@ -102,17 +99,6 @@ class HMM:
 
     def log_likelihood(self, observations: Padded, present: Present = None) -> Float[Tensor, " B"]:
         return self.filter(observations, present)[1]
-
-    def sample(self, num: int, length: int, *, seed: int) -> tuple[Int[Tensor, "B T"], Padded]:
-        """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
-        keys = mix(mix(torch.arange(num), seed)[:, None] + torch.arange(length), 0)
-        u, start, move = uniform(keys, 0), cumulative(self.initial), cumulative(hmm.as_matrix(self.transitions))
-        states = torch.zeros(num, length, dtype=torch.long)
-        for t in range(length):
-            edges = move[states[:, t - 1]] if t else start
-            states[:, t] = (edges <= u[:, t, None]).sum(-1)
-        values = self.emissions.sample(states.flatten(), keys.flatten()).unflatten(0, (num, length))
-        return states, Padded(values, torch.full((num,), length))
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything there is to save, by name."""

@@ -25,6 +25,8 @@ from seqlab.recipe import Transformer
 from seqlab.text.special import SEP
 from seqlab.types import State
 
+Table = Int[Tensor, "B T"]
+
 ROOM = 64  # positions that the first cache has, each next one twice as many: pages that nobody writes to cost nothing
 LARGE = 1 << 25  # bytes from which on the C library asks the system for new pages each time
 
@@ -90,7 +92,7 @@ class TransformerDecoder(FeatureDecoder):
         heads = [part for cross in crosses if cross is not None for part in cross.project_memory(states)]
         return (memory.states.real, *heads), state
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: Table, context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
         x = self.entrance(self.embedding(tokens), first=first)
@@ -106,7 +108,7 @@ class TransformerDecoder(FeatureDecoder):
         return self if listened_to() else Stepping(self)
 
 
-def segment_numbers(source: Padded) -> Int[Tensor, "B T"] | None:
+def segment_numbers(source: Padded) -> Table | None:
     """Which text of a pair each token belongs to; a [SEP] is the last token of its own text."""
     tokens = ids_of(source)
     if tokens is None:
@@ -171,7 +173,7 @@ class Stepping:
                     layer[places] = block.cross.keys_and_values(known)[0]
         return (torch.arange(memory.rows),), (torch.zeros(memory.rows, 0, dtype=torch.long),)
 
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+    def read(self, tokens: Table, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
         """By the decoder itself; then its keys and values are laid into the cache."""
         table = self._with_room(state[0], tokens.shape[1])
         rows, before = table.shape
@@ -201,7 +203,7 @@ class Stepping:
         norm = self.decoder.norm
         return self.decoder.head(x[:, 0] if norm is None else norm(x)[:, 0]), (table,)
 
-    def _native_step(self, x: Float[Tensor, "B D"], source: Int[Tensor, " S"], table: Int[Tensor, "B T"]) -> Tensor:
+    def _native_step(self, x: Float[Tensor, "B D"], source: Int[Tensor, " S"], table: Table) -> Tensor:
         settings, now = self.settings, table.shape[1] - 1
         return torch.ops.seqlab.decoder_step(
             x.contiguous(),
@@ -219,13 +221,13 @@ class Stepping:
             settings.window or 0,
         )
 
-    def _remember(self, depth: int, table: Int[Tensor, "B T"], k: Tensor, v: Tensor) -> Heads:
+    def _remember(self, depth: int, table: Table, k: Tensor, v: Tensor) -> Heads:
         """The new keys and values into the cache, and all that the rows can see of it."""
         rows, now = len(table), table.shape[1] - 1
         self.cache[depth, now, :rows] = torch.cat([k, v], dim=1).flatten(1)
         return self._kept(depth, table, self.settings.window)
 
-    def _kept(self, depth: int, table: Int[Tensor, "B T"], most: int | None) -> Heads:
+    def _kept(self, depth: int, table: Table, most: int | None) -> Heads:
         """The keys and values of the last positions, at most so many."""
         rows, length = table.shape
         first = 0 if most is None else max(0, length - most)
@@ -235,7 +237,7 @@ class Stepping:
         k, v = kept.chunk(2, dim=-1)
         return split_heads(k, self.settings.heads), split_heads(v, self.settings.heads)
 
-    def _with_room(self, table: Int[Tensor, "B T"], more: int) -> Int[Tensor, "B T"]:
+    def _with_room(self, table: Table, more: int) -> Table:
         """A larger cache where this one is too small; what is still needed moves, row by row, into its place."""
         (rows, length), (_, positions, there, _) = table.shape, self.cache.shape
         if rows <= there and length + more <= positions:
