@@ -18,13 +18,14 @@ from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
 
+Logits = Float[Tensor, "B V"]
 LiveRows = Int[Tensor, " b"]
 Rows = Int[Tensor, " B"]
 
 
 @runtime_checkable
 class Rule(Protocol):
-    def __call__(self, logits: Float[Tensor, "B V"], rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
         """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
 
         Tokens of `never` are not chosen.
@@ -36,7 +37,7 @@ class Rule(Protocol):
 class Greedy:
     """E58: the likeliest token."""
 
-    def __call__(self, logits: Float[Tensor, "B V"], rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
         return largest(logits, 1, never)[1][:, 0]
 
 
@@ -60,7 +61,7 @@ class Sample:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
-    def __call__(self, logits: Float[Tensor, "B V"], rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
         logits = temper(without(logits, never), self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)

@@ -14,6 +14,9 @@ from torch.nn.functional import softmax
 
 from seqlab.padded import Padded
 
+Queries = Float[Tensor, "... S D"]
+Weights = Float[Tensor, "*rows S T"]
+PerRow = Float[Tensor, " B"]
 States = Float[Tensor, "B T D"]
 Real = Bool[Tensor, "B T"]
 Pooled = Float[Tensor, "B D"]
@@ -52,7 +55,7 @@ def _unit(x: Features) -> Features:
     return x / vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
 
 
-def dot_score(query: Float[Tensor, "... S D"], key: Keys) -> Scores:
+def dot_score(query: Queries, key: Keys) -> Scores:
     """E41: hᵀs."""
     return query @ key.mT
 
@@ -62,12 +65,12 @@ def general_score(query: Float[Tensor, "... S Q"], key: Keys, W: Float[Tensor, "
     return query @ W @ key.mT
 
 
-def additive_score(query: Float[Tensor, "... S D"], key: Keys, v: Float[Tensor, " D"]) -> Scores:
+def additive_score(query: Queries, key: Keys, v: Float[Tensor, " D"]) -> Scores:
     """E43: vᵀ tanh(W₁h + W₂s), with W₁h and W₂s already projected (Bahdanau et al. 2015)."""
     return (query[..., :, None, :] + key[..., None, :, :]).tanh() @ v
 
 
-def scaled_score(query: Float[Tensor, "... S D"], key: Keys) -> Scores:
+def scaled_score(query: Queries, key: Keys) -> Scores:
     """E44: q·k / √d.
 
     The variance of q·k grows with d; dividing by √d keeps the softmax from saturating (C9).
@@ -75,9 +78,7 @@ def scaled_score(query: Float[Tensor, "... S D"], key: Keys) -> Scores:
     return query @ key.mT / math.sqrt(query.shape[-1])
 
 
-def attention_weights(
-    score: Float[Tensor, "*rows S T"], visible: Bool[Tensor, "*#rows #S T"]
-) -> Float[Tensor, "*rows S T"]:
+def attention_weights(score: Weights, visible: Bool[Tensor, "*#rows #S T"]) -> Weights:
     """E38: α = softmax(score) over the visible keys; a query that sees nothing gets zeros."""
     return masked_softmax(score, visible.expand(score.shape))
 
@@ -97,7 +98,7 @@ def attend(
     key: Float[Tensor, "*rows T D"],
     value: Float[Tensor, "*rows T R"],
     visible: Bool[Tensor, "*#rows #S T"],
-) -> tuple[Float[Tensor, "*rows S R"], Float[Tensor, "*rows S T"]]:
+) -> tuple[Float[Tensor, "*rows S R"], Weights]:
     """E45: softmax(Q Kᵀ / √d) V, and the weights, because whoever attends will want to look."""
     weights = attention_weights(scaled_score(query, key), visible)
     return context(weights, value), weights
@@ -134,18 +135,18 @@ def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Boo
     return seen if window is None else seen.triu(last - window + 1)
 
 
-def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> Float[Tensor, " B"]:
+def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> PerRow:
     """Σ_t (1 - Σ_s α_st)², over the real queries s: zero when every key is looked at once in all (Xu et al. 2015)."""
     return (1 - weights.masked_fill(~real[..., None], 0.0).sum(1)).square().sum(1)
 
 
-def diversity_penalty(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
+def diversity_penalty(weights: Float[Tensor, "B J T"]) -> PerRow:
     """E49: ‖A Aᵀ - I‖²_F: zero when each hop looks at one place of its own (Lin et al. 2017)."""
     overlap = weights @ weights.mT
     return (overlap - torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)).square().sum((1, 2))
 
 
-def hop_overlap(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
+def hop_overlap(weights: Float[Tensor, "B J T"]) -> PerRow:
     """Σ_t min(a_it, a_jt), the mean over pairs of hops: the share of their weight that lies on the same places."""
     first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
     return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)

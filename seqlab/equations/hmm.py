@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+Distributions = Float[Tensor, "*rows N"]
 Trellis = Float[Tensor, "B T N"]
 Belief = Float[Tensor, "B N"]
 Lengths = Int[Tensor, " B"]
 PerRow = Float[Tensor, " B"]
 Initial = Float[Tensor, " N"]
-
 Moves = Float[Tensor, "N N"] | Float[Tensor, "U K K"]
 
 
@@ -135,11 +135,11 @@ def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[In
 
 
 def reestimate(
-    counts: Float[Tensor, "*rows N"],
-    last: Float[Tensor, "*rows N"],
+    counts: Distributions,
+    last: Distributions,
     *,
-    pseudo: float | Float[Tensor, "*rows N"] = 0.0,
-) -> Float[Tensor, "*rows N"]:
+    pseudo: float | Distributions = 0.0,
+) -> Distributions:
     """E11: θ_k = (n_k + pseudo) / Σ_k (n_k + pseudo), where γ_1 counts for π, ξ for A, and γ at x_t = k for B.
 
     What is impossible stays so, as in EM without pseudo-counts: a chain that only goes right keeps its shape. A state

@@ -15,6 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+Means = Float[Tensor, "B T H"]
+Observed = Bool[Tensor, "B T D"]
+Regression = Float[Tensor, "Y Z"]
 Covariance = Float[Tensor, "*rows H H"]
 Covariances = Float[Tensor, "B T H H"]
 Mean = Float[Tensor, "B H"]
@@ -38,9 +41,9 @@ class System(NamedTuple):
 class Filtered(NamedTuple):
     """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
 
-    predicted_mean: Float[Tensor, "B T H"]
+    predicted_mean: Means
     predicted_covariance: Covariances
-    mean: Float[Tensor, "B T H"]
+    mean: Means
     covariance: Covariances
     log_likelihood: Float[Tensor, " B"]
     shared: bool
@@ -49,7 +52,7 @@ class Filtered(NamedTuple):
 class Smoothed(NamedTuple):
     """What is known of h_t after the whole row; `lagged` is Cov(h_t, h_{t-1}), and zero where there is no h_{t-1}."""
 
-    mean: Float[Tensor, "B T H"]
+    mean: Means
     covariance: Covariances
     lagged: Covariances
 
@@ -60,7 +63,7 @@ class Pairs(NamedTuple):
     y: Float[Tensor, "N Y"]
     z: Float[Tensor, "N Z"]
     yy: Float[Tensor, "Y Y"]
-    yz: Float[Tensor, "Y Z"]
+    yz: Regression
     zz: Float[Tensor, "Z Z"]
 
 
@@ -118,7 +121,7 @@ def kalman_filter(
     system: System,
     y: Float[Tensor, "B T D"],
     real: Real,
-    observed: Real | Bool[Tensor, "B T D"] | None = None,
+    observed: Real | Observed | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
@@ -140,8 +143,8 @@ def kalman_filter(
 def entries_seen(
     y: Float[Tensor, "B T D"],
     real: Real,
-    observed: Real | Bool[Tensor, "B T D"] | None,
-) -> Bool[Tensor, "B T D"]:
+    observed: Real | Observed | None,
+) -> Observed:
     """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
     return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)
@@ -173,9 +176,7 @@ def rts_smoother(system: System, filtered: Filtered, real: Real) -> Smoothed:
     return Smoothed(mean, covariance, torch.stack(lagged[::-1], 1))
 
 
-def reestimate(
-    pairs: Pairs, W: Float[Tensor, "Y Z"], learnt: Bool[Tensor, " Z"]
-) -> tuple[Float[Tensor, "Y Z"], Float[Tensor, "Y Y"]]:
+def reestimate(pairs: Pairs, W: Regression, learnt: Bool[Tensor, " Z"]) -> tuple[Regression, Float[Tensor, "Y Y"]]:
     """E16: y regressed on z, W ← Σ E[y zᵀ] (Σ E[z zᵀ])⁻¹; and the noise that is left, 1/N Σ E[(y - W z)(y - W z)ᵀ].
 
     So h_t on [h_{t-1}; x_t] gives W_hh, W_hx and Q; y_t on h_t gives W_hy and R; h_1 on a one gives m_1 and P_1.

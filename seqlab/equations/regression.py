@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Quantiles = Float[Tensor, "*N Q"]
 Numbers = Float[Tensor, "*N"]
 
 
@@ -17,7 +18,7 @@ def gaussian_loss(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
     return 0.5 * ((y - mean) / scale).square() + scale.log() + 0.5 * math.log(2 * math.pi)
 
 
-def pinball_loss(y: Numbers, quantiles: Float[Tensor, "*N Q"], levels: Float[Tensor, " Q"]) -> Float[Tensor, "*N Q"]:
+def pinball_loss(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) -> Quantiles:
     """max(τ (y - q), (τ - 1)(y - q)): least in the mean where q is the τ-quantile of y (Koenker & Bassett 1978)."""
     over = y[..., None] - quantiles
     return torch.maximum(levels * over, (levels - 1) * over)
@@ -34,7 +35,7 @@ def gaussian_crps(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
     return scale * (z * torch.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
 
 
-def quantile_crps(y: Numbers, quantiles: Float[Tensor, "*N Q"], levels: Float[Tensor, " Q"]) -> Numbers:
+def quantile_crps(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) -> Numbers:
     """The same from quantiles: 2 ∫ pinball(τ) dτ, by trapezia between the levels; at 0 and at 1 it is nothing."""
     ends = torch.cat([levels.new_zeros(1), levels, levels.new_ones(1)])
     return (pinball_loss(y, quantiles, levels) * (ends[2:] - ends[:-2])).sum(-1)

@@ -20,6 +20,8 @@ from torch.nn.functional import pad
 from seqlab.equations import hmm
 from seqlab.equations.hmm import Initial, Lengths, Moves, PerRow, Posterior, Trellis
 
+Scale = Float[Tensor, "T B 1"]
+Real = Bool[Tensor, "T B 1"]
 Blocks = Float[Tensor, "M R N"]
 Steps = Float[Tensor, "T B N"]
 BlockBelief = Float[Tensor, "R N"]
@@ -108,9 +110,7 @@ def _block_size(rows: int, num_steps: int, num_states: int) -> int:
     return math.isqrt(num_steps) if cut else max(1, num_steps)
 
 
-def _likelihoods(
-    log_b: Float[Tensor, "B _ N"], lengths: Lengths, size: int
-) -> tuple[Steps, Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
+def _likelihoods(log_b: Float[Tensor, "B _ N"], lengths: Lengths, size: int) -> tuple[Steps, Scale, Real | None]:
     """`_scaled` at each position, step by step; and which positions are real, if not all are.
 
     Pads, here also up to a whole number of blocks, observe nothing; since the rows of A sum to one they change nothing.
@@ -124,7 +124,7 @@ def _likelihoods(
 
 def _looked_up(
     log_b: Float[Tensor, "V N"], which: Int[Tensor, "B _"], lengths: Lengths, size: int
-) -> tuple[Steps, Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
+) -> tuple[Steps, Scale, Real | None]:
     """The same from a row for each symbol."""
     which = pad(which, (0, -which.shape[1] % size), value=len(log_b) - 1).mT
     b, top = (part.index_select(0, which.flatten()).unflatten(0, which.shape) for part in _scaled(log_b))
@@ -137,7 +137,7 @@ def _scaled(log_b: Float[Tensor, "*rows N"]) -> tuple[Float[Tensor, "*rows N"], 
     return (log_b - top).exp_(), top
 
 
-def _real(lengths: Lengths, num_steps: int) -> Bool[Tensor, "T B 1"] | None:
+def _real(lengths: Lengths, num_steps: int) -> Real | None:
     real = (torch.arange(num_steps)[:, None] < lengths)[..., None]
     return None if real.all() else real
 
@@ -210,7 +210,7 @@ def _joined(blocks: Float[Tensor, "M R K"], b: Steps) -> Float[Tensor, "T B K"]:
     return blocks if num_blocks < 2 else blocks.unflatten(1, (num_blocks, -1)).transpose(0, 1).flatten(0, 1)
 
 
-def _lost(scale: Float[Tensor, "T B 1"]) -> Int[Tensor, " R"]:
+def _lost(scale: Scale) -> Int[Tensor, " R"]:
     """The rows in which some scale is too small to have all its digits, or no number any more."""
     return (~(scale >= _least(scale.dtype)).all(0)).nonzero()[:, 0]
 

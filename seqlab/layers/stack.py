@@ -14,6 +14,10 @@ from seqlab.recipe import Connection as Kind
 from seqlab.recipe import Stack
 from seqlab.types import State
 
+Entering = Float[Tensor, "B T D"]
+Leaving = Float[Tensor, "B T R"]
+Summary = Float[Tensor, "B F"]
+
 
 class Connection(nn.Module):
     """Plain, residual (E27), highway (E26) or dense (E28) around a layer from `input_size` to `size` features.
@@ -31,7 +35,7 @@ class Connection(nn.Module):
         if self.transform is not None:
             nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
 
-    def forward(self, x: Float[Tensor, "B T D"], hx: Float[Tensor, "B T H"]) -> Float[Tensor, "B T R"]:
+    def forward(self, x: Entering, hx: Float[Tensor, "B T H"]) -> Leaving:
         if self.kind == "plain":
             return hx
         if self.kind == "dense":
@@ -52,7 +56,7 @@ class CausalLayer(nn.Module):
         self.connection = Connection(stack.connection, input_size, stack.size, name=name)
         self.dropout = Dropout(dropout, name=name)
 
-    def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T R"], State]:
+    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
         h, state = self.recurrence(x, state)
         return self.dropout(self.connection(x, h)), state
 
@@ -76,14 +80,14 @@ class CausalStack(nn.Module):
         like = next(self.parameters())
         return tuple(like.new_zeros(rows, size) for size in self.state_sizes)
 
-    def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T R"], State]:
+    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
         each, after = len(state) // len(self.layers), list[Tensor]()
         for depth, layer in enumerate(self.layers):
             x, now = layer(x, state[depth * each : (depth + 1) * each])
             after.extend(now)
         return x, tuple(after)
 
-    def encode(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+    def encode(self, x: Padded) -> tuple[Padded, Summary]:
         """The states of whole sequences, and their last ones: what is left of each when it has been read."""
         states, _ = self(x.values, self.start(len(x)))
         masked = x.with_values(states).masked()
@@ -100,7 +104,7 @@ class BidirectionalLayer(nn.Module):
         self.connection = Connection(stack.connection, input_size, 2 * stack.size, name=name)
         self.dropout = Dropout(dropout, name=name)
 
-    def forward(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+    def forward(self, x: Padded) -> tuple[Padded, Summary]:
         ahead, back = _read(self.ahead, x), _read(self.back, x.reversed())
         both = bidirectional(ahead.values, back.reversed().values)
         joined = self.dropout(self.connection(x.values, both))
@@ -119,7 +123,7 @@ class BidirectionalStack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.output_size, self.summary_size = input_size, 2 * stack.size
 
-    def encode(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+    def encode(self, x: Padded) -> tuple[Padded, Summary]:
         """The states of whole sequences, and the last of each direction in the last layer."""
         summary = x.values.new_zeros(len(x), 0)
         for layer in self.layers:

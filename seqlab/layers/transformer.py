@@ -17,12 +17,14 @@ from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Transformer
 
+Queries = Float[Tensor, "B H T d"]
+Source = Bool[Tensor, "B S"]
+Real = Bool[Tensor, "B T"]
 Vectors = Float[Tensor, "B T D"]
 Hypotheses = Float[Tensor, "R T D"]
 
 EPSILON = 1e-5
 Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
-Real = Bool[Tensor, "B T"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": gelu,
@@ -39,7 +41,7 @@ class LayerNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
 
-    def forward(self, x: Vectors, real: Bool[Tensor, "B T"] | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
         return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, self.epsilon)
 
 
@@ -58,7 +60,7 @@ class BatchNorm(nn.Module):
         self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(size), requires_grad=False)
 
-    def forward(self, x: Vectors, real: Bool[Tensor, "B T"] | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
         if not training():
             return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
@@ -72,7 +74,7 @@ class BatchNorm(nn.Module):
 class NoNorm(nn.Module):
     """What comes in goes out, for comparison (C17)."""
 
-    def forward(self, x: Vectors, real: Bool[Tensor, "B T"] | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
         return x
 
 
@@ -112,15 +114,13 @@ class MultiHeadAttention(nn.Module):
         size = self.mix.in_features
         return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
 
-    def project_queries(self, x: Vectors) -> Float[Tensor, "B H T d"]:
+    def project_queries(self, x: Vectors) -> Queries:
         return self._split(self.query_key_value.part(0, self.mix.in_features)(tap(f"{self.name}.x", x)))
 
-    def forward(self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+    def forward(self, q: Queries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
         return self.mix(self.side_by_side(q, heads, visible))
 
-    def side_by_side(
-        self, q: Float[Tensor, "B H T d"], heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
-    ) -> Vectors:
+    def side_by_side(self, q: Queries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
         """What the heads have heard, before it is mixed."""
         k, v = heads
         mask = None if visible is None else visible[:, None]
@@ -240,7 +240,7 @@ class DecoderBlock(nn.Module):
         x: Hypotheses,
         past: Heads,
         source: Heads | None,
-        visible: Bool[Tensor, "B S"] | None,
+        visible: Source | None,
         *,
         first: int,
     ) -> tuple[Hypotheses, Heads]:
@@ -258,7 +258,7 @@ class DecoderBlock(nn.Module):
         x: Hypotheses,
         remember: Callable[[Tensor, Tensor], Heads],
         source: Heads | None,
-        visible: Bool[Tensor, "B S"] | None,
+        visible: Source | None,
         *,
         first: int,
     ) -> tuple[Hypotheses, Heads]:
@@ -275,9 +275,7 @@ class DecoderBlock(nn.Module):
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
         return tap(f"{self.name}.output", x), (k, v)
 
-    def _look(
-        self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: Bool[Tensor, "B S"]
-    ) -> Hypotheses:
+    def _look(self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: Source) -> Hypotheses:
         """Attention to the source: the hypotheses of one source stand side by side as queries to the same keys."""
         rows, length = len(visible), x.shape[1]
         q = cross.project_queries(x.reshape(rows, -1, x.shape[-1]))

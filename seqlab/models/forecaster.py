@@ -22,6 +22,9 @@ from seqlab.models.seq2seq import added
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
+Steps = Float[Tensor, "B K P"]
+Parameters = Float[Tensor, "*N P"]
+
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
 COVARIATE_UNITS = 32
 TOGETHER = 256  # windows that are filtered at once: each with gaps of its own has its own covariances
@@ -34,7 +37,7 @@ class Forecasts(Protocol):
     output: Spread
     widths: nn.Parameter
 
-    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]: ...
+    def distribution(self, batch: Batch) -> Steps: ...
 
 
 class Forecaster(nn.Module):
@@ -67,7 +70,7 @@ class Forecaster(nn.Module):
         )
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
 
-    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
+    def distribution(self, batch: Batch) -> Steps:
         """The parameters of each value to come, before calibration."""
         return self._read(batch)[0]
 
@@ -75,10 +78,10 @@ class Forecaster(nn.Module):
         parameters, penalty = self._read(batch)
         return Reading(parameters, batch.require("target"), penalty=penalty, output=self.output)
 
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+    def head(self, features: Parameters) -> Parameters:
         return features
 
-    def _read(self, batch: Batch) -> tuple[Float[Tensor, "B K P"], Float[Tensor, ""] | None]:
+    def _read(self, batch: Batch) -> tuple[Steps, Float[Tensor, ""] | None]:
         window = batch.require("source")
         values, seen = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
@@ -139,7 +142,7 @@ class LDSForecaster(nn.Module):
             table.copy_(torch.stack([system.tensors()[name] for system in systems]))
 
     @torch.no_grad()
-    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
+    def distribution(self, batch: Batch) -> Steps:
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
@@ -153,7 +156,7 @@ class LDSForecaster(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+    def head(self, features: Parameters) -> Parameters:
         return features
 
 

@@ -10,6 +10,7 @@ from torch.nn.functional import softplus
 
 from seqlab.equations.regression import angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
 
+Scale = Float[Tensor, "*#N"]
 Parameters = Float[Tensor, "*N P"]
 Numbers = Float[Tensor, "*N"]
 
@@ -23,9 +24,7 @@ class Output(Protocol):
 
     size: int
 
-    def place(
-        self, raw: Float[Tensor, "*N R"], centre: Float[Tensor, "*#N"], spread: Float[Tensor, "*#N"]
-    ) -> Parameters:
+    def place(self, raw: Float[Tensor, "*N R"], centre: Scale, spread: Scale) -> Parameters:
         """The parameters: what is said in units of `spread`, seen from `centre`."""
 
     def losses(self, parameters: Float[Tensor, "N P"], gold: Float[Tensor, " N"]) -> Float[Tensor, " N"]: ...
@@ -41,7 +40,7 @@ class Spread(Output, Protocol):
     def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
         """Between these two the value falls with the probability that was asked for, if the distribution is right."""
 
-    def widened(self, parameters: Parameters, factor: Float[Tensor, "*#N"]) -> Parameters:
+    def widened(self, parameters: Parameters, factor: Scale) -> Parameters:
         """The same around the same middle, so many times as wide."""
 
     def crps(self, parameters: Parameters, gold: Numbers) -> Numbers: ...
