@@ -17,7 +17,8 @@ from torch.nn.functional import one_hot
 from seqlab.device import keep_memory
 from seqlab.errors import DataError
 from seqlab.keyed import uniform
-from seqlab.models.hmm import HMM, Categorical, Emissions, Seen
+from seqlab.models.emissions import Categorical, Emissions
+from seqlab.models.hmm import HMM, Seen
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, check_ascent, moments, rows_at_once
 from seqlab.training.hmm_em import Family, draw_hmm, gaussian
 

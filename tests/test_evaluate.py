@@ -12,7 +12,7 @@ from seqlab import lab
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import reversals
-from seqlab.decode.score import score
+from seqlab.decode.generate import score
 from seqlab.errors import SeqlabWarning, UsageError
 from seqlab.metrics.labels import accuracy, macro_f1
 from seqlab.metrics.ngram import WittenBell

@@ -8,8 +8,8 @@ from seqlab.claims.claim import Finding
 from seqlab.claims.settings import Settings, lines, means, timed
 from seqlab.equations.attention import self_attention
 from seqlab.equations.recurrent import rnn_step
-from seqlab.layers.attention import MultiHeadAttention
 from seqlab.layers.recurrence import Recurrence
+from seqlab.layers.transformer import MultiHeadAttention
 
 
 def last_outputs(length: int) -> tuple[dict[str, Tensor], list[Tensor]]:

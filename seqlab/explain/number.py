@@ -22,12 +22,11 @@ from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.lens import NAMES
 from seqlab.explain.view import View
 from seqlab.explain.width import text_width
-from seqlab.layers.attention import MultiHeadAttention, SourceAttention
-from seqlab.layers.blocks import AddNorm, DecoderBlock, EncoderBlock, FeedForward
-from seqlab.layers.norms import LayerNorm
+from seqlab.layers.inputs import Entrance
+from seqlab.layers.linear import Head
 from seqlab.layers.recurrence import Recurrence
-from seqlab.models.heads import Head
-from seqlab.models.transformer import Entrance
+from seqlab.layers.transformer import AddNorm, DecoderBlock, EncoderBlock, FeedForward, LayerNorm, MultiHeadAttention
+from seqlab.models.attentive import SourceAttention
 from seqlab.recipe import Decode
 from seqlab.subject import Subject
 from seqlab.tasks import subject
@@ -349,8 +348,7 @@ def _driven(p: Place, gate: int, h: Tensor | None = None) -> tuple[tuple[Product
 
 def _gate(p: Place) -> Account:
     layer = p.layer(Recurrence)
-    order = {"lstm": "ifgo", "gru": "run", "gru-torch": "rzn"}[layer.kind]
-    products, bias = _driven(p, order.index(p.leaf))
+    products, bias = _driven(p, layer.cell.gates.index(p.leaf))
     total = products[0].sum + products[1].sum + bias
     squash, name = (math.tanh, "tanh") if p.leaf == "g" else (lambda x: 1 / (1 + math.exp(-x)), "σ")
     value = squash(total)
@@ -358,27 +356,27 @@ def _gate(p: Place) -> Account:
         f"{number(products[0].sum)} + {number(products[1].sum)} + {number(bias)} = {number(total)}",
         f"{name}({number(total)}) = {number(value)}",
     )
-    equation = "E24" if layer.kind == "lstm" else "E25"
-    return Account(equation, f"{p.leaf} = {name}(U x + W h + b)", value, products, lines)
+    return Account(layer.cell.equation, f"{p.leaf} = {name}(U x + W h + b)", value, products, lines)
 
 
 def _candidate(p: Place) -> Account:
     layer, (_, h) = _enters(p)
     t, unit = p.cell
-    reset = p.part("r")[t]
+    gate, last = layer.cell.gates[0], len(layer.cell.gates) - 1
+    reset = p.part(gate)[t]
     if layer.b_n is not None:  # torch's GRU resets after the product
-        products, bias = _driven(p, 2)
+        products, bias = _driven(p, last)
         inner = float(reset[unit]) * (products[1].sum + float(layer.b_n[unit]))
         formula = "n = tanh(U x + b + r (W h + b′))"
     else:
-        products, bias = _driven(p, 2, reset * h)
-        inner, formula = products[1].sum, "n = tanh(U x + W (r h) + b)"
+        products, bias = _driven(p, last, reset * h)
+        inner, formula = products[1].sum, f"n = tanh(U x + W ({gate} h) + b)"
     total = products[0].sum + inner + bias
     lines = (
         f"{number(products[0].sum)} + {number(inner)} + {number(bias)} = {number(total)}",
         f"tanh({number(total)}) = {number(math.tanh(total))}",
     )
-    return Account("E25", formula, math.tanh(total), products, lines)
+    return Account(layer.cell.equation, formula, math.tanh(total), products, lines)
 
 
 def _cell_state(p: Place) -> Account:
@@ -396,11 +394,13 @@ def _state(p: Place) -> Account:
         o, c = p.at("o"), p.at("c")
         line = f"{number(o)} × tanh({number(c)}) = {number(o * math.tanh(c))}"
         return Account("E24", "h = o × tanh(c)", o * math.tanh(c), (), (line,))
-    if layer.kind in ("gru", "gru-torch"):
-        u = p.at("u") if layer.kind == "gru" else 1 - p.at("z")
+    if layer.cell.gates[-1] == "n":  # a candidate, and the gate before it says how much of it to take
+        gate = layer.cell.gates[-2]
+        u = 1 - p.at(gate) if gate == "z" else p.at(gate)
+        name = "u" if gate == "z" else gate
         value = (1 - u) * h + u * p.at("n")
         line = f"{number(1 - u)} × {number(h)} + {number(u)} × {number(p.at('n'))} = {number(value)}"
-        return Account("E25", "h = (1 − u) × h before + u × n", value, (), (line,))
+        return Account(layer.cell.equation, f"h = (1 − {name}) × h before + {name} × n", value, (), (line,))
     products, bias = _driven(p, 0)
     total = products[0].sum + products[1].sum + bias
     value, name = (math.tanh(total), "tanh") if layer.kind == "rnn" else (max(0.0, total), "max(0, ·)")

@@ -18,7 +18,7 @@ from seqlab.explain.charts import Curve, heat_map, line_chart, scatter
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.view import View
 from seqlab.explain.width import text_width
-from seqlab.layers.positions import Positions
+from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
 from seqlab.text.bpe import BPETokenizer, readable_spelling

@@ -5,13 +5,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
-from seqlab.layers.attention import SourceAttention
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
-from seqlab.models.decoders import Bridge
-from seqlab.models.interface import Encoder, Memory, Reading, added, mean_states, states_and_summary
+from seqlab.models.attentive import SourceAttention
+from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.models.outputs import PointOutput
+from seqlab.models.recurrent import Bridge
+from seqlab.models.seq2seq import added, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -73,8 +74,9 @@ class Speaker(nn.Module):
 
     def start(self, memory: Memory) -> tuple[State, State]:
         """What is computed once for each source, and the state before the first frame."""
-        states, summary = states_and_summary(memory)
-        return (self.attention.keys(states.values), states.values, states.real), self.bridge(summary)
+        states = memory.require_states()
+        context = (self.attention.keys(states.values), states.values, states.real)
+        return context, self.bridge(memory.require_summary())
 
     def features(
         self, frames: Float[Tensor, "B T D"], context: State, state: State

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from seqlab.errors import SeqlabError
-from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Embedding
 from seqlab.serve.limits import Limits
 
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
-from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Embedding
 from seqlab.models.build import build_head
 from seqlab.models.elmo import BidirectionalLanguageModel, TwoReaders
 from seqlab.recipe import Decode, Recipe, Stack

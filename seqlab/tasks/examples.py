@@ -25,7 +25,7 @@ from seqlab.data.sources import Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.device import tensor_of
 from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
-from seqlab.layers.norms import BatchNorm
+from seqlab.layers.transformer import BatchNorm
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe, Transformer

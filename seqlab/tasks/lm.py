@@ -23,7 +23,7 @@ from seqlab.device import tensor_of
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_decoder
 from seqlab.models.interface import Memory, Model
-from seqlab.models.language_model import LanguageModel
+from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject

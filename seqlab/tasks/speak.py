@@ -17,9 +17,9 @@ from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
-from seqlab.layers.attention import SourceAttention
 from seqlab.layers.stack import CausalStack
 from seqlab.metrics.alignment import aligned_distance
+from seqlab.models.attentive import SourceAttention
 from seqlab.models.build import build_encoder
 from seqlab.models.speaker import Speaker
 from seqlab.recipe import Decode, Recipe, Stack

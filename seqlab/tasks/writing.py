@@ -12,9 +12,8 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import padded
 from seqlab.data.sources import Example, Picture
 from seqlab.decode.beam import Beam, Hypothesis, beam_search
-from seqlab.decode.generate import Limits, generate, stream
-from seqlab.decode.rules import Greedy, Rule, Sample
-from seqlab.decode.score import score as forced
+from seqlab.decode.generate import Greedy, Limits, Rule, Sample, generate, stream
+from seqlab.decode.generate import score as forced
 from seqlab.errors import DataError, UsageError, shorten
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import Seq2Seq

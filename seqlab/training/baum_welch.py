@@ -17,7 +17,8 @@ from torch.nn.functional import pad
 from seqlab.equations.hmm import Moves, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.kernels.forward_backward import posterior
-from seqlab.models.hmm import HMM, Counts, Present, Seen
+from seqlab.models.emissions import Counts
+from seqlab.models.hmm import HMM, Present, Seen
 from seqlab.padded import Padded
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a batch

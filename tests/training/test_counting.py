@@ -3,7 +3,7 @@ import torch
 
 from experiments.hmm_fit import Family
 from seqlab.errors import DataError
-from seqlab.models.hmm import DiagonalGaussian, FullGaussian
+from seqlab.models.emissions import DiagonalGaussian, FullGaussian
 from seqlab.padded import Padded
 from seqlab.training.baum_welch import HMMData
 from seqlab.training.counting import CLASS_WEIGHT, Symbols, count_labels, interpolate

@@ -13,13 +13,14 @@ from seqlab.training.counting import CountingLearner
 from seqlab.training.hmm_em import HMMLearner
 from seqlab.training.log import Silence
 from seqlab.training.run import Run
+from tests.hmm_samples import sample
 
 FAMILY = Family(3)
 
 
 @pytest.fixture
 def evidence():
-    _, seen = draw_hmm(FAMILY, 4, seed=5).sample(20, 12, seed=6)
+    _, seen = sample(draw_hmm(FAMILY, 4, seed=5), 20, 12, seed=6)
     return HMMData(Padded(seen.values, torch.arange(20) % 12 + 1))
 
 

@@ -2,15 +2,13 @@ import pytest
 import torch
 from torch import nn
 
-from seqlab.equations.attention import attend, general_score, join_heads, self_attention
-from seqlab.equations.similarity import dot
+from seqlab.equations.attention import attend, dot, general_score, join_heads, self_attention
 from seqlab.equations.transformer import add_and_norm, feed_forward, layer_norm, norm_and_add
-from seqlab.layers.attention import MultiHeadAttention, SourceAttention
-from seqlab.layers.blocks import AddNorm, EncoderBlock, FeedForward
 from seqlab.layers.dropout import noise
-from seqlab.layers.norms import BatchNorm
-from seqlab.layers.positions import Positions
+from seqlab.layers.inputs import Positions
 from seqlab.layers.tap import listening
+from seqlab.layers.transformer import AddNorm, BatchNorm, EncoderBlock, FeedForward, MultiHeadAttention
+from seqlab.models.attentive import SourceAttention
 from seqlab.recipe import Transformer
 
 

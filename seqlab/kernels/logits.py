@@ -1,9 +1,11 @@
-"""E4 with its gradient written out: softmax minus target, in one buffer instead of one for each operation.
+"""Kernels on logits: the loss with its gradient (E4), and what a search asks of them.
 
-With the head in it (E18), logits are made, scored and turned into their gradient for a few rows at a time: a matrix of
-tokens by vocabulary is the largest thing in a small model's step, and this way it never leaves the cache.
+The gradient of the loss is written out: softmax minus target, in one buffer instead of one for each operation. With the
+head in it (E18), logits are made, scored and turned into their gradient for a few rows at a time: a matrix of tokens by
+vocabulary is the largest thing in a small model's step, and this way it never leaves the cache.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -12,12 +14,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import log_softmax
 
+from seqlab.kernels import native
+
+Gold = Int[Tensor, " N"]
+Logits = Float[Tensor, "B V"]
+
 LOGITS = 2**22  # at a time: 16 MB
 
 
-def cross_entropy(
-    logits: Float[Tensor, "N V"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
-) -> Float[Tensor, " N"]:
+def cross_entropy(logits: Float[Tensor, "N V"], gold: Gold, *, label_smoothing: float = 0.0) -> Float[Tensor, " N"]:
     """The twin of `equations.similarity.cross_entropy`."""
     loss: Tensor = _CrossEntropy.apply(logits, gold, label_smoothing)
     return loss
@@ -45,7 +50,7 @@ def head_cross_entropy(
     features: Float[Tensor, "N D"],
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"],
-    gold: Int[Tensor, " N"],
+    gold: Gold,
     *,
     label_smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
@@ -81,13 +86,37 @@ class _HeadCrossEntropy(torch.autograd.Function):
         return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
 
 
-def _losses(log_p: Float[Tensor, "N V"], gold: Int[Tensor, " N"], smoothing: float) -> Float[Tensor, " N"]:
+def _losses(log_p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> Float[Tensor, " N"]:
     loss = -log_p.gather(-1, gold[:, None])[:, 0]
     return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
 
 
-def _subtract_target(p: Float[Tensor, "N V"], gold: Int[Tensor, " N"], smoothing: float) -> None:
+def _subtract_target(p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> None:
     """dL/do = p - q in place, where q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold."""
     if smoothing:
         p -= smoothing / p.shape[-1]
     p[torch.arange(len(gold)), gold] -= 1 - smoothing
+
+
+def log_total(logits: Logits) -> Float[Tensor, " B"]:
+    """log Σ_v e^logit_v: what is taken from a logit to make it a log-probability."""
+    if logits.dtype == torch.float32 and native.ready():
+        return torch.ops.seqlab.log_total(logits)
+    return logits.logsumexp(-1)
+
+
+def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
+    """The largest logits of each row, and whose they are, largest first; those of `never` count as -inf."""
+    keep = min(keep, logits.shape[-1])
+    if logits.dtype == torch.float32 and native.ready():
+        return torch.ops.seqlab.largest(logits, keep, never)
+    logits = without(logits, never)
+    if keep == 1:
+        best = logits.argmax(-1, keepdim=True)
+        return logits.gather(-1, best), best
+    return logits.topk(keep, dim=-1)
+
+
+def without(logits: Logits, never: tuple[int, ...]) -> Logits:
+    """The same logits, but -inf for those of `never`."""
+    return logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf) if never else logits

@@ -1,18 +1,18 @@
 import pytest
 import torch
 
-from seqlab.equations import similarity
-from seqlab.kernels import cross_entropy as module
-from seqlab.kernels.cross_entropy import cross_entropy, head_cross_entropy
+from seqlab.equations import decoding
+from seqlab.kernels import logits as module
+from seqlab.kernels.logits import cross_entropy, head_cross_entropy
+from seqlab.layers.linear import Head
 from seqlab.layers.tap import listening
-from seqlab.models.heads import Head
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_fast_twin_equals_the_equation(smoothing):
     logits = torch.randn(7, 11, dtype=torch.float64, requires_grad=True)
     gold, weight = torch.randint(11, (7,)), torch.rand(7, dtype=torch.float64)
-    fast, slow = (f(logits, gold, label_smoothing=smoothing) for f in (cross_entropy, similarity.cross_entropy))
+    fast, slow = (f(logits, gold, label_smoothing=smoothing) for f in (cross_entropy, decoding.cross_entropy))
     torch.testing.assert_close(fast, slow)
     (one,) = torch.autograd.grad(fast @ weight, logits)
     (other,) = torch.autograd.grad(slow @ weight, logits)
@@ -43,7 +43,7 @@ class TestWithItsHead:
     def test_it_equals_the_equations(self, parts, smoothing):
         gold = torch.randint(11, (7,))
         fast = head_cross_entropy(*parts, gold, label_smoothing=smoothing)
-        slow = similarity.cross_entropy(torch.nn.functional.linear(*parts), gold, label_smoothing=smoothing).sum()
+        slow = decoding.cross_entropy(torch.nn.functional.linear(*parts), gold, label_smoothing=smoothing).sum()
         torch.testing.assert_close(fast, slow)
         found = [torch.autograd.grad(loss * 0.3, parts) for loss in (fast, slow)]
         torch.testing.assert_close(found[0], found[1])

@@ -6,14 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab import laws
-from seqlab.kernels import int8
-from seqlab.kernels.ranking import largest, log_total
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import TokenInputs
-from seqlab.layers.linear import Linear, round_to_bytes
-from seqlab.models.heads import Head
+from seqlab.kernels.logits import largest, log_total
+from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
+from seqlab.layers.linear import Head, Linear, dequantise, quantise, round_to_bytes
 from seqlab.models.seq2seq import Seq2Seq
-from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
+from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Transformer
 
@@ -21,19 +18,19 @@ from seqlab.recipe import Transformer
 @given(seed=st.integers(0, 1000), size=st.sampled_from([(1, 1), (3, 7), (17, 5), (4, 2, 3)]))
 def test_rounding_is_to_the_nearest_and_done_once(seed, size):
     weight = torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 10.0 ** (seed % 7 - 3)
-    q, scale = int8.quantise(weight)
-    rounded = int8.dequantise(q, scale)
+    q, scale = quantise(weight)
+    rounded = dequantise(q, scale)
     steps = scale.view(-1, *[1] * (weight.dim() - 1))
     assert ((weight - rounded).abs() <= 0.501 * steps).all()
     assert q.abs().flatten(1).amax(1).eq(127).all()
-    again = int8.quantise(rounded)
+    again = quantise(rounded)
     assert torch.equal(again[0], q)
     assert torch.equal(again[1], scale)
 
 
 def test_a_row_of_zeros_stays_one():
-    q, scale = int8.quantise(torch.tensor([[0.0, 0.0], [1.0, -0.5]]))
-    assert int8.dequantise(q, scale)[0].eq(0).all()
+    q, scale = quantise(torch.tensor([[0.0, 0.0], [1.0, -0.5]]))
+    assert dequantise(q, scale)[0].eq(0).all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Transformer blocks: attention and feed-forward, each with add & norm (E52)."""
+"""The blocks of a Transformer: norms (E50, E51), many heads (E47), feed-forward (E53), add & norm (E52)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,25 +6,140 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn import functional
+from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from seqlab.equations.attention import causal, split_heads
-from seqlab.equations.transformer import rotary
-from seqlab.layers.attention import Heads, MultiHeadAttention
-from seqlab.layers.dropout import Dropout
+from seqlab.equations.attention import attention_weights, causal, scaled_score, split_heads
+from seqlab.equations.attention import context as weighted_sum
+from seqlab.equations.transformer import batch_norm, rotary
+from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.linear import Linear
-from seqlab.layers.norms import BatchNorm, LayerNorm, NoNorm
-from seqlab.layers.tap import tap
+from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Transformer
 
+Queries = Float[Tensor, "B H T d"]
+Source = Bool[Tensor, "B S"]
 Real = Bool[Tensor, "B T"]
+Vectors = Float[Tensor, "B T D"]
+Hypotheses = Float[Tensor, "R T D"]
 
-
+EPSILON = 1e-5
+Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": gelu,
     "gelu-tanh": partial(gelu, approximate="tanh"),
 }
+
+
+class LayerNorm(nn.Module):
+    """E50, by torch's fused kernel."""
+
+    def __init__(self, size: int, *, epsilon: float = EPSILON) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.gain = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+        return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, self.epsilon)
+
+
+class BatchNorm(nn.Module):
+    """E51 over the real positions, for comparison (C17): in training by the batch, in use by what training has seen.
+
+    Its predictions in training depend on the other rows of the batch, which is why nothing here uses it by default.
+    """
+
+    def __init__(self, size: int, *, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.gain = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        # parameters without a gradient, so that they are saved, averaged and resumed like all others
+        self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
+        self.variance = nn.Parameter(torch.ones(size), requires_grad=False)
+
+    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+        if not training():
+            return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
+        real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
+        seen = x[real]
+        with torch.no_grad():
+            self.mean.lerp_(seen.mean(0), self.momentum)
+            self.variance.lerp_(seen.var(0, unbiased=False), self.momentum)
+        return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(seen, self.gain, self.bias))
+
+
+class NoNorm(nn.Module):
+    """What comes in goes out, for comparison (C17)."""
+
+    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+        return x
+
+
+class MultiHeadAttention(nn.Module):
+    """E47: several attentions side by side, concatenated and mixed.
+
+    Queries may be more than the keys' rows: K hypotheses of one source are K times as many queries to its keys.
+    """
+
+    def __init__(self, size: int, *, num_heads: int, name: str) -> None:
+        super().__init__()
+        if size % num_heads:
+            raise ValueError(
+                f"{num_heads} heads cannot share {size} features evenly; choose a size that {num_heads} divides"
+            )
+        self.num_heads, self.name = num_heads, name
+        self.query_key_value = Linear(size, 3 * size)
+        self.mix = Linear(size, size)
+        for linear in (self.query_key_value, self.mix):
+            for block in linear.weight.split(size):
+                nn.init.xavier_uniform_(block)
+            nn.init.zeros_(linear.bias)
+        self.query_key_value.weight.num_blocks = 3  # type: ignore[attr-defined]  # for optimisers that see matrices
+
+    def project_all(self, x: Vectors) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the same positions in one product, as self-attention needs them."""
+        q, k, v = self.query_key_value(tap(f"{self.name}.x", x)).chunk(3, dim=-1)
+        return self._split(q), self._split(k), self._split(v)
+
+    def project_memory(self, memory: Float[Tensor, "B S D"]) -> Heads:
+        """Keys and values of a source: computed once, used at every step."""
+        k, v = self.keys_and_values(memory).chunk(2, dim=-1)
+        return self._split(k), self._split(v)
+
+    def keys_and_values(self, memory: Float[Tensor, "B S D"]) -> Float[Tensor, "B S 2*D"]:
+        """The same with keys and values side by side, as they come out of the product."""
+        size = self.mix.in_features
+        return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
+
+    def project_queries(self, x: Vectors) -> Queries:
+        return self._split(self.query_key_value.part(0, self.mix.in_features)(tap(f"{self.name}.x", x)))
+
+    def forward(self, q: Queries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+        return self.mix(self.side_by_side(q, heads, visible))
+
+    def side_by_side(self, q: Queries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+        """What the heads have heard, before it is mixed."""
+        k, v = heads
+        mask = None if visible is None else visible[:, None]
+        if listened_to():
+            heard = self._observed(q, k, v, mask)
+        else:
+            heard = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return heard.transpose(1, 2).flatten(-2)
+
+    def _observed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """The same heads by the equation, so that the weights exist and can be seen or replaced."""
+        for name, value in (("q", q), ("k", k), ("v", v)):
+            tap(f"{self.name}.{name}", value)
+        visible = torch.ones(1, 1, 1, k.shape[2], dtype=torch.bool) if mask is None else mask
+        weights = attention_weights(tap(f"{self.name}.score", scaled_score(q, k)), visible)
+        return tap(f"{self.name}.heads", weighted_sum(tap(f"{self.name}.weights", weights), v))
+
+    def _split(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
+        return split_heads(x, self.num_heads)
 
 
 class FeedForward(nn.Module):
@@ -40,7 +155,7 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
         self.dropout = Dropout(dropout, name=f"{name}.inner")
 
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors) -> Vectors:
         inner = self.widen(tap(f"{self.name}.x", x))
         in_place = self.activation is torch.relu and not torch.is_grad_enabled()  # new memory costs more than a ReLU
         inner = inner.relu_() if in_place else self.activation(inner)
@@ -57,11 +172,11 @@ class AddNorm(nn.Module):
         self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
         self.dropout = Dropout(dropout, name=name)
 
-    def enter(self, x: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
+    def enter(self, x: Vectors, real: Real | None) -> Vectors:
         """What the sublayer is given."""
         return self.norm(x, real) if self.before else x
 
-    def leave(self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B T D"], real: Real | None) -> Float[Tensor, "B T D"]:
+    def leave(self, x: Vectors, y: Vectors, real: Real | None) -> Vectors:
         """The sum of what went in and what came out."""
         total = tap(f"{self.name}.sum", x + self.dropout(y))
         return total if self.before else self.norm(total, real)
@@ -79,7 +194,7 @@ class EncoderBlock(nn.Module):
         self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Real) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Vectors, real: Real) -> Vectors:
         heard = self._heard(self.attention.project_all(self.first.enter(x, real)), real)
         x = self.first.leave(x, self.attention.mix(heard), real)
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
@@ -94,7 +209,7 @@ class EncoderBlock(nn.Module):
         x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]), None)
         return self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
 
-    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Float[Tensor, "B T D"]:
+    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Vectors:
         q, k, v = projected
         if self.rotary:
             q, k = rotary(q), rotary(k)
@@ -122,13 +237,13 @@ class DecoderBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "R T D"],
+        x: Hypotheses,
         past: Heads,
         source: Heads | None,
-        visible: Bool[Tensor, "B S"] | None,
+        visible: Source | None,
         *,
         first: int,
-    ) -> tuple[Float[Tensor, "R T D"], Heads]:
+    ) -> tuple[Hypotheses, Heads]:
         """The tokens further, from position `first` on, and the keys and values of all that can still be seen."""
 
         def joined(k: Tensor, v: Tensor) -> Heads:
@@ -140,13 +255,13 @@ class DecoderBlock(nn.Module):
 
     def further(
         self,
-        x: Float[Tensor, "R T D"],
+        x: Hypotheses,
         remember: Callable[[Tensor, Tensor], Heads],
         source: Heads | None,
-        visible: Bool[Tensor, "B S"] | None,
+        visible: Source | None,
         *,
         first: int,
-    ) -> tuple[Float[Tensor, "R T D"], Heads]:
+    ) -> tuple[Hypotheses, Heads]:
         """The same for whoever keeps keys and values: `remember` takes the new ones and gives all that are seen."""
         q, k, v = self.attention.project_all(self.first.enter(x, None))
         if self.rotary:
@@ -160,9 +275,7 @@ class DecoderBlock(nn.Module):
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
         return tap(f"{self.name}.output", x), (k, v)
 
-    def _look(
-        self, cross: MultiHeadAttention, x: Float[Tensor, "R T D"], source: Heads, visible: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "R T D"]:
+    def _look(self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: Source) -> Hypotheses:
         """Attention to the source: the hypotheses of one source stand side by side as queries to the same keys."""
         rows, length = len(visible), x.shape[1]
         q = cross.project_queries(x.reshape(rows, -1, x.shape[-1]))

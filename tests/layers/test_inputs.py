@@ -1,7 +1,7 @@
 import torch
 
 from seqlab.layers.dropout import noise
-from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Embedding
 
 IDS = torch.arange(40).view(2, 20)
 

@@ -1,15 +1,31 @@
-"""Memory and the tokens so far to logits for the next token."""
+"""The recurrent encoder (S3-S6) and the recurrent decoder without attention (S7, S13)."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.stack import CausalStack
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Read, for_each_hypothesis, logits_of
+from seqlab.layers.inputs import Embedding, Inputs
+from seqlab.layers.linear import Head
+from seqlab.layers.stack import BidirectionalStack, CausalStack
+from seqlab.models.interface import Memory, Read
+from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis
+from seqlab.padded import Padded
 from seqlab.types import State
+
+
+class RecurrentEncoder(nn.Module):
+    """Vectors of tokens into a recurrent stack (S3-S6)."""
+
+    def __init__(self, inputs: Inputs, stack: CausalStack | BidirectionalStack, *, dropout: float) -> None:
+        super().__init__()
+        self.inputs, self.stack = inputs, stack
+        self.dropout = Dropout(dropout, name="encoder.input")
+        self.output_size, self.summary_size = stack.output_size, stack.summary_size
+
+    def forward(self, source: Padded) -> Memory:
+        states, summary = self.stack.encode(source.with_values(self.dropout(self.inputs(source))))
+        return Memory(len(source), states, summary)
 
 
 class Bridge(nn.Module):
@@ -24,7 +40,7 @@ class Bridge(nn.Module):
         return self.project(summary).tanh().split(self.sizes, dim=-1)
 
 
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(FeatureDecoder):
     """A recurrent stack over the tokens so far, without attention.
 
     With a bridge it begins where the source ended (S13), without one at zero (S7). With `reads_summary` the
@@ -58,10 +74,3 @@ class RecurrentDecoder(nn.Module):
             summary = for_each_hypothesis(context[0], len(x))
             x = torch.cat([x, summary[:, None].expand(-1, x.shape[1], -1)], dim=-1)
         return Read(*self.stack(x, state))
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
