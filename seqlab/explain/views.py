@@ -19,6 +19,7 @@ from seqlab.explain.number import number_view
 from seqlab.explain.pictured import glimpses_view, maps_view
 from seqlab.explain.saliency import saliency_view
 from seqlab.explain.search_tree import beam_view
+from seqlab.explain.surprisal import surprisal_view
 from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
@@ -31,6 +32,7 @@ VIEWS: dict[str, Callable[..., View]] = {
     "attention": attention_view,
     "lens": lens_view,
     "number": number_view,
+    "surprisal": surprisal_view,
     "beam": beam_view,
     "gradients": gradients_view,
     "cells": cells_view,
