@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from seqlab.explain.canvas import Canvas
-from seqlab.explain.charts import bars, scatter, table
+from seqlab.explain.charts import bars, table
+from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
 from seqlab.metrics.figures import SHARES, count, duration, figure
 

@@ -10,8 +10,9 @@ from seqlab.codecs.labels import labels_in
 from seqlab.codecs.series import series_of
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
-from seqlab.explain.charts import Band, Curve, heat_map, line_chart
+from seqlab.explain.charts import heat_map
 from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.plots import Band, Curve, line_chart
 from seqlab.explain.view import View
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger

@@ -11,8 +11,7 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Grid, Item, Text
-from seqlab.explain.charts import heat_map
-from seqlab.explain.diagrams import bipartite
+from seqlab.explain.charts import bipartite, heat_map
 from seqlab.explain.palette import SEQUENTIAL, levels
 from seqlab.explain.view import View
 from seqlab.recipe import Decode

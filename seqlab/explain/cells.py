@@ -11,7 +11,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
-from seqlab.explain.diagrams import coloured_text
+from seqlab.explain.charts import coloured_text
 from seqlab.explain.view import View
 from seqlab.tasks import subject
 from seqlab.trace import Trace

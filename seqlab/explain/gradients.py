@@ -15,7 +15,8 @@ from seqlab.bundle import Bundle
 from seqlab.equations.bptt import bound
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
-from seqlab.explain.charts import Curve, heat_map, line_chart
+from seqlab.explain.charts import heat_map
+from seqlab.explain.plots import Curve, line_chart
 from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from seqlab.bundle import Bundle
 from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError, nearest
-from seqlab.explain.axes import number
 from seqlab.explain.canvas import Canvas, Text
+from seqlab.explain.labels import number, text_width
 from seqlab.explain.lens import NAMES
 from seqlab.explain.view import View
-from seqlab.explain.width import text_width
 from seqlab.layers.attention import MultiHeadAttention, SourceAttention
 from seqlab.layers.blocks import AddNorm, DecoderBlock, EncoderBlock, FeedForward
 from seqlab.layers.norms import LayerNorm

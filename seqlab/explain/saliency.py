@@ -10,7 +10,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
-from seqlab.explain.diagrams import coloured_text
+from seqlab.explain.charts import coloured_text
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
 from seqlab.recipe import Decode

@@ -16,7 +16,7 @@ from seqlab.bundle import Bundle
 from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
-from seqlab.explain import diagrams, terminal
+from seqlab.explain import charts, terminal
 from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
@@ -180,10 +180,8 @@ def beam_view(
         other = replay(search, width=replay_beam, length_penalty=replay_penalty)
     pieces = tokenizer.pieces([node.token for node in search.nodes])
     best = _path(search, search.best[0]) if search.best else set()
-    drawn = [diagrams.Node("start", None, None, best=True)] + [
-        diagrams.Node(
-            piece, node.score, 0 if node.parent is None else node.parent + 1, node.fate == "pruned", k in best
-        )
+    drawn = [charts.Node("start", None, None, best=True)] + [
+        charts.Node(piece, node.score, 0 if node.parent is None else node.parent + 1, node.fate == "pruned", k in best)
         for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True))
     ]
     shown = [_shown(search, bundle, hypothesis) for hypothesis in search.best]
@@ -194,7 +192,7 @@ def beam_view(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
         data,
-        (diagrams.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
+        (charts.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
         lambda width, colour: "\n".join(
             [terminal.tree(drawn, width=width, colour=colour), *_ranking("found", shown)]
             + ([] if other is None else _ranking("replayed", data["replayed"]))

@@ -11,11 +11,10 @@ from jaxtyping import Float
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import answer_names
 from seqlab.errors import UsageError
-from seqlab.explain.axes import number
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
+from seqlab.explain.labels import Pixels, cut, display_width, number, text_width, visible
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.view import View
-from seqlab.explain.width import Pixels, cut, display_width, text_width, visible
 from seqlab.subject import Subject
 from seqlab.tasks import subject
 

@@ -14,10 +14,11 @@ from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
-from seqlab.explain.charts import Curve, heat_map, line_chart, scatter
+from seqlab.explain.charts import heat_map
+from seqlab.explain.labels import text_width
 from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.plots import Curve, line_chart, scatter
 from seqlab.explain.view import View
-from seqlab.explain.width import text_width
 from seqlab.layers.positions import Positions
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Num
 
-from seqlab.explain.axes import number, spread
-from seqlab.explain.charts import Curve
-from seqlab.explain.diagrams import Node
+from seqlab.explain.charts import Node
+from seqlab.explain.labels import cut, display_width, fitted, number, visible
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, SEQUENTIAL, TOP, colour_of, ink_on, levels, limits, rgb
-from seqlab.explain.width import cut, display_width, fitted, visible
+from seqlab.explain.plots import Curve, spread
 
 SHADES, BELOW = " ░▒▓█", " .:-="  # from nothing to all, above and below zero
 MARKS = "•x+o*#"

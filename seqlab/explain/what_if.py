@@ -15,8 +15,8 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.charts import bars
+from seqlab.explain.labels import text_width
 from seqlab.explain.view import View
-from seqlab.explain.width import text_width
 from seqlab.layers.tap import listening
 from seqlab.tasks import predict, subject
 from seqlab.trace import Trace

@@ -7,8 +7,8 @@ import pytest
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Rect
+from seqlab.explain.labels import display_width
 from seqlab.explain.surprisal import surprisal_view
-from seqlab.explain.width import display_width
 from seqlab.tasks import predict, subject, task_of
 from seqlab.tasks.writing import score
 

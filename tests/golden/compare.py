@@ -24,7 +24,10 @@ from typing import Any
 RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
 RENEWED: list[tuple[str, str]] = [
-    ("http/explain-png/content/sha256", "PNG files are rendered from the SVG by resvg instead of being drawn by Pillow"),
+    (
+        "http/explain-png/content/sha256",
+        "PNG files are rendered from the SVG by resvg instead of being drawn by Pillow",
+    ),
     ("views/names", "the view 'surprisal' is new"),
     ("http/models/body/models/*/views", "the view 'surprisal' is new"),
 ]
