@@ -14,7 +14,6 @@ from seqlab.explain.canvas import Canvas, Grid, Item, Text
 from seqlab.explain.charts import bipartite, heat_map
 from seqlab.explain.palette import SEQUENTIAL, levels
 from seqlab.explain.view import View
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
 from seqlab.tasks import subject
 from seqlab.trace import Trace
@@ -89,13 +88,12 @@ def attention_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     layer: str | None = None,
     head: int | None = None,
     hypothesis: int = 1,
 ) -> View:
     """Every layer and head side by side; of one layer (by its name) all heads large, of one head its lines too."""
-    looked = subject(bundle, given, output=output, decode=decode, hypothesis=hypothesis)
+    looked = subject(bundle, given, output=output, hypothesis=hypothesis)
     maps = attention_maps(looked, looked.trace())
     if layer is not None:
         maps = [m for m in maps if m.name == layer]

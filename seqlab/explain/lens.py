@@ -11,7 +11,6 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.charts import heat_map
 from seqlab.explain.view import View
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
 from seqlab.tasks import subject
 from seqlab.trace import Trace
@@ -58,12 +57,11 @@ def lens_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     layer: str | None = None,
     position: int | None = None,
 ) -> View:
     """Every stage with its shape and numbers; with `layer` (a stage by its name), that one as a picture."""
-    looked = subject(bundle, given, output=output, decode=decode)
+    looked = subject(bundle, given, output=output)
     trace = looked.trace()
     stages = [_stage(trace, name) for name in trace.names()]
     likely = likeliest(looked)
