@@ -13,7 +13,7 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Num, UInt8
 
 from seqlab.data.png import png
 from seqlab.errors import UsageError
@@ -22,6 +22,9 @@ from seqlab.explain.palette import ROLES, colours
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
 Anchor = Literal["start", "middle", "end"]
+Vector = Num[np.ndarray, " N"]
+Matrix = Num[np.ndarray, "R C"]
+Points = Num[np.ndarray, "N 2"]
 MONO = "ui-monospace,'DejaVu Sans Mono','Noto Sans Mono',Menlo,Consolas,monospace"
 # A label of right-to-left letters is laid out by itself; blanks stay.
 STYLE = "text{unicode-bidi:plaintext;white-space:pre}"
@@ -67,7 +70,7 @@ class Rect(Item):
 class Polyline(Item):
     """An open line, or closed an area."""
 
-    points: Float[np.ndarray, "N 2"]
+    points: Points
     stroke: str = ""
     width: Pixels = 1.0
     fill: str = ""

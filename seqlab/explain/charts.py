@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Num
 
-from seqlab.explain.canvas import Anchor, Canvas, Grid, Item, Polyline, Rect, Text, line
+from seqlab.explain.canvas import Anchor, Canvas, Grid, Item, Matrix, Points, Polyline, Rect, Text, Vector, line
 from seqlab.explain.labels import LONGEST, SMALL, Pixels, cell, cut, number, text_width, visible, widest
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, SEQUENTIAL, TOP, colour_of, ink_on, levels, limits, nth
 
@@ -17,7 +17,7 @@ STRONG = CATEGORICAL[0]
 
 
 def heat_map(
-    matrix: Num[np.ndarray, "R C"],
+    matrix: Matrix,
     rows: Sequence[str],
     columns: Sequence[str],
     *,
@@ -56,9 +56,7 @@ def heat_map(
     return Canvas(width, bottom + 52, tuple(items), title)
 
 
-def bars(
-    values: Num[np.ndarray, " N"], labels: Sequence[str], *, title: str = "", x_title: str = "", width: Pixels = 640
-) -> Canvas:
+def bars(values: Vector, labels: Sequence[str], *, title: str = "", x_title: str = "", width: Pixels = 640) -> Canvas:
     """A bar for each number, to the right of zero or, in another colour, to the left, with the number at its end."""
     names = [cut(name, 2 * LONGEST) for name in labels]
     left = 28 + widest(names, 12)
@@ -92,19 +90,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = 
 
 
 def bipartite(
-    weights: Num[np.ndarray, "L R"],
-    left: Sequence[str],
-    right: Sequence[str],
-    *,
-    title: str = "",
-    titles: tuple[str, str] = ("", ""),
-    most: int = 300,
+    weights: Num[np.ndarray, "L R"], left: Sequence[str], right: Sequence[str], *, title: str = "", most: int = 300
 ) -> Canvas:
     """Two columns of tokens, and the `most` largest of the weights between them as lines, the larger the darker."""
     longer = max(len(left), len(right), 1)
     pitch = min(22.0, max(11.0, 700 / longer))
-    size, top = min(12.0, pitch * 0.85), 36.0 if any(titles) else 16.0
-    start = 28 + widest([cut(name, LONGEST) for name in (*left, titles[0])], size)
+    size, top = min(12.0, pitch * 0.85), 16.0
+    start = 28 + widest([cut(name, LONGEST) for name in left], size)
     end = start + 260
     y = [top + (np.arange(n) + 0.5 + (longer - n) / 2) * pitch for n in (len(left), len(right))]
     calm = min(1.0, (80 / longer) ** 0.5)  # among many tokens lines are thinner and paler
@@ -117,15 +109,13 @@ def bipartite(
             hint = f"{visible(left[i])} → {visible(right[j])}: {number(float(weights[i, j]))}"
             thick, pale, tags = calm * (0.8 + 2.2 * share), calm * (0.06 + 0.84 * share), (f"left{i}", f"right{j}")
             items.append(Polyline(curve, STRONG, thick, opacity=pale, hint=hint, tags=tags))
-    items += _column(left, start - 8, y[0], size, "end", "left", titles[0])
-    items += _column(right, end + 8, y[1], size, "start", "right", titles[1])
-    width = end + 28 + widest([cut(name, LONGEST) for name in (*right, titles[1])], size)
+    items += _column(left, start - 8, y[0], size, "end", "left")
+    items += _column(right, end + 8, y[1], size, "start", "right")
+    width = end + 28 + widest([cut(name, LONGEST) for name in right], size)
     return Canvas(width, top + longer * pitch + 16, tuple(items), title)
 
 
-def coloured_text(
-    tokens: Sequence[str], values: Num[np.ndarray, " N"], *, title: str = "", width: Pixels = 720
-) -> Canvas:
+def coloured_text(tokens: Sequence[str], values: Vector, *, title: str = "", width: Pixels = 720) -> Canvas:
     """Running text, each token on the colour of its number; one below zero is underlined too, for print in grey."""
     reach = limits(values, diverging=True)
     items: list[Item] = []
@@ -208,16 +198,14 @@ def _places(nodes: Sequence[Node]) -> tuple[list[int], list[float]]:
     return depth, y
 
 
-def _column(
-    tokens: Sequence[str], x: Pixels, y: Float[np.ndarray, " N"], size: Pixels, anchor: Anchor, side: str, head: str
-) -> list[Item]:
-    items: list[Item] = [Text(x, 20, head, 12, "muted", anchor)] if head else []
-    for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True)):
-        items.append(Text(x, middle + 0.35 * size, cut(token, LONGEST), size, anchor=anchor, tags=(f"{side}{k}",)))
-    return items
+def _column(tokens: Sequence[str], x: Pixels, y: Vector, size: Pixels, anchor: Anchor, side: str) -> list[Item]:
+    return [
+        Text(x, middle + 0.35 * size, cut(token, LONGEST), size, anchor=anchor, tags=(f"{side}{k}",))
+        for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True))
+    ]
 
 
-def _swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Float[np.ndarray, "N 2"]:
+def _swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
     """A curve that leaves and arrives level, with more points where it bends."""
     share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
     return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)

@@ -66,8 +66,6 @@ def lens_view(
     stages = [_stage(trace, name) for name in trace.names()]
     likely = likeliest(looked)
     place = looked.place(position)
-    chosen = _chosen(trace, layer)
-    canvases = [_picture(looked, trace, name) for name in chosen]
     return View(
         "lens",
         f"{bundle.recipe.name}, stage by stage",
@@ -78,7 +76,7 @@ def lens_view(
             "stages": stages,
             "likeliest": likely,
         },
-        tuple(canvases),
+        tuple(_picture(looked, trace, name) for name in _chosen(trace, layer)),
         lambda width, colour: _text(looked, stages, likely, place, width),
     )
 
@@ -109,11 +107,16 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
     return stage | ({"values": value.numpy()} if value.numel() <= NUMBERS else {})
 
 
+def stage_named(trace: Trace, name: str) -> str:
+    """The name, if there is such a stage."""
+    if name not in trace:
+        raise UsageError(f"there is no stage '{name}'", hint=nearest(name, trace.names()))
+    return name
+
+
 def _chosen(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
-        if layer not in trace:
-            raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
-        return [layer]
+        return [stage_named(trace, layer)]
     shown, cells = list[str](), 0
     for name in trace.names():
         if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):

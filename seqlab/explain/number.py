@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
 from seqlab.equations.transformer import sinusoidal_positions
-from seqlab.errors import UsageError, nearest
+from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.labels import number, text_width
-from seqlab.explain.lens import NAMES
+from seqlab.explain.lens import NAMES, stage_named
 from seqlab.explain.view import View
 from seqlab.layers.attention import MultiHeadAttention, SourceAttention
 from seqlab.layers.blocks import AddNorm, FeedForward
@@ -137,9 +137,7 @@ def number_view(
     """
     looked = subject(bundle, given, output=output)
     trace = looked.trace()
-    layer = layer or trace.names()[-1]
-    if layer not in trace:
-        raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
+    layer = stage_named(trace, layer or trace.names()[-1])
     place = _cell(trace[layer][0], cell)
     filled = account(looked, trace, layer, place)
     where = ", ".join(map(str, place))

@@ -1,13 +1,14 @@
 """Plots: lines and points in a frame with round ticks, titles and a legend."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float
 
-from seqlab.explain.canvas import Canvas, Circle, Group, Item, Polyline, Rect, Text, line
+from seqlab.explain.canvas import Canvas, Circle, Group, Item, Points, Polyline, Rect, Text, Vector, line
 from seqlab.explain.labels import LONGEST, SMALL, Pixels, cut, number, text_width, widest
 from seqlab.explain.palette import CATEGORICAL, nth
 
@@ -20,14 +21,14 @@ class Curve:
     """A line of a chart; a value that is NaN is a gap. Without `x`, values stand at 0, 1, 2, ..."""
 
     label: str
-    y: Num[np.ndarray, " N"]
-    x: Num[np.ndarray, " N"] | None = None
+    y: Vector
+    x: Vector | None = None
     colour: str = ""
     dashed: bool = False
 
     @property
-    def places(self) -> Num[np.ndarray, " N"]:
-        return np.arange(len(self.y), dtype=float) if self.x is None else self.x
+    def places(self) -> Vector:
+        return _places(self.x, len(self.y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +36,14 @@ class Band:
     """What lies between two lines."""
 
     label: str
-    low: Num[np.ndarray, " N"]
-    high: Num[np.ndarray, " N"]
-    x: Num[np.ndarray, " N"] | None = None
+    low: Vector
+    high: Vector
+    x: Vector | None = None
     colour: str = CATEGORICAL[0]
 
     @property
-    def places(self) -> Num[np.ndarray, " N"]:
-        return np.arange(len(self.low), dtype=float) if self.x is None else self.x
+    def places(self) -> Vector:
+        return _places(self.x, len(self.low))
 
 
 def line_chart(
@@ -56,7 +57,7 @@ def line_chart(
     size: tuple[Pixels, Pixels] = (720, 380),
 ) -> Canvas:
     """Lines over shaded bands. `titles` are those of the axes; `mark` is an x and the name of what begins there."""
-    free = iter(CATEGORICAL * len(lines))
+    free = itertools.cycle(CATEGORICAL)
     pens = [replace(curve, colour=curve.colour or next(free)) for curve in lines]
     x = np.concatenate([*(curve.places for curve in lines), *(band.places for band in bands)])
     x = x[np.isfinite(x)]
@@ -80,7 +81,7 @@ def line_chart(
 
 
 def scatter(
-    points: Num[np.ndarray, "N 2"],
+    points: Points,
     labels: Sequence[str],
     groups: Sequence[str] = (),
     *,
@@ -123,7 +124,7 @@ class Axes:
     x_range: Range
     y_range: Range
 
-    def points(self, x: Num[np.ndarray, " N"], y: Num[np.ndarray, " N"]) -> Float[np.ndarray, "N 2"]:
+    def points(self, x: Vector, y: Vector) -> Points:
         """Where numbers fall, in pixels."""
         across = self.left + (x - self.x_range[0]) / (self.x_range[1] - self.x_range[0]) * (self.right - self.left)
         up = self.bottom - (y - self.y_range[0]) / (self.y_range[1] - self.y_range[0]) * (self.bottom - self.top)
@@ -192,12 +193,16 @@ def named(places: list[float]) -> list[tuple[float, str]]:
     return [(place, f"{place:,.{decimals}f}".replace("-", "−")) for place in places]
 
 
-def spread(values: Num[np.ndarray, " N"]) -> Range:
+def spread(values: Vector) -> Range:
     """The range of the values that are there, with a little room."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     room = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
     return low - room, high + room
+
+
+def _places(x: Vector | None, count: int) -> Vector:
+    return np.arange(count, dtype=float) if x is None else x
 
 
 def _stroke(curve: Curve) -> tuple[str, Item]:
@@ -210,7 +215,7 @@ def _shades(bands: Sequence[Band]) -> list[tuple[str, Item]]:
     return [(band.label, Group(0, 0, tuple(sheets[: k + 1]))) for k, band in enumerate(bands)]
 
 
-def _unbroken(points: Float[np.ndarray, "N 2"]) -> list[np.ndarray]:
+def _unbroken(points: Points) -> list[np.ndarray]:
     """The parts of a line between its gaps."""
     there = np.isfinite(points).all(1)
     parts = np.split(points, np.flatnonzero(np.diff(there)) + 1) if len(points) else []

@@ -28,7 +28,7 @@ CANVASES = {
         x_labels=[f"2024-01-{day}" for day in range(40)],
     ),
     "heat": heat_map(RNG.normal(size=(6, 6)), NASTY, NASTY, diverging=True, titles=("rows", "columns")),
-    "bipartite": bipartite(RNG.random((6, 6)), NASTY, NASTY, titles=("written", "read")),
+    "bipartite": bipartite(RNG.random((6, 6)), NASTY, NASTY),
     "scatter": scatter(RNG.normal(size=(6, 2)), NASTY, NASTY),
     "bars": bars(RNG.normal(size=6), NASTY, x_title="difference"),
     "text": coloured_text(NASTY * 4, RNG.normal(size=24)),
