@@ -15,7 +15,7 @@ from seqlab.explain.charts import bipartite, heat_map
 from seqlab.explain.palette import SEQUENTIAL, levels
 from seqlab.explain.view import View
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 FOLLOWED = 0.5  # of a head's weight on one kind of place, for it to be called after that
@@ -47,14 +47,14 @@ class Map:
         return best if shares[best] >= FOLLOWED else "", shares[best]
 
 
-def attention_maps(looked: Subject, trace: Trace) -> list[Map]:
+def attention_maps(subject: Subject, trace: Trace) -> list[Map]:
     """All attention weights that were recorded, with the tokens on both sides of each."""
     maps = []
     for name in trace.names():
         if name.endswith(".weights"):
             weights = trace[name][0].numpy()
             weights = weights[None] if weights.ndim == 2 else weights
-            maps.append(Map(name.removesuffix(".weights"), weights, *_sides(looked, name, weights.shape)))
+            maps.append(Map(name.removesuffix(".weights"), weights, *_sides(subject, name, weights.shape)))
     if not maps:
         raise UsageError(
             "this model attends to nothing", hint="the view 'cells' shows the states of a recurrent model."
@@ -62,24 +62,24 @@ def attention_maps(looked: Subject, trace: Trace) -> list[Map]:
     return maps
 
 
-def alignment(looked: Subject) -> Float[np.ndarray, "T S"]:
+def alignment(subject: Subject) -> Float[np.ndarray, "T S"]:
     """Where each token of the answer looked in the source: of many heads, the mean in the last layer."""
-    maps = [m for m in attention_maps(looked, looked.trace()) if m.name.endswith((".cross", "decoder.attention"))]
-    if not maps or not looked.source:
+    maps = [m for m in attention_maps(subject, subject.trace()) if m.name.endswith((".cross", "decoder.attention"))]
+    if not maps or not subject.source:
         raise UsageError(
             "this model does not attend to its source", hint="an alignment needs a decoder with attention."
         )
     return maps[-1].weights.mean(0)
 
 
-def _sides(looked: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sides(subject: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if name.startswith("pooling"):
-        return tuple(f"hop {hop + 1}" for hop in range(shape[1])), looked.source
+        return tuple(f"hop {hop + 1}" for hop in range(shape[1])), subject.source
     if name.startswith("encoder"):
-        return looked.source, looked.source
+        return subject.source, subject.source
     if ".cross." in name or name.startswith("decoder.attention"):
-        return looked.answered, looked.source
-    return looked.written, looked.written
+        return subject.answered, subject.source
+    return subject.written, subject.written
 
 
 def attention_view(
@@ -92,8 +92,8 @@ def attention_view(
     hypothesis: int = 1,
 ) -> View:
     """Every layer and head side by side; of one layer (by its name) all heads large, of one head its lines too."""
-    looked = subject(bundle, given, output=output, hypothesis=hypothesis)
-    maps = attention_maps(looked, looked.trace())
+    subject = subject_of(bundle, given, output=output, hypothesis=hypothesis)
+    maps = attention_maps(subject, subject.trace())
     names = [m.name for m in maps]
     if layer is not None and layer not in names:
         raise UsageError(f"there is no layer '{layer}' with attention", hint=f"there are: {', '.join(names)}.")
@@ -118,7 +118,7 @@ def attention_view(
     return View(
         "attention",
         f"attention of {bundle.recipe.name}",
-        {"source": looked.source, "written": looked.written, "answered": looked.answered, "maps": _numbers(maps)},
+        {"source": subject.source, "written": subject.written, "answered": subject.answered, "maps": _numbers(maps)},
         tuple(canvases),
         letters,
     )

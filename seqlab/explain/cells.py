@@ -13,7 +13,7 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.charts import coloured_text
 from seqlab.explain.view import View
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 QUOTES = '"“”«»„‟「」'
@@ -128,9 +128,9 @@ def cells_view(
     bundle: Bundle, given: Any, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
 ) -> View:
     """The text coloured by one unit: the one asked for, else the one that follows something best."""
-    looked = subject(bundle, given)
-    tokens = list(looked.source or looked.written)
-    layers = states(looked.trace(), tokens)
+    subject = subject_of(bundle, given)
+    tokens = list(subject.source or subject.written)
+    layers = states(subject.trace(), tokens)
     if not layers:
         raise UsageError("this model has no states beside its tokens", hint="look at it with the view 'lens'.")
     units = followers(layers, marks(tokens, pattern))

@@ -21,7 +21,7 @@ from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.training.log import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
@@ -137,8 +137,8 @@ def gradients_view(
     folder: Path | None = None,
 ) -> View:
     """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
-    looked = subject(bundle, given, output=output)
-    flow = gradient_flow(looked, position=position)
+    subject = subject_of(bundle, given, output=output)
+    flow = gradient_flow(subject, position=position)
     if not flow.names:
         raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
     distance = np.arange(flow.position, -1, -1, dtype=float)
@@ -155,13 +155,13 @@ def gradients_view(
     clip = clip_rate(folder, limit)
     if clip is not None:
         sentences.append(f"in training {100 * clip:.1f} % of the logged steps were clipped at {limit:g}.")
-    title = f"gradient of the loss at {looked.answered[flow.position]!r}"
+    title = f"gradient of the loss at {subject.answered[flow.position]!r}"
     titles = ("steps back from the loss", "log10 of the norm of dL/dh")
     canvases = [line_chart(curves + bounds, title=title, titles=titles)]
     if flow.each is not None:
         last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
         title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
-        canvases.append(heat_map(last, looked.answered, flow.places, title=title))
+        canvases.append(heat_map(last, subject.answered, flow.places, title=title))
     data: dict[str, Any] = {
         "layers": flow.names,
         "places": flow.places,

@@ -28,7 +28,7 @@ from seqlab.layers.recurrence import Recurrence
 from seqlab.models.heads import Head
 from seqlab.models.transformer import Entrance
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 CLOSE = 1e-3  # of its size, or at all: by how much a sum in doubles may miss a number that was made in floats
@@ -78,7 +78,7 @@ class Account:
 class Place:
     """One number in one stage of a trace, and whatever stands near it."""
 
-    looked: Subject
+    subject: Subject
     trace: Trace
     name: str
     cell: tuple[int, ...]
@@ -104,14 +104,14 @@ class Place:
 
     def layer(self, kind: type[Layer], name: str = "") -> Layer:
         """A layer by its name; without one, that of this stage."""
-        modules = self.looked.bundle.model.modules()
+        modules = self.subject.bundle.model.modules()
         return next(m for m in modules if isinstance(m, kind) and m.name == (name or self.prefix))
 
 
 @torch.no_grad()
-def account(looked: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> Account:
+def account(subject: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> Account:
     """How a number came about; where there is no equation for it, or not a true one, only what it is."""
-    place = Place(looked, trace, name, cell)
+    place = Place(subject, trace, name, cell)
     value = float(place.stage(name)[cell])
     plain = Account("", NAMES.get(place.leaf, "") or place.leaf, value)
     if place.leaf not in _EQUATIONS:
@@ -135,11 +135,11 @@ def number_view(
 
     Without a stage it is of the last, and without a cell the largest.
     """
-    looked = subject(bundle, given, output=output)
-    trace = looked.trace()
+    subject = subject_of(bundle, given, output=output)
+    trace = subject.trace()
     layer = stage_named(trace, layer or trace.names()[-1])
     place = _cell(trace[layer][0], cell)
-    filled = account(looked, trace, layer, place)
+    filled = account(subject, trace, layer, place)
     where = ", ".join(map(str, place))
     name = f"{layer.rpartition('.')[2]}[{where}]"
     sums = [f"{product.what} = {number(product.sum)}" for product in filled.products]
@@ -302,7 +302,7 @@ def _output(p: Place) -> Account:
     total = f"{p.prefix}.second.sum"
     add_norm = p.layer(AddNorm, f"{p.prefix}.second")
     if add_norm.before:
-        return _sum(Place(p.looked, p.trace, total, p.cell))
+        return _sum(Place(p.subject, p.trace, total, p.cell))
     norm = add_norm.norm
     if not isinstance(norm, LayerNorm):
         raise ValueError("only a layer norm is of one position")
@@ -320,7 +320,7 @@ def _output(p: Place) -> Account:
 
 def _position(p: Place) -> Account:
     t, c = p.cell
-    modules = p.looked.bundle.model.modules()
+    modules = p.subject.bundle.model.modules()
     entrance = next(m for m in modules if isinstance(m, Entrance) and m.positions.name == p.prefix)
     if entrance.bridge is not None:
         raise ValueError("the embedding is projected first")
@@ -407,7 +407,7 @@ def _state(p: Place) -> Account:
 
 def _logit(p: Place) -> Account:
     *row, j = p.cell
-    output = next(m for m in p.looked.bundle.model.modules() if isinstance(m, Head)).output
+    output = next(m for m in p.subject.bundle.model.modules() if isinstance(m, Head)).output
     product = _dot("V·h", f"V, row {j}", output.weight[j], "features", p.stage("features")[tuple(row)])
     total, line = _affine(product, output.bias[j])
     return Account("E18", "logit = V h + c", total, (product,), (line,))

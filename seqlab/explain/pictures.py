@@ -14,7 +14,8 @@ from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Grid, Group, Item, Rect, Text
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, levels
 from seqlab.explain.view import View
-from seqlab.tasks import predict, subject
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.caption import word_maps
 from seqlab.tasks.examples import encode_inputs
 
@@ -55,8 +56,8 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
 
 def glimpses_view(bundle: Bundle, given: Any) -> View:
     """The windows through which a model read a picture, one after the other (S22, E64)."""
-    looked = subject(bundle, given)
-    trace = looked.trace()
+    subject = subject_of(bundle, given)
+    trace = subject.trace()
     light = _light(bundle, given)
     if "glimpse.window" not in trace or light is None:
         raise UsageError("this model reads through no windows", hint="give one of recipe glimpse-digits.")
@@ -72,8 +73,8 @@ def glimpses_view(bundle: Bundle, given: Any) -> View:
     names = ("x", "y", "stride", "variance", "intensity")
     return View(
         "glimpses",
-        f"{bundle.codec.source.show(given)}: {looked.answered[0]}",
-        {"answer": looked.answered[0], "windows": [dict(zip(names, window, strict=True)) for window in windows]},
+        f"{bundle.codec.source.show(given)}: {subject.answered[0]}",
+        {"answer": subject.answered[0], "windows": [dict(zip(names, window, strict=True)) for window in windows]},
         (_panels(panels, "each window"),),
         lambda width, colour: "\n".join(lines),
     )

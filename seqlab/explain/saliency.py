@@ -14,7 +14,7 @@ from seqlab.explain.charts import coloured_text
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 
 Method = Literal["gradient", "integrated", "leave-one-out"]
 ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
@@ -164,15 +164,15 @@ def saliency_view(
     """The input coloured by what each token adds to the log-probability of one answer."""
     if method not in get_args(Method):
         raise UsageError(f"there is no method '{method}'", hint=f"there are: {', '.join(get_args(Method))}.")
-    looked = subject(bundle, given, output=output)
-    place = looked.place(position)
-    result = saliency(looked, method=method, position=position)  # type: ignore[arg-type]
+    subject = subject_of(bundle, given, output=output)
+    place = subject.place(position)
+    result = saliency(subject, method=method, position=position)  # type: ignore[arg-type]
     sides = {
-        "source": (looked.source, result.source.numpy()),
-        "written before": (looked.written[: place + 1], result.written[: place + 1].numpy()),
+        "source": (subject.source, result.source.numpy()),
+        "written before": (subject.written[: place + 1], result.written[: place + 1].numpy()),
     }
     sides = {name: side for name, side in sides.items() if side[0]}
-    answer, log_p = looked.answered[place], result.log_probability
+    answer, log_p = subject.answered[place], result.log_probability
     data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1, "log_probability": log_p}
     data |= {name.replace(" ", "_"): side for name, side in sides.items()}
     notes = []

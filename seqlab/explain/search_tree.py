@@ -20,7 +20,7 @@ from seqlab.explain import charts, terminal
 from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS
 from seqlab.types import State
@@ -154,14 +154,14 @@ def beam_view(
     replay_penalty: float | None = None,
 ) -> View:
     """The whole search tree; with `replay_*`, what another beam would have found in it without the model."""
-    looked = subject(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
-    if not looked.writes:
+    subject = subject_of(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
+    if not subject.writes:
         raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
-    prefix, limits = looked.writes, _continuation(bundle)
-    if looked.reads is not None:
-        prefix, limits = looked.writes[:1], target_limits(bundle, bundle.recipe.decode)
+    prefix, limits = subject.writes, _continuation(bundle)
+    if subject.reads is not None:
+        prefix, limits = subject.writes[:1], target_limits(bundle, bundle.recipe.decode)
     with torch.inference_mode():
-        search = recorded_search(looked.decoder, looked.memory(), prefix, Beam(beam, length_penalty), limits)
+        search = recorded_search(subject.decoder, subject.memory(), prefix, Beam(beam, length_penalty), limits)
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
     best = _path(search, search.best[0]) if search.best else []
     drawn = [charts.Node("start", best=True)]

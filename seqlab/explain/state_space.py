@@ -18,7 +18,7 @@ from seqlab.explain.view import View
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger
 from seqlab.padded import Padded
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.forecast import Forecast, forecast, forecast_series
 
 
@@ -26,17 +26,17 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
     """How likely each hidden state is at each position, given all there is (E9), and the likeliest path (E10)."""
     if bundle.recipe.model.hmm is None:
         raise UsageError("this model has no hidden states of a chain", hint="give one of recipe hmm-tagger or hmm-lm.")
-    looked = subject(bundle, given)
-    trace = looked.trace()
+    subject = subject_of(bundle, given)
+    trace = subject.trace()
     if isinstance(bundle.model, HMMTagger):
         belief, states = trace["encoder.posterior"][0].numpy(), labels_in(bundle.codec).names
         with torch.inference_mode():
-            path = bundle.model.decode(cast(Padded, looked.reads))[0].tolist()
-        positions, what = looked.source, "posterior of each label"
+            path = bundle.model.decode(cast(Padded, subject.reads))[0].tolist()
+        positions, what = subject.source, "posterior of each label"
     else:
         belief = trace["decoder.belief"][0].numpy()
         states, path = tuple(f"state {i}" for i in range(belief.shape[1])), belief.argmax(1).tolist()
-        positions, what = looked.written, "belief about the next state"
+        positions, what = subject.written, "belief about the next state"
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
     kept = np.flatnonzero(belief.max(0) > 0.005) if belief.shape[1] > 24 else np.arange(belief.shape[1])

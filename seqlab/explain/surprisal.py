@@ -16,7 +16,7 @@ from seqlab.explain.labels import Pixels, cut, display_width, number, text_width
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.view import View
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 
 NOTABLE = 5  # tokens at most that are named in words
 LONGEST = 18  # columns of a token; what is longer is cut
@@ -26,15 +26,15 @@ LINES, EIGHTHS = 4, " ▁▂▃▄▅▆▇█"  # of the highest bar in a termi
 
 def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     """How surprising each token of a text, a translation or the labels is, in bits; and what was expected instead."""
-    looked = subject(bundle, given, output=output)
-    known = len(looked.answers) - (looked.reads is None)  # a language model's last answer is its own guess
+    subject = subject_of(bundle, given, output=output)
+    known = len(subject.answers) - (subject.reads is None)  # a language model's last answer is its own guess
     if not known:
         raise UsageError("one token alone is not predicted from anything", hint="give a longer text.")
     with torch.inference_mode():
-        log_p = looked.logits()[:known].double().log_softmax(-1) / math.log(2)
-    bits = log_p[torch.arange(known), list(looked.answers[:known])].neg().numpy()
+        log_p = subject.logits()[:known].double().log_softmax(-1) / math.log(2)
+    bits = log_p[torch.arange(known), list(subject.answers[:known])].neg().numpy()
     total, mean = float(bits.sum()), float(bits.mean())
-    tokens = _names(looked)[:known]
+    tokens = _names(subject)[:known]
     ranked = np.argsort(-bits, kind="stable")[:NOTABLE].tolist()
     notable = [place for place in ranked if bits[place] >= mean]
     likeliest, names = log_p.max(-1), answer_names(bundle.codec)
@@ -51,7 +51,7 @@ def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> 
     length = f"{known} token{'s' * (known > 1)}"
     summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(2**mean)}"
     lines = ["", summary, "most surprising:", *map(_sentence, surprises)]
-    data = {"source": looked.source, "tokens": tokens, "bits": bits, "total": total, "mean": mean}
+    data = {"source": subject.source, "tokens": tokens, "bits": bits, "total": total, "mean": mean}
     return View(
         "surprisal",
         f"how surprising each token is to {bundle.recipe.name}",
@@ -61,11 +61,11 @@ def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> 
     )
 
 
-def _names(looked: Subject) -> list[str]:
+def _names(subject: Subject) -> list[str]:
     """The answers; a label together with the token it belongs to."""
-    if looked.writes or len(looked.source) != len(looked.answered):
-        return list(looked.answered)
-    pairs = zip(looked.source, looked.answered, strict=True)
+    if subject.writes or len(subject.source) != len(subject.answered):
+        return list(subject.answered)
+    pairs = zip(subject.source, subject.answered, strict=True)
     return [answer if answer == token else f"{token}/{answer}" for token, answer in pairs]
 
 

@@ -18,7 +18,8 @@ from seqlab.explain.charts import bars
 from seqlab.explain.labels import widest
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
-from seqlab.tasks import predict, subject
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 ABLATABLE = (".heads", ".weights", ".h", ".c", ".output", ".inner", ".embedding")
@@ -102,8 +103,8 @@ def what_if_view(
     """The answer as it is and as it would be, and how likely the model then still finds what it said before."""
     if not (ablate or replace or prefix or temperature):
         raise UsageError("what if what?", hint="give --ablate, --replace, --prefix or --temperature.")
-    looked = subject(bundle, given)
-    silent = [Ablation.parse(text, looked.trace()) for text in ablate]
+    subject = subject_of(bundle, given)
+    silent = [Ablation.parse(text, subject.trace()) for text in ablate]
     changed = given if replace is None else " ".join(replaced(str(given).split(), replace))
     decode = bundle.recipe.decode
     changes = [*ablate, *([replace] if replace else []), *([f"prefix {prefix!r}"] if prefix else [])]
@@ -112,21 +113,21 @@ def what_if_view(
         changes.append(f"temperature {temperature:g}")
     before = predict(bundle, [given], decode=bundle.recipe.decode)[0].output
     with torch.inference_mode():
-        was = looked.log_probabilities().numpy()
+        was = subject.log_probabilities().numpy()
     with ablated(silent), torch.inference_mode():
         after = predict(bundle, [changed], decode=decode, prefix=prefix)[0].output
-        becomes = looked.log_probabilities().numpy() if changed == given else None
+        becomes = subject.log_probabilities().numpy() if changed == given else None
     data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before, "after": after}
-    data |= {"ablated": list(ablate), "answered": looked.answered, "log_probability_before": was}
+    data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": was}
     canvases, lines = [_both(before, after)], [f"before: {before}", f"after:  {after}"]
     change = np.zeros(0) if becomes is None else becomes - was
     if becomes is not None:
         data["log_probability_after"] = was + change
-        canvases.append(bars(change, looked.answered, title="change in the log-probability of the old answer's parts"))
+        canvases.append(bars(change, subject.answered, title="change in the log-probability of the old answer's parts"))
         lines.append("the old answer's log-probability changes by:")
 
     def letters(width: int, colour: bool) -> str:
-        drawn = [] if becomes is None else [terminal.bars(change, looked.answered, width=width, colour=colour)]
+        drawn = [] if becomes is None else [terminal.bars(change, subject.answered, width=width, colour=colour)]
         return "\n".join(lines + drawn)
 
     return View("what-if", f"what if: {'; '.join(changes)}", data, tuple(canvases), letters)
