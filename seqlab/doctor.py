@@ -17,7 +17,8 @@ from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
 from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
-from seqlab.tasks import predict, subject
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.examples import Examples, example_batches, input_of
 from seqlab.tasks.task import LOWER_IS_BETTER, Scoring, Task
 from seqlab.training.objective import mean_loss
@@ -105,8 +106,8 @@ def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Find
     shifts: dict[str, list[float]] = {}
     for example in examples[:10]:
         try:
-            looked = subject(model.bundle, input_of(model.bundle.codec, example))
-            maps = attention_maps(looked, looked.trace())
+            subject = subject_of(model.bundle, input_of(model.bundle.codec, example))
+            maps = attention_maps(subject, subject.trace())
         except UsageError:  # nothing to attend to, or nothing to read
             return
         for m in maps:

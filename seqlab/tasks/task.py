@@ -23,7 +23,8 @@ from seqlab.subject import Question, Subject
 from seqlab.training.run import Learner
 from seqlab.world import ALONE, World
 
-ANSWER_VIEWS = ("attention", "lens", "number", "gradients", "saliency", "what-if")  # of answers in tokens or labels
+# Of answers in tokens or labels.
+ANSWER_VIEWS = ("attention", "lens", "number", "surprisal", "gradients", "saliency", "what-if")
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")
 
 

@@ -30,6 +30,8 @@ RENEWED: list[tuple[str, str]] = [
     ),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
+    ("views/names", "the view 'surprisal' is new"),
+    ("http/models/body/models/*/views", "the view 'surprisal' is new"),
 ]
 
 Values = dict[str, Any]
