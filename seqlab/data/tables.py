@@ -1,4 +1,4 @@
-"""Two columns of a table: TSV with or without a header, CSV with one, JSONL with keys.
+"""Two columns of a table: TSV with or without a header, CSV with one, JSONL with keys, Parquet with named columns.
 
 A column is asked for by its name or by its number from 1. Where nobody asks, a `Layout` says what is usual.
 """
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from seqlab.data.lines import display_name, extension, lines
+from seqlab.data.parquet import open_parquet
 from seqlab.errors import DataError, UsageError, nearest, shorten
 
-TABLES = (".tsv", ".csv", ".jsonl", ".json")
+TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 Cells = Sequence[str | None]  # None where JSON holds no text
 Row = tuple[int, Cells, Sequence[str] | None]  # line number, cells, and their names where they have any
 
@@ -30,6 +31,9 @@ def two_columns(
     path: str, wanted: tuple[str | None, str | None], layout: Layout
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each row's "file:line" and its two cells."""
+    if extension(path) == ".parquet":
+        yield from _parquet_columns(path, wanted, layout)
+        return
     chosen: dict[tuple[str, ...] | None, tuple[int, int]] = {}  # JSON objects may differ in their keys
     separator = "comma" if extension(path) == ".csv" else "tab"
     for number, cells, header in _rows(path, wanted, layout):
@@ -114,6 +118,30 @@ def _json_rows(path: str) -> Iterator[Row]:
                 hint="each line is one object; jq -c '.[]' makes lines of an array.",
             )
         yield number, [_cell(cell) for cell in value.values()], list(value)
+
+
+def _parquet_columns(
+    path: str, wanted: tuple[str | None, str | None], layout: Layout
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The two columns, without reading the others. A list of words is written as words with spaces between."""
+    with open_parquet(path) as table:
+        columns = _by_name(table.names, wanted, layout, path)
+        names = [table.names[column] for column in columns]
+        for number, values in table.rows(columns):
+            where = f"{path}:{number}"
+            cells = [_words(value, where) if isinstance(value, list) else _cell(value) for value in values]
+            yield where, (_text(cells, 0, names, where), _text(cells, 1, names, where))
+
+
+def _words(values: list[object], where: str) -> str:
+    words = [_cell(value) or "" for value in values]
+    for word in words:
+        if len(word.split()) != 1:
+            raise DataError(
+                f"{where}: {shorten(word)} is not one word",
+                hint="each entry of a list is a word, a number or a truth value, without spaces.",
+            )
+    return " ".join(words)
 
 
 def _cell(value: object) -> str | None:
