@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import chain
 from os.path import isfile
 from pathlib import Path
@@ -11,16 +12,22 @@ import typer
 
 from seqlab.cli import data as data_commands
 from seqlab.cli.claims import claims
-from seqlab.cli.common import (
-    MODEL,
+from seqlab.cli.command import (
+    INTERRUPTED,
     Device,
+    Int8,
     Json,
     ModelPath,
     Threads,
     Workers,
     check_task,
+    print_fit,
+    print_json,
+    print_scores,
+    print_table,
+    print_text,
     program,
-    readable,
+    reports_errors,
     tasks_help,
     use_device,
     use_threads,
@@ -29,10 +36,8 @@ from seqlab.cli.demonstrate import demo
 from seqlab.cli.kernels import kernels
 from seqlab.cli.ladder import compare
 from seqlab.cli.look import check, doctor, explain
-from seqlab.cli.serving import serve, watching
-from seqlab.cli.told import INTERRUPTED, told
-
-Int8 = Annotated[bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")]
+from seqlab.cli.models import export, import_model, info, recipes
+from seqlab.cli.serving import serve, served
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,7 +66,6 @@ def seqlab(
     """A laboratory for sequence models: train one on your own file, use it, look inside."""
 
 
-@told
 def train(
     task: Annotated[str, typer.Argument(help=tasks_help())] = "",
     data: Annotated[list[str] | None, typer.Argument(help="file(s) to train on; - is standard input")] = None,
@@ -99,15 +103,15 @@ def train(
     check_task(task, resume=resume)  # before torch is waited for
 
     from seqlab import lab
-    from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, reporter
     from seqlab.doctor import beside_floor
-    from seqlab.metrics.figures import duration
+    from seqlab.metrics.scores import duration
 
     use_threads(threads)
     use_device(device)
     interrupt = Interrupt()
-    with interrupt.watching(), watching(watch) as begun:
+    page = served() if watch else nullcontext(lambda folder: None)
+    with interrupt.watching(), page as begun:
         trained = lab.train(
             task or None,
             data or (),
@@ -126,18 +130,18 @@ def train(
         return
     model = trained.model
     if json:
-        show.as_json({"path": str(model.path), "stopped": trained.stopped, **model.metrics})
+        print_json({"path": str(model.path), "stopped": trained.stopped, **model.metrics})
     else:
         held_out = model.metrics["validation"]
         took = duration(model.metrics["seconds"])
-        show.scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
+        print_scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
         if "fit" in model.metrics:
-            show.verdict(model.metrics["fit"])
+            print_fit(model.metrics["fit"])
         for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
             if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
-                show.say(f"note: {finding.said}: {finding.remedy}")
-        show.say(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
-        show.say(f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.ask}")
+                print_text(f"note: {finding.said}: {finding.remedy}")
+        print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
+        print_text(f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.ask}")
     if trained.stopped:
         print(
             f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",
@@ -146,7 +150,6 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-@told
 def predict(
     model: ModelPath,
     text: Annotated[
@@ -236,7 +239,6 @@ def predict(
             row += len(block)
 
 
-@told
 def evaluate(
     model: ModelPath,
     data: Annotated[
@@ -260,7 +262,6 @@ def evaluate(
     seqlab evaluate runs/reviews test.tsv
     """
     from seqlab import lab
-    from seqlab.cli import show
 
     use_threads(threads)
     use_device(device)
@@ -272,129 +273,27 @@ def evaluate(
     if page is not None:
         _write_page(loaded, report, page)
     if json:
-        show.as_json(report.to_json() | {"mistakes": list(report.examples)})
+        print_json(report.to_json() | {"mistakes": list(report.examples)})
         return
-    show.scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {report.unit}")
+    print_scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {report.unit}")
     if report.by_length:
+        from seqlab.metrics.scores import figure
+
         rows = [
-            [n, f"{r['examples']:,}", show.figure("exact", r["exact"]), f"{r['bleu']:.1f}"]
+            [n, f"{r['examples']:,}", figure("exact", r["exact"]), f"{r['bleu']:.1f}"]
             for n, r in report.by_length.items()
         ]
-        show.table(["source tokens", "examples", "exact", "bleu"], rows, title="by length of the source")
+        print_table(["source tokens", "examples", "exact", "bleu"], rows, title="by length of the source")
     mistakes = [[m["input"], m["output"], m["expected"]] for m in report.examples[:errors]]
     if mistakes:
-        show.table(["input", "answer", "expected"], mistakes, title="some mistakes")
-
-
-@told
-def info(
-    model: Annotated[Path | None, typer.Argument(help=f"{MODEL}; none: this installation")] = None,
-    json: Json = False,
-) -> None:
-    """What a model is, or what this installation is and has."""
-    from seqlab.cli import show
-
-    if model is None:
-        facts = _installation()
-    else:
-        from seqlab import lab
-
-        facts = lab.load(model).info()
-    if json:
-        show.as_json(facts)
-        return
-    metrics = facts.pop("metrics", {})
-    facts |= {"made by" if name == "recipe" else name: text for name, text in metrics.get("notes", {}).items()}
-    show.table(["", ""], [[name, readable(value)] for name, value in facts.items()])
-    if metrics:
-        show.scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
-
-
-@told
-def import_model(
-    folder: Annotated[Path, typer.Argument(help="directory with config.json, model.safetensors and a tokenizer")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
-    json: Json = False,
-) -> None:
-    """Read a Hugging Face BERT or GPT-2 directory, offline.
-
-    It becomes a model of Seqlab's, to look into and to begin with: seqlab train classify few.tsv --from MODEL
-    """
-    from seqlab import lab
-    from seqlab.cli import show
-
-    model = lab.import_model(folder, out)
-    if json:
-        show.as_json(model.info())
-    else:
-        show.table(["", ""], [[name, readable(value)] for name, value in model.info().items() if value != {}])
-        show.say(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
-
-
-@told
-def export(
-    model: ModelPath,
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
-    to: Annotated[str | None, typer.Option(help="for another program: ctranslate2, huggingface or onnx")] = None,
-    int8: Int8 = False,
-    json: Json = False,
-) -> None:
-    """Hand a model on: smaller, or for another program.
-
-    Its training run stays behind. --int8 stores each weight in a byte; --to writes other programs' files.
-    """
-    from seqlab import lab
-    from seqlab.cli import show
-
-    if to is not None:
-        from seqlab.export import export as write
-
-        written = write(lab.load(model, int8=int8), to, out)
-        show.as_json({"format": to, "path": str(written)}) if json else show.say(f"{to}: {written}")
-        return
-    exported = lab.export(model, out, int8=int8)
-    if json:
-        show.as_json(exported.info())
-    else:
-        show.say(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
-
-
-@told
-def recipes(
-    name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,
-    json: Json = False,
-) -> None:
-    """List the recipes; with a name, show that one as TOML to change.
-
-    seqlab recipes char-lstm > mine.toml
-
-    seqlab train lm book.txt --recipe mine.toml
-    """
-    from seqlab.cli import show
-    from seqlab.recipe import load_recipe, to_toml
-    from seqlab.recipes import default_recipes, recipe_names
-
-    if name is not None:
-        recipe = load_recipe(name)
-        if json:
-            show.as_json(recipe.model_dump())
-        else:
-            print(to_toml(recipe), end="")
-        return
-    known = sorted((load_recipe(each) for each in recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
-    if json:
-        show.as_json([{"name": r.name, "task": r.task, "about": r.about} for r in known])
-        return
-    defaults = set(default_recipes().values())
-    rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
-    show.table(["task", "recipe", "what it is"], rows)
+        print_table(["input", "answer", "expected"], mistakes, title="some mistakes")
 
 
 # in the order in which one meets them, which is that of --help
 VERBS: list[Callable[..., None]] = [train, predict, evaluate, explain, compare, doctor, check, serve, info]
 VERBS += [export, recipes, import_model, demo, claims, kernels]
 for verb in VERBS:
-    app.command(verb.__name__.removesuffix("_model"))(verb)
+    app.command(verb.__name__.removesuffix("_model"))(reports_errors(verb))
 
 
 def _blocks(source: str, workers: int = 1) -> Any:
@@ -468,26 +367,3 @@ def _as_line(answer: Any) -> str:
     import json
 
     return json.dumps({"input": answer.input, "output": answer.output, **answer.details}, ensure_ascii=False)
-
-
-def _installation() -> dict[str, Any]:
-    import platform
-    from importlib.util import find_spec
-
-    import torch
-
-    import seqlab
-    from seqlab.bundle import shipped
-    from seqlab.kernels import native
-
-    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL", "tensorboard": "tensorboard"}
-    return {
-        "seqlab": seqlab.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-        "native kernels": native.describe(),
-        "extras": ", ".join(name for name, package in extras.items() if find_spec(package)) or "none",
-        "shipped models": ", ".join(shipped()) or "none",
-    }

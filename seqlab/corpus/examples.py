@@ -16,8 +16,7 @@ from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_p
 from seqlab.corpus.length_limits import LengthLimits, warn
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name
-from seqlab.data.sources import Example, Picture, Vectors
-from seqlab.data.split import border, source_key
+from seqlab.data.sources import Example, Picture, Vectors, border, source_key
 from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, shorten

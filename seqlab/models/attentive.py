@@ -15,7 +15,7 @@ from seqlab.models.decoders import Bridge
 from seqlab.models.heads import Head
 from seqlab.models.interface import Memory, Read, logits_of
 from seqlab.recipe import Attention
-from seqlab.text.special import PAD
+from seqlab.text.vocabulary import PAD
 from seqlab.types import State
 
 Step = Callable[[Tensor, State, State], tuple[Tensor, Tensor, State]]  # features, where it looked, the state after

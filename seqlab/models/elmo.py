@@ -15,7 +15,7 @@ from seqlab.models.heads import Head
 from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
-from seqlab.text.special import EOS, SOS
+from seqlab.text.vocabulary import EOS, SOS
 from seqlab.types import State
 
 

@@ -12,7 +12,7 @@ from seqlab.layers.pooling import Pooling
 from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
 from seqlab.padded import Batch, Padded
-from seqlab.text.special import MASK, SPECIALS
+from seqlab.text.vocabulary import MASK, SPECIALS
 from seqlab.types import State
 
 

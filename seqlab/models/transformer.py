@@ -20,7 +20,7 @@ from seqlab.models.interface import Decoder, Memory, Read, logits_of
 from seqlab.models.stepping import Stepping
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
-from seqlab.text.special import SEP
+from seqlab.text.vocabulary import SEP
 from seqlab.types import State
 
 

@@ -18,7 +18,7 @@ from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.transformer import Entrance, segment_numbers
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack, Transformer
-from seqlab.text.special import EOS, MASK, SEP, SOS, SPECIALS, UNK
+from seqlab.text.vocabulary import EOS, MASK, SEP, SOS, SPECIALS, UNK
 from seqlab.training.objective import batch_loss
 
 V, D = 40, 6
