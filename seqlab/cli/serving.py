@@ -91,5 +91,7 @@ def _run(server: "Server") -> None:
     import warnings
 
     warnings.simplefilter("ignore", SeqlabWarning)  # of a client's input, and not for whoever serves
-    print(f"serving {', '.join(server.shelf.folders)} at {server.address} (Ctrl-C ends)", file=sys.stderr, flush=True)
+    print(
+        f"serving {', '.join(server.registry.folders)} at {server.address} (Ctrl-C ends)", file=sys.stderr, flush=True
+    )
     server.run()
