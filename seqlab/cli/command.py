@@ -44,6 +44,23 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: objec
     print(f"warning: {message}", file=sys.stderr)
 
 
+def _version(asked: bool) -> bool:
+    if asked:
+        from seqlab import __version__
+
+        print(__version__)
+        raise typer.Exit
+    return asked
+
+
+def seqlab(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """A laboratory for sequence models: train one on your own file, use it, look inside."""
+
+
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
     """The command, with every expected error printed as a sentence and a hint, and turned into an exit code."""
 

@@ -12,7 +12,7 @@ from typing import cast
 from seqlab.data.image_archives import CONTAINERS, Arrays, Files, ImageArchive, open_archive
 from seqlab.data.images import Values, picture_values
 from seqlab.data.sources import Box, Example, Picture
-from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.data.tables import TABLES, Columns, Layout, two_columns
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 from seqlab.recipe import Image
 
@@ -83,7 +83,7 @@ def _tell(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
 
 @contextmanager
 def _opened(
-    paths: Sequence[str], *, labels: bool, wanted: tuple[str | None, str | None]
+    paths: Sequence[str], *, labels: bool, wanted: Columns
 ) -> Iterator[tuple[ImageArchive, dict[str, list[_Said]]]]:
     """Where the pictures are, and what is said of each."""
     if len(paths) > 2:
@@ -105,7 +105,7 @@ def _is_container(path: str) -> bool:
     return os.path.isdir(path) or Path(path).suffix.lower() in CONTAINERS
 
 
-def _table(path: str, wanted: tuple[str | None, str | None], layout: Layout, shown: str = "") -> dict[str, list[_Said]]:
+def _table(path: str, wanted: Columns, layout: Layout, shown: str = "") -> dict[str, list[_Said]]:
     table: dict[str, list[_Said]] = {}
     for line, (name, text) in two_columns(path, wanted, layout):
         name = re.sub(r"#\d+$", "", name.strip())
@@ -114,9 +114,7 @@ def _table(path: str, wanted: tuple[str | None, str | None], layout: Layout, sho
     return table
 
 
-def _inside(
-    files: Files, wanted: tuple[str | None, str | None], layout: Layout, *, labels: bool
-) -> dict[str, list[_Said]]:
+def _inside(files: Files, wanted: Columns, layout: Layout, *, labels: bool) -> dict[str, list[_Said]]:
     """The table that lies with the pictures; without one, the directory of each is its label."""
     stem = ("labels", "captions") if labels else ("captions",)
     names = [s + ending for s in stem for ending in (*TABLES, ".txt")]
@@ -139,11 +137,11 @@ def _inside(
 def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str, list[_Said]]:
     """`images` beside `captions` or `labels`, one or several for each; `boxes` say where the `nouns` are."""
     pictures = archive.whole("images")
-    texts = archive.whole(target or ("labels" if labels else "captions"), "numbers or strings")
+    target = target or ("labels" if labels else "captions")
+    texts = archive.whole(target, "numbers or strings")
     if len(texts) != len(pictures) or texts.ndim > 2:
         raise DataError(
-            f"{archive.path}: {len(pictures)} pictures but {target or ('labels' if labels else 'captions')} of the shape "
-            f"{texts.shape}",
+            f"{archive.path}: {len(pictures)} pictures but {target} of the shape {texts.shape}",
             hint="there is one text for each picture, or a row of them.",
         )
     boxed = archive.has("boxes") and archive.has("nouns")

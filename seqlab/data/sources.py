@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Shaped
 
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.data.tables import TABLES, Columns, Layout, two_columns
 from seqlab.errors import DataError, UsageError, nearest, shorten
 
 Text = str | tuple[str, ...]
@@ -90,7 +90,7 @@ def _at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator
         raise DataError(f"{names}: no example was found", hint="there is no line after the header, or only comments.")
 
 
-def _two_texts(paths: Sequence[str], wanted: tuple[str | None, str | None], layout: Layout) -> Iterator[Example]:
+def _two_texts(paths: Sequence[str], wanted: Columns, layout: Layout) -> Iterator[Example]:
     if len(paths) == 2:
         _refuse_columns(wanted)
         for where, one, other in _parallel(paths[0], paths[1]):
