@@ -16,8 +16,7 @@ from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_pictures
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name
-from seqlab.data.sources import Example, Picture, Vectors
-from seqlab.data.split import border, source_key
+from seqlab.data.sources import Example, Picture, Vectors, border, source_key
 from seqlab.data.store import Shared, TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, SeqlabWarning, shorten

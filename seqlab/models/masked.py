@@ -12,7 +12,7 @@ from seqlab.layers.pooling import Pooling
 from seqlab.models.interface import Encoder, Reading
 from seqlab.models.seq2seq import added, mean_states
 from seqlab.padded import Batch, Padded
-from seqlab.text.special import MASK, SPECIALS
+from seqlab.text.vocabulary import MASK, SPECIALS
 from seqlab.types import State
 
 

@@ -23,7 +23,7 @@ from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.layers.tap import listening
 from seqlab.metrics.bootstrap import bleu_bootstrap
-from seqlab.metrics.strings import caption_scores
+from seqlab.metrics.scores import caption_scores
 from seqlab.models.build import build_seq2seq
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded

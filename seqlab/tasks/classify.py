@@ -18,7 +18,7 @@ from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
 from seqlab.layers.tap import listening
-from seqlab.metrics.labels import accuracy, macro_f1
+from seqlab.metrics.scores import accuracy, macro_f1
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
 from seqlab.recipe import Decode, Recipe

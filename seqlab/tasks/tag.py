@@ -20,8 +20,7 @@ from seqlab.data.sources import Example, read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
-from seqlab.metrics.labels import accuracy, macro_f1
-from seqlab.metrics.spans import looks_like_spans, span_scores
+from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
 from seqlab.models.hidden import HMMTagger
