@@ -82,7 +82,7 @@ def data_look(
     """Read a file as training would, and say what is in it."""
     check_task(task, resume=False)
 
-    from seqlab import lab
+    import seqlab.lab as lab
 
     facts = lab.look(task, data, settings=settings or ())
     if json:

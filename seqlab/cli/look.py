@@ -42,7 +42,7 @@ def explain(
 
     seqlab explain runs/pairs "samedi 3 mai 1997" --view beam --out tree.html
     """
-    from seqlab import lab
+    import seqlab.lab as lab
     from seqlab.errors import UsageError
     from seqlab.explain.views import VIEWS
 
@@ -86,7 +86,7 @@ def check(
 
     With --resume: on copies of its run, stopping and resuming must equal never having stopped, bit for bit.
     """
-    from seqlab import lab
+    import seqlab.lab as lab
     from seqlab.laws import Check, resuming_equals_never_having_stopped
     from seqlab.laws import check as laws_of
 
@@ -113,7 +113,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Is a model well: does it use its input, end, and beat its floor?"""
-    from seqlab import lab
+    import seqlab.lab as lab
     from seqlab.doctor import examine
 
     use_threads(threads)

@@ -27,7 +27,7 @@ def info(
     if model is None:
         facts = _installation()
     else:
-        from seqlab import lab
+        import seqlab.lab as lab
 
         facts = lab.load(model).info()
     if json:
@@ -49,7 +49,7 @@ def import_model(
 
     It becomes a model of Seqlab's, to look into and to begin with: seqlab train classify few.tsv --from MODEL
     """
-    from seqlab import lab
+    import seqlab.lab as lab
 
     model = lab.import_model(folder, out)
     if json:
@@ -70,7 +70,7 @@ def export(
 
     Its training run stays behind. --int8 stores each weight in a byte; --to writes other programs' files.
     """
-    from seqlab import lab
+    import seqlab.lab as lab
 
     if to is not None:
         from seqlab.export import export as write

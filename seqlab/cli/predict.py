@@ -52,7 +52,7 @@ def predict(
 
     seqlab predict runs/sales sales.csv --out forecast.csv
     """
-    from seqlab import lab
+    import seqlab.lab as lab
 
     use_threads(threads)
     use_device(device)

@@ -65,10 +65,10 @@ def train(
     """
     check_task(task, resume=resume)  # before torch is waited for
 
-    from seqlab import lab
+    import seqlab.lab as lab
     from seqlab.cli.progress import Interrupt, reporter
-    from seqlab.doctor import beside_floor
     from seqlab.metrics.scores import duration
+    from seqlab.tasks.task import beside_floor
 
     use_threads(threads)
     use_device(device)
@@ -135,7 +135,7 @@ def evaluate(
 
     seqlab evaluate runs/reviews test.tsv
     """
-    from seqlab import lab
+    import seqlab.lab as lab
 
     use_threads(threads)
     use_device(device)

@@ -19,12 +19,13 @@ from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BothDirections
 from seqlab.tasks.caption import Caption
 from seqlab.tasks.classify import Classify
+from seqlab.tasks.examples import ask
 from seqlab.tasks.forecast import Forecasting
 from seqlab.tasks.lm import LanguageModelling
 from seqlab.tasks.mask import FillBlanks
 from seqlab.tasks.speak import Speak
 from seqlab.tasks.tag import TagWords
-from seqlab.tasks.task import Answer, Task, ask
+from seqlab.tasks.task import Answer, Task
 from seqlab.tasks.translate import Translate
 
 TASKS: tuple[Task, ...] = (

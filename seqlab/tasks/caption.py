@@ -31,8 +31,8 @@ from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.caption_page import Captioned, caption_page
-from seqlab.tasks.examples import EXAMPLES, batches, encode_inputs, example_loss, gradient_learner, open_store
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, ask
+from seqlab.tasks.examples import EXAMPLES, ask, batches, encode_inputs, example_loss, gradient_learner, open_store
+from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.tasks.writing import (
     DECODED_WHILE_TRAINING,
     exactly_right,

@@ -18,19 +18,20 @@ from seqlab.codecs.codec import Codec, Row, SourceType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
 from seqlab.codecs.text import learn_codec
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import Corpus, Part, example_key, held_out, open_examples, prepare_examples
+from seqlab.corpus.examples import Corpus, Part, held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
+from seqlab.errors import DataError, SeqlabWarning, UsageError
 from seqlab.layers.transformer import BatchNorm
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.recipe import Recipe, Transformer
+from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject, reading
-from seqlab.tasks.task import Report, Scoring, Task, ask
+from seqlab.tasks.look import look_at_examples
+from seqlab.tasks.task import Answer, Job, Prediction, Report, Scoring, Task
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.objective import mean_loss
 from seqlab.training.run import Learner
@@ -116,40 +117,6 @@ def read_lines(files: Sequence[str]) -> Iterator[tuple[str, str]]:
 def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
     """Feature vectors if the recipe asks for them, else what is written."""
     return VectorSource if recipe.source.kind == "vectors" else written
-
-
-def look_at_examples(
-    examples: Iterator[Example], recipe: Recipe, files: Sequence[str], *, labelled: bool
-) -> dict[str, Any]:
-    """How many examples there are, how long, how often repeated, with which labels, and the first one."""
-    count, sources, labels = 0, Counter[int](), Counter[str]()
-    longest = {"source": (0, ""), "target": (0, "")}
-    first = None
-    for example in examples:
-        first = first or example
-        count += 1
-        sources[example_key(example, seed=0)] += 1
-        for side in longest:
-            longest[side] = max(longest[side], (len(getattr(example, side)), example.where))
-        if labelled:
-            labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
-    if first is None:
-        raise DataError(f"{', '.join(files)}: there is no example in it", hint="give a file that has some.")
-    sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
-    facts: dict[str, Any] = {"examples": count, "repeated_sources": count - len(sources), **sizes}
-    if labels:
-        facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
-    source, target = (shorten(_in_words(part), 200) for part in (first.source, first.target))
-    return facts | {"first": f"{first.where}: {source} -> {target}"}
-
-
-def _in_words(value: Any) -> str:
-    """A side of an example for a person, before any codec is learnt."""
-    if isinstance(value, Picture):
-        return value.name
-    if isinstance(value, np.ndarray):
-        return f"{len(value)} frames of {value.shape[1]} features"
-    return value if isinstance(value, str) else " ".join(value)
 
 
 def encode_inputs(bundle: Bundle, inputs: Sequence[Any], *, first_row: int = 0) -> list[Row]:
@@ -275,3 +242,34 @@ def refuse_many_processes(recipe: Recipe, world: World) -> None:
     """EM and counting read the whole training part in one process."""
     if world.size > 1:
         raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+
+
+def ask(
+    task: Task,
+    bundle: Bundle,
+    inputs: Sequence[Any],
+    *,
+    decode: Decode | None = None,
+    seed: int = 0,
+    first_row: int = 0,
+    prefix: str = "",
+    rows: Sequence[int] | None = None,
+    world: World = ALONE,
+) -> Sequence[Answer]:
+    """An answer to each input, in the same order; of many processes, each answers its share of them.
+
+    `first_row` is the number of the first input in a larger job: it keys the sampling, so that an answer does not
+    depend on how the job was cut into calls. Where several jobs are answered together, `rows` says of each input which
+    it is of its own. `prefix` is what every translation must begin with.
+    """
+    numbers = range(first_row, first_row + len(inputs)) if rows is None else rows
+    settings = decode or bundle.recipe.decode
+
+    def answer(share: Sequence[Any], begin: int) -> Sequence[Answer]:
+        own = numbers[begin : begin + len(share)]
+        return task.predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
+
+    if world.size == 1:
+        return answer(inputs, 0)
+    shared = world.shared(inputs, lambda share, begin: [(a.input, a.output, a.details) for a in answer(share, begin)])
+    return [Prediction(*each) for each in shared]

@@ -27,6 +27,7 @@ from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.examples import (
     EXAMPLES,
+    ask,
     batches,
     encode_inputs,
     example_loss,
@@ -34,7 +35,7 @@ from seqlab.tasks.examples import (
     open_store,
     writes_no_text,
 )
-from seqlab.tasks.task import DataKind, Job, Opening, Prediction, Report, Scoring, ask
+from seqlab.tasks.task import DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.training.run import Learner
 from seqlab.world import World
 

@@ -20,8 +20,8 @@ from seqlab.models.build import build_seq2seq
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
-from seqlab.tasks.examples import EXAMPLES, example_loss, gradient_learner, mistakes, unread, vectors_or
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, ask
+from seqlab.tasks.examples import EXAMPLES, ask, example_loss, gradient_learner, mistakes, unread, vectors_or
+from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.tasks.writing import DECODED_WHILE_TRAINING, exactly_right, open_translation, translate, translated
 from seqlab.training.run import Learner
 from seqlab.world import World
