@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from seqlab import lab
@@ -31,6 +30,7 @@ from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.text import EOS
 from seqlab.training.checkpoint import read_checkpoint
+from seqlab.types import PositionIds
 
 
 def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
@@ -47,7 +47,7 @@ def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
 
 
 @torch.inference_mode()
-def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
+def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: PositionIds) -> float:
     """Other tokens from a position on leave all logits before it as they were."""
     context, state = decoder.start(memory)
     logits, _ = decoder.read(tokens, context, state)
@@ -61,7 +61,7 @@ def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: 
 
 
 @torch.inference_mode()
-def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
+def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: PositionIds) -> float:
     """Many tokens at once, one by one, and half and half give the same logits and leave the same state."""
     context, start = decoder.start(memory)
     logits, after = decoder.read(tokens, context, start)
@@ -180,7 +180,7 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     if not isinstance(model, Forecasts):  # whose windows are all of one length
         laws.insert(0, padding_changes_nothing)
     for law in laws:
-        yield Check(_said(law), law(model, batch), allowed)
+        yield Check(_title(law), law(model, batch), allowed)
     decoder, target = getattr(model, "decoder", None), batch.target
     if decoder is None or target is None:
         return
@@ -191,22 +191,16 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
 
     with torch.inference_mode():
         once = memory()
-    yield Check(
-        _said(the_future_never_changes_the_past),
-        the_future_never_changes_the_past(decoder, once, target.values[:, :_LIMIT]),
-        allowed,
-    )
-    yield Check(
-        _said(reading_equals_stepping), reading_equals_stepping(decoder, once, target.values[:, :_LIMIT]), allowed
-    )
+    for causal in (the_future_never_changes_the_past, reading_equals_stepping):
+        yield Check(_title(causal), causal(decoder, once, target.values[:, :_LIMIT]), allowed)
     prefix = Padded(target.values[:, :1], torch.ones(len(batch), dtype=torch.long))
     for whole in (top_one_equals_greedy, beam_one_equals_greedy):
-        yield Check(_said(whole), whole(decoder, memory, prefix, end=EOS), 0.0)
+        yield Check(_title(whole), whole(decoder, memory, prefix, end=EOS), 0.0)
     for scored in (reported_scores_equal_rescoring, beam_scores_equal_rescoring):
-        yield Check(_said(scored), scored(decoder, memory, prefix, end=EOS), 10 * allowed)
+        yield Check(_title(scored), scored(decoder, memory, prefix, end=EOS), 10 * allowed)
 
 
-def _said(law: Callable[..., float]) -> str:
+def _title(law: Callable[..., float]) -> str:
     return law.__name__.replace("_", " ")
 
 

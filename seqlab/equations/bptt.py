@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
 from seqlab.equations.recurrent import output, rnn_step
+from seqlab.types import Scalar
 
 Square = Float[Tensor, "H H"]
 Readout = Float[Tensor, "V H"]
@@ -97,12 +98,12 @@ def truncated(
     return Gradients(*(torch.stack(same).sum(0) for same in zip(*by_chunk, strict=True)))
 
 
-def bound(W: Square, max_slope: float, distance: int) -> Float[Tensor, ""]:
+def bound(W: Square, max_slope: float, distance: int) -> Scalar:
     """E36: ‖∂e(t-m)/∂e(t)‖ ≤ (‖W‖₂ max‖F'‖)^m: how much of a gradient can be left after m steps back."""
     return (matrix_norm(W, ord=2) * max_slope) ** distance
 
 
-def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Float[Tensor, ""]]:
+def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Scalar]:
     """E37: g ← g · threshold / ‖g‖ when ‖g‖ > threshold, with ‖g‖ the norm of all gradients taken as one vector.
 
     Returns the clipped gradients and the norm before clipping. Where that is not finite, nothing can be saved.

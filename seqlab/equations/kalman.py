@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seqlab.types import Mask, PerRow, Vector, Vectors
+
 Means = Float[Tensor, "B T H"]
 Observed = Bool[Tensor, "B T D"]
 Regression = Float[Tensor, "Y Z"]
@@ -23,7 +25,6 @@ Covariances = Float[Tensor, "B T H H"]
 Mean = Float[Tensor, "B H"]
 Spread = Float[Tensor, "B H H"]
 Factor = Float[Tensor, "*rows D D"]
-Real = Bool[Tensor, "B T"]
 
 
 class System(NamedTuple):
@@ -45,7 +46,7 @@ class Filtered(NamedTuple):
     predicted_covariance: Covariances
     mean: Means
     covariance: Covariances
-    log_likelihood: Float[Tensor, " B"]
+    log_likelihood: PerRow
     shared: bool
 
 
@@ -79,9 +80,9 @@ def condition(
     m: Mean,
     P: Spread,
     system: System,
-    y: Float[Tensor, "B D"],
+    y: Vector,
     seen: Bool[Tensor, "B D"],
-) -> tuple[Mean, Spread, Float[Tensor, " B"]]:
+) -> tuple[Mean, Spread, PerRow]:
     """E13: m ← m + K (y_t - W_hy m) and P ← P - K W_hy P, with `gain`'s K; and log p(y_t | before), a term of E68."""
     K, L, P = gain(P, system, seen)
     v = torch.where(seen, y - m @ system.W_hy.mT, 0.0)[..., None]
@@ -119,9 +120,9 @@ def log_density(v: Float[Tensor, "*rows D N"], L: Factor, seen: Bool[Tensor, "*r
 
 def kalman_filter(
     system: System,
-    y: Float[Tensor, "B T D"],
-    real: Real,
-    observed: Real | Observed | None = None,
+    y: Vectors,
+    real: Mask,
+    observed: Mask | Observed | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
@@ -141,9 +142,9 @@ def kalman_filter(
 
 
 def entries_seen(
-    y: Float[Tensor, "B T D"],
-    real: Real,
-    observed: Real | Observed | None,
+    y: Vectors,
+    real: Mask,
+    observed: Mask | Observed | None,
 ) -> Observed:
     """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
@@ -156,7 +157,7 @@ def smoother_gain(P: Covariance, system: System) -> tuple[Covariance, Covariance
     return J, _joseph(P, J, system.W_hh, system.Q)
 
 
-def rts_smoother(system: System, filtered: Filtered, real: Real) -> Smoothed:
+def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     """E15, from the last step back (Rauch, Tung & Striebel 1965); ˢ marks what is known after the whole row:
 
     mˢ_t = m_t + J_t (mˢ_{t+1} - predicted m_{t+1}), Pˢ_t = C_t + J_t Pˢ_{t+1} J_tᵀ, Cov(h_{t+1}, h_t) = Pˢ_{t+1} J_tᵀ.

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Initial, Lengths, Moves, PerRow, Posterior, Trellis
+from seqlab.equations.hmm import Initial, Lengths, Moves, Posterior, Trellis
+from seqlab.types import PerRow, PositionIds
 
 Scale = Float[Tensor, "T B 1"]
 Real = Bool[Tensor, "T B 1"]
@@ -64,7 +65,7 @@ def posterior(
     lengths: Lengths,
     weights: PerRow | None = None,
     *,
-    which: Int[Tensor, "B T"] | None = None,
+    which: PositionIds | None = None,
     every: int = EVERY,
 ) -> Posterior:
     """The twin of `equations.hmm.posterior`: γ_t(i) = α_t(i) β_t(i) / z_t with z_t = Σ_i α_t(i) β_t(i), for any scale.

@@ -12,11 +12,9 @@ from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 from seqlab.recipe import Connection as Kind
 from seqlab.recipe import Stack
-from seqlab.types import State
+from seqlab.types import State, Summary, Vectors
 
-Entering = Float[Tensor, "B T D"]
 Leaving = Float[Tensor, "B T R"]
-Summary = Float[Tensor, "B F"]
 
 
 class Connection(nn.Module):
@@ -35,7 +33,7 @@ class Connection(nn.Module):
         if self.transform is not None:
             nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
 
-    def forward(self, x: Entering, hx: Float[Tensor, "B T H"]) -> Leaving:
+    def forward(self, x: Vectors, hx: Float[Tensor, "B T H"]) -> Leaving:
         if self.kind == "plain":
             return hx
         if self.kind == "dense":
@@ -56,7 +54,7 @@ class CausalLayer(nn.Module):
         self.connection = Connection(stack.connection, input_size, stack.size, name=name)
         self.dropout = Dropout(dropout, name=name)
 
-    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
+    def forward(self, x: Vectors, state: State) -> tuple[Leaving, State]:
         h, state = self.recurrence(x, state)
         return self.dropout(self.connection(x, h)), state
 
@@ -80,7 +78,7 @@ class CausalStack(nn.Module):
         like = next(self.parameters())
         return tuple(like.new_zeros(rows, size) for size in self.state_sizes)
 
-    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
+    def forward(self, x: Vectors, state: State) -> tuple[Leaving, State]:
         each, after = len(state) // len(self.layers), list[Tensor]()
         for depth, layer in enumerate(self.layers):
             x, now = layer(x, state[depth * each : (depth + 1) * each])

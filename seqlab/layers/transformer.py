@@ -16,11 +16,10 @@ from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Transformer
+from seqlab.types import Mask, Vectors
 
 Queries = Float[Tensor, "B H T d"]
 Source = Bool[Tensor, "B S"]
-Real = Bool[Tensor, "B T"]
-Vectors = Float[Tensor, "B T D"]
 Hypotheses = Float[Tensor, "R T D"]
 
 EPSILON = 1e-5
@@ -41,7 +40,7 @@ class LayerNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
 
-    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
         return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, self.epsilon)
 
 
@@ -60,7 +59,7 @@ class BatchNorm(nn.Module):
         self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(size), requires_grad=False)
 
-    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
         if not training():
             return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
@@ -74,7 +73,7 @@ class BatchNorm(nn.Module):
 class NoNorm(nn.Module):
     """What comes in goes out, for comparison (C17)."""
 
-    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
         return x
 
 
@@ -172,11 +171,11 @@ class AddNorm(nn.Module):
         self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
         self.dropout = Dropout(dropout, name=name)
 
-    def enter(self, x: Vectors, real: Real | None) -> Vectors:
+    def enter(self, x: Vectors, real: Mask | None) -> Vectors:
         """What the sublayer is given."""
         return self.norm(x, real) if self.before else x
 
-    def leave(self, x: Vectors, y: Vectors, real: Real | None) -> Vectors:
+    def leave(self, x: Vectors, y: Vectors, real: Mask | None) -> Vectors:
         """The sum of what went in and what came out."""
         total = tap(f"{self.name}.sum", x + self.dropout(y))
         return total if self.before else self.norm(total, real)
@@ -194,13 +193,13 @@ class EncoderBlock(nn.Module):
         self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 
-    def forward(self, x: Vectors, real: Real) -> Vectors:
+    def forward(self, x: Vectors, real: Mask) -> Vectors:
         heard = self._heard(self.attention.project_all(self.first.enter(x, real)), real)
         x = self.first.leave(x, self.attention.mix(heard), real)
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
         return tap(f"{self.name}.output", x)
 
-    def without_padding(self, x: Float[Tensor, "1 N D"], real: Real) -> Float[Tensor, "1 N D"]:
+    def without_padding(self, x: Float[Tensor, "1 N D"], real: Mask) -> Float[Tensor, "1 N D"]:
         """The same for the real positions of a batch in one row: only attention needs to know whose they are."""
         projected = self.attention.query_key_value(self.first.enter(x, None))[0]
         wide = projected.new_zeros(*real.shape, projected.shape[-1])
@@ -209,7 +208,7 @@ class EncoderBlock(nn.Module):
         x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]), None)
         return self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
 
-    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Vectors:
+    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Mask) -> Vectors:
         q, k, v = projected
         if self.rotary:
             q, k = rotary(q), rotary(k)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seqlab.equations.attention import (
@@ -25,7 +25,7 @@ from seqlab.models.recurrent import Bridge
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.recipe import Attention
 from seqlab.text.special import PAD
-from seqlab.types import State
+from seqlab.types import PositionIds, State
 
 ScoreKind = Literal["dot", "general", "additive", "scaled"]
 Step = Callable[[Tensor, State, State], tuple[Tensor, Tensor, State]]  # features, where it looked, the state after
@@ -109,7 +109,7 @@ class AttentiveDecoder(FeatureDecoder):
             state = (*state, states.new_zeros(memory.rows, feature_size(self.settings, self.stack, states.shape[-1])))
         return context, state
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         x = self.dropout(self.embedding(tokens))
         if self.settings.wiring == "bahdanau":
             features, weights, state = self._steps(x, context, state, self._bahdanau_step)

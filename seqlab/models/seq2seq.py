@@ -13,7 +13,7 @@ from seqlab.keyed import uniform
 from seqlab.layers.dropout import current_noise
 from seqlab.models.interface import Decoder, Encoder, Memory, Quick, Reading, Scorer, Teachable
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import Logits, PositionIds, RowIds, State, Vector
 
 ANEW = 0.02  # the share of streams that begin anew with a chunk
 KEY = zlib.crc32(b"anew")
@@ -30,7 +30,7 @@ class Seq2Seq(nn.Module):
         reading = read_target(self.decoder, batch.require("target"), context, state)
         return replace(reading, penalty=added(memory.penalty, reading.penalty))
 
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+    def vectors(self, source: Padded) -> Vector:
         return mean_states(self.encoder, source)
 
     @property
@@ -49,7 +49,7 @@ class LanguageModel(nn.Module):
         context, state = self.decoder.start(Memory(len(batch)))
         return read_target(self.decoder, batch.require("target"), context, _some_anew(carried, state) or state)
 
-    def vectors(self, tokens: Padded) -> Float[Tensor, "B D"]:
+    def vectors(self, tokens: Padded) -> Vector:
         """One vector for each row: the mean of the states after each of its tokens."""
         context, state = self.decoder.start(Memory(len(tokens)))
         return mean_pool(self.decoder.features(tokens.values, context, state).features, tokens.real)
@@ -63,14 +63,12 @@ class FeatureDecoder(nn.Module):
     """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
 
     def read(
-        self: Teachable, tokens: Int[Tensor, "B T"], context: State, state: State
+        self: Teachable, tokens: PositionIds, context: State, state: State
     ) -> tuple[Float[Tensor, "B T V"], State]:
         read = self.features(tokens, context, state)
         return self.head(read.features), read.state
 
-    def step(
-        self: Teachable, token: Int[Tensor, " B"], context: State, state: State
-    ) -> tuple[Float[Tensor, "B V"], State]:
+    def step(self: Teachable, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
         logits, state = self.read(token[:, None], context, state)
         return logits[:, 0], state
 
@@ -104,7 +102,7 @@ def read_target(decoder: Teachable, target: Padded, context: State, state: State
     return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
 
 
-def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Float[Tensor, "B D"]:
+def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Vector:
     """One vector for each row: the mean of what an encoder made of its positions."""
     states = encoder(source).require_states()
     return mean_pool(states.values, states.real)

@@ -23,7 +23,7 @@ from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.text.special import SEP
-from seqlab.types import State
+from seqlab.types import Logits, RowIds, State, Vector
 
 Table = Int[Tensor, "B T"]
 
@@ -135,7 +135,7 @@ def empty_caches(rows: int, settings: Transformer, *, like: Tensor) -> State:
     return (torch.zeros(rows, dtype=torch.long), *caches)
 
 
-def position_of(place: Int[Tensor, " B"]) -> int:
+def position_of(place: RowIds) -> int:
     """How many tokens were read; all rows of a call stand at the same place."""
     return int(place[0]) if len(place) else 0
 
@@ -188,7 +188,7 @@ class Stepping:
             self.cache[depth, now - both.shape[1] : now, :rows] = both.transpose(0, 1)
         return logits, (torch.arange(rows)[:, None].expand(-1, now).contiguous(),)
 
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
+    def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
         table = self._with_room(state[0], 1)
         rows, first = table.shape
         table = torch.cat([table, torch.arange(rows)[:, None]], dim=1)
@@ -203,7 +203,7 @@ class Stepping:
         norm = self.decoder.norm
         return self.decoder.head(x[:, 0] if norm is None else norm(x)[:, 0]), (table,)
 
-    def _native_step(self, x: Float[Tensor, "B D"], source: Int[Tensor, " S"], table: Table) -> Tensor:
+    def _native_step(self, x: Vector, source: Int[Tensor, " S"], table: Table) -> Tensor:
         settings, now = self.settings, table.shape[1] - 1
         return torch.ops.seqlab.decoder_step(
             x.contiguous(),

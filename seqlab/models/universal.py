@@ -1,7 +1,6 @@
 """The Universal Transformer (S16): one block used again and again, until each token has had enough."""
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seqlab.equations.transformer import (
@@ -20,7 +19,7 @@ from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.models.transformer import empty_caches, memory_bridge, position_of, remembered, segment_numbers
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
-from seqlab.types import State
+from seqlab.types import Mask, PositionIds, Scalar, State, Vectors
 
 
 class Ponder(nn.Module):
@@ -33,7 +32,7 @@ class Ponder(nn.Module):
         nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
         self.signal = nn.Buffer(sinusoidal_positions(settings.layers, settings.size), persistent=False)
 
-    def enter(self, halting: Halting, depth: int) -> Float[Tensor, "B T D"]:
+    def enter(self, halting: Halting, depth: int) -> Vectors:
         """What the block is given at this depth: the state, and a signal that says how deep we are."""
         return halting.state + self.signal[depth].to(halting.state.dtype)
 
@@ -42,7 +41,7 @@ class Ponder(nn.Module):
         last = depth == self.settings.layers - 1
         return halting_step(halting, proposed, p, threshold=self.settings.halt, last=last)
 
-    def cost(self, halting: Halting, real: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    def cost(self, halting: Halting, real: Mask) -> Scalar:
         tap(f"{self.name}.ponder", halting.steps)
         return self.settings.ponder * ponder_cost(halting, real)
 
@@ -94,7 +93,7 @@ class UniversalDecoder(FeatureDecoder):
         states = memory.states.values if self.bridge is None else self.bridge(memory.states.values)
         return (memory.states.real, *self.block.cross.project_memory(states)), state
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
         halting = start_halting(self.entrance(self.embedding(tokens), first=first))

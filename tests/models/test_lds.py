@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import jaxtyping
 import pytest
@@ -89,7 +90,9 @@ def test_a_series_of_plain_numbers_is_a_series_of_vectors_of_one():
 def test_a_band_covers_what_it_says():
     system, horizon = a_system(2, 2), 5
     _, seen = system.sample(2000, 25, seed=4)
-    low, high = system.forecast(rows_of(seen.values[:, :20], *[20] * 2000), horizon).band(0.8)
+    ahead = system.forecast(rows_of(seen.values[:, :20], *[20] * 2000), horizon)
+    reach = NormalDist().inv_cdf(0.9) * ahead.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    low, high = ahead.mean - reach, ahead.mean + reach
     later = seen.values[:, 20:]
     inside = ((low < later) & (later < high)).double().mean((0, 2))
     assert ((inside - 0.8).abs() < 0.03).all(), inside
