@@ -17,7 +17,7 @@ from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import RowIds, State
 
-Scores = Float[Tensor, "B K"]
+BeamScores = Float[Tensor, "B K"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Search:
         self._advance(candidates, since)
         return candidates
 
-    def _restricted(self, logits: Float[Tensor, "B K V"], total: Scores, since: RowIds) -> Float[Tensor, "B K V"]:
+    def _restricted(self, logits: Float[Tensor, "B K V"], total: BeamScores, since: RowIds) -> Float[Tensor, "B K V"]:
         """Without what may not come yet: an early end, a repeated n-gram; or all but a forced token."""
         forced = self.position + 1 < self.prefix.values.shape[1]
         if not (self.beam.min_length or self.beam.no_repeat or forced):
@@ -199,12 +199,12 @@ class _Search:
         self.token, self.scores = tokens, scores
         self.position += 1
 
-    def _going(self, scores: Scores, since: RowIds) -> Bool[Tensor, " B"]:
+    def _going(self, scores: BeamScores, since: RowIds) -> Bool[Tensor, " B"]:
         """A source goes on while it has room, a live hypothesis, and less than K results."""
         few = torch.tensor([len(self.found[source]) < self.beam.width for source in self.sources])
         return (since + 1 < self.limits.most) & (scores[:, 0] > -math.inf) & few
 
-    def _cut_off(self, done: Tensor, scores: Scores, since: RowIds) -> None:
+    def _cut_off(self, done: Tensor, scores: BeamScores, since: RowIds) -> None:
         """What is still unfinished at the limit: a result only where there are not enough that ended."""
         for b in done.nonzero()[:, 0].tolist():
             for k in range(scores.shape[1]):

@@ -17,9 +17,9 @@ from seqlab.types import Scalar
 
 Square = Float[Tensor, "H H"]
 Readout = Float[Tensor, "V H"]
-State = Float[Tensor, " H"]
+Hidden = Float[Tensor, " H"]
 States = Float[Tensor, "T H"]
-Inputs = Float[Tensor, "T D"]
+InputSteps = Float[Tensor, "T D"]
 OutputGradients = Float[Tensor, "T V"]
 
 
@@ -28,17 +28,17 @@ class Gradients(NamedTuple):
 
     c: Float[Tensor, " V"]
     V: Readout
-    b: State
+    b: Hidden
     W: Square
     U: Float[Tensor, "H D"]
 
 
 def forward(
-    x: Inputs,
-    h0: State,
+    x: InputSteps,
+    h0: Hidden,
     W: Square,
     U: Float[Tensor, "H D"],
-    b: State,
+    b: Hidden,
     V: Readout,
     c: Float[Tensor, " V"],
 ) -> tuple[States, OutputGradients]:
@@ -59,8 +59,8 @@ def state_gradients(h: States, W: Square, V: Readout, g_o: OutputGradients) -> S
 
 
 def gradients(
-    x: Inputs,
-    h0: State,
+    x: InputSteps,
+    h0: Hidden,
     h: States,
     W: Square,
     V: Readout,
@@ -78,8 +78,8 @@ def gradients(
 
 
 def truncated(
-    x: Inputs,
-    h0: State,
+    x: InputSteps,
+    h0: Hidden,
     h: States,
     W: Square,
     V: Readout,
@@ -113,7 +113,7 @@ def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Te
     return [g * scale for g in gradients], norm
 
 
-def linear_rnn_gradient(W_hh: Square, read: Inputs) -> Float[Tensor, "T H H D"]:
+def linear_rnn_gradient(W_hh: Square, read: InputSteps) -> Float[Tensor, "T H H D"]:
     """W9: ∂h_t/∂w = ∂f_t/∂w + Σ_{i<t} (Π_{j=i+1..t} ∂f_j/∂h_{j-1}) ∂f_i/∂w for h_t = f_t = W_hx x_t + W_hh h_{t-1}.
 
     `read` is what w multiplies at each step: x_t when w is W_hx, h_{t-1} when w is W_hh. The entry [t, a, b, d] is

@@ -21,9 +21,7 @@ Means = Float[Tensor, "B T H"]
 Observed = Bool[Tensor, "B T D"]
 Regression = Float[Tensor, "Y Z"]
 Covariance = Float[Tensor, "*rows H H"]
-Covariances = Float[Tensor, "B T H H"]
 Mean = Float[Tensor, "B H"]
-Spread = Float[Tensor, "B H H"]
 Factor = Float[Tensor, "*rows D D"]
 
 
@@ -43,9 +41,9 @@ class Filtered(NamedTuple):
     """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
 
     predicted_mean: Means
-    predicted_covariance: Covariances
+    predicted_covariance: Covariance
     mean: Means
-    covariance: Covariances
+    covariance: Covariance
     log_likelihood: PerRow
     shared: bool
 
@@ -54,8 +52,8 @@ class Smoothed(NamedTuple):
     """What is known of h_t after the whole row; `lagged` is Cov(h_t, h_{t-1}), and zero where there is no h_{t-1}."""
 
     mean: Means
-    covariance: Covariances
-    lagged: Covariances
+    covariance: Covariance
+    lagged: Covariance
 
 
 class Pairs(NamedTuple):
@@ -68,7 +66,7 @@ class Pairs(NamedTuple):
     zz: Float[Tensor, "Z Z"]
 
 
-def predict(m: Mean, P: Spread, system: System, x: Float[Tensor, "B X"] | None = None) -> tuple[Mean, Spread]:
+def predict(m: Mean, P: Covariance, system: System, x: Float[Tensor, "B X"] | None = None) -> tuple[Mean, Covariance]:
     """E12: m ← W_hh m + W_hx x_t and P ← W_hh P W_hhᵀ + Q: one step of time, in which nothing is seen."""
     m = m @ system.W_hh.mT
     if system.W_hx is not None and x is not None:
@@ -78,11 +76,11 @@ def predict(m: Mean, P: Spread, system: System, x: Float[Tensor, "B X"] | None =
 
 def condition(
     m: Mean,
-    P: Spread,
+    P: Covariance,
     system: System,
     y: Vector,
     seen: Bool[Tensor, "B D"],
-) -> tuple[Mean, Spread, PerRow]:
+) -> tuple[Mean, Covariance, PerRow]:
     """E13: m ← m + K (y_t - W_hy m) and P ← P - K W_hy P, with `gain`'s K; and log p(y_t | before), a term of E68."""
     K, L, P = gain(P, system, seen)
     v = torch.where(seen, y - m @ system.W_hy.mT, 0.0)[..., None]

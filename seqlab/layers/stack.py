@@ -1,5 +1,7 @@
 """Recurrent layers on top of each other (E20), in one direction or in both (E21), and how they are connected (S6)."""
 
+from typing import TypeVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from seqlab.recipe import Connection as Kind
 from seqlab.recipe import Stack
 from seqlab.types import State, Summary, Vectors
 
+Layer = TypeVar("Layer", "CausalLayer", "BidirectionalLayer")
 Leaving = Float[Tensor, "B T R"]
 
 
@@ -64,14 +67,12 @@ class CausalStack(nn.Module):
 
     def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
         super().__init__()
-        layers = []
-        for depth in range(stack.layers):
-            layers.append(CausalLayer(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
-            input_size = layers[-1].connection.output_size
+        layers = _on_top_of_each_other(CausalLayer, input_size, stack, dropout, name)
         self.layers = nn.ModuleList(layers)
-        self.state_sizes = [stack.size] * sum(layer.recurrence.num_states for layer in layers)
-        self.output_size = self.summary_size = input_size
-        self.top = -layers[-1].recurrence.num_states  # where the last layer's h stands in the state
+        num_states = layers[-1].recurrence.num_states
+        self.state_sizes = [stack.size] * (num_states * stack.layers)
+        self.output_size = self.summary_size = layers[-1].connection.output_size
+        self.top = -num_states  # where the last layer's h stands in the state
 
     def start(self, rows: int) -> State:
         """The state before the first step, layer by layer."""
@@ -114,12 +115,9 @@ class BidirectionalStack(nn.Module):
 
     def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
         super().__init__()
-        layers = []
-        for depth in range(stack.layers):
-            layers.append(BidirectionalLayer(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
-            input_size = layers[-1].connection.output_size
+        layers = _on_top_of_each_other(BidirectionalLayer, input_size, stack, dropout, name)
         self.layers = nn.ModuleList(layers)
-        self.output_size, self.summary_size = input_size, 2 * stack.size
+        self.output_size, self.summary_size = layers[-1].connection.output_size, 2 * stack.size
 
     def encode(self, x: Padded) -> tuple[Padded, Summary]:
         """The states of whole sequences, and the last of each direction in the last layer."""
@@ -133,6 +131,15 @@ def recurrent_stack(input_size: int, stack: Stack, *, dropout: float, name: str)
     """The stack that a recipe describes."""
     kind = BidirectionalStack if stack.bidirectional else CausalStack
     return kind(input_size, stack, dropout=dropout, name=name)
+
+
+def _on_top_of_each_other(kind: type[Layer], input_size: int, stack: Stack, dropout: float, name: str) -> list[Layer]:
+    """As many layers as the stack has; each reads what the one below it gives."""
+    layers = list[Layer]()
+    for depth in range(stack.layers):
+        layers.append(kind(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
+        input_size = layers[-1].connection.output_size
+    return layers
 
 
 def _read(layer: Recurrence, x: Padded) -> Padded:

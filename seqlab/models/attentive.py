@@ -42,14 +42,13 @@ class SourceAttention(nn.Module):
         super().__init__()
         self.kind, self.name = kind, name
         # dot and scaled need both sides of one size; where they are not, the memory is projected once
-        self.key: nn.Linear | None = None
-        if kind in ("general", "additive") or query_size != memory_size:
-            self.key = nn.Linear(memory_size, query_size, bias=False)
-        self.query = nn.Linear(query_size, query_size) if kind == "additive" else None
+        projected = kind in ("general", "additive") or query_size != memory_size
+        self.key = nn.Linear(memory_size, query_size, bias=False) if projected else nn.Identity()
+        self.query = nn.Linear(query_size, query_size) if kind == "additive" else nn.Identity()
         self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
 
     def keys(self, memory: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
-        return tap(f"{self.name}.k", memory if self.key is None else self.key(memory))
+        return tap(f"{self.name}.k", self.key(memory))
 
     def forward(
         self,
@@ -59,7 +58,7 @@ class SourceAttention(nn.Module):
         visible: Bool[Tensor, "B S"],
     ) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
         """What each query gets, and where it looked for it."""
-        query = tap(f"{self.name}.q", query if self.query is None else self.query(query))
+        query = tap(f"{self.name}.q", self.query(query))
         if self.v is not None:
             score = additive_score(query, keys, self.v)
         elif self.kind == "scaled":

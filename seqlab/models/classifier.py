@@ -10,7 +10,7 @@ from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Reading
 from seqlab.models.outputs import Output
-from seqlab.models.seq2seq import added, mean_states
+from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
 from seqlab.types import PositionIds, Scalar, State, Vector, Vectors
 
@@ -42,7 +42,7 @@ class Classifier(nn.Module):
         return Reading(features, label, penalty=penalty)
 
 
-class Tagger(nn.Module):
+class Tagger(EncoderModel):
     """One label for each position."""
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
@@ -51,9 +51,6 @@ class Tagger(nn.Module):
 
     def features(self, source: Padded) -> Vectors:
         return self.encoder(source).require_states().values
-
-    def vectors(self, source: Padded) -> Vector:
-        return mean_states(self.encoder, source)
 
     def decode(self, source: Padded) -> PositionIds:
         """The likeliest label of each position."""
@@ -64,7 +61,7 @@ class Tagger(nn.Module):
         return Reading(memory.require_states().values, batch.require("target"), penalty=memory.penalty)
 
 
-class Measurer(nn.Module):
+class Measurer(EncoderModel):
     """Numbers at each position: amino acids to angles, sounds to pitch. Each is predicted by itself, by one output."""
 
     def __init__(
@@ -80,9 +77,6 @@ class Measurer(nn.Module):
         """The parameters of each number: those of a position side by side, then those of the next."""
         raw = self.measure(self.encoder(source).require_states().values).unflatten(-1, (self.width, self.output.size))
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
-
-    def vectors(self, source: Padded) -> Vector:
-        return mean_states(self.encoder, source)
 
     def decode(self, source: Padded) -> Vectors:
         """The number to name at each place."""

@@ -22,7 +22,7 @@ from seqlab.models.seq2seq import added
 from seqlab.padded import Batch, Padded
 from seqlab.types import Mask, RowIds, Scalar, State, Summary
 
-Steps = Float[Tensor, "B K P"]
+Ahead = Float[Tensor, "B K P"]
 Parameters = Float[Tensor, "*N P"]
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
@@ -37,7 +37,7 @@ class Forecasts(Protocol):
     output: Spread
     widths: nn.Parameter
 
-    def distribution(self, batch: Batch) -> Steps: ...
+    def distribution(self, batch: Batch) -> Ahead: ...
 
 
 class Forecaster(nn.Module):
@@ -70,7 +70,7 @@ class Forecaster(nn.Module):
         )
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
 
-    def distribution(self, batch: Batch) -> Steps:
+    def distribution(self, batch: Batch) -> Ahead:
         """The parameters of each value to come, before calibration."""
         return self._read(batch)[0]
 
@@ -81,7 +81,7 @@ class Forecaster(nn.Module):
     def head(self, features: Parameters) -> Parameters:
         return features
 
-    def _read(self, batch: Batch) -> tuple[Steps, Scalar | None]:
+    def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
         window = batch.require("source")
         values, seen = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
@@ -142,7 +142,7 @@ class LDSForecaster(nn.Module):
             table.copy_(torch.stack([system.tensors()[name] for system in systems]))
 
     @torch.no_grad()
-    def distribution(self, batch: Batch) -> Steps:
+    def distribution(self, batch: Batch) -> Ahead:
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):

@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.equations.attention import mean_pool
 from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import Tied, Untied
 from seqlab.models.hmm import HMM
 from seqlab.models.interface import Memory, Read, Reading
-from seqlab.models.seq2seq import FeatureDecoder, mean_states
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Batch, Padded
 from seqlab.types import PositionIds, State
 
@@ -58,7 +59,8 @@ class HMMTagger(nn.Module):
         return self.encoder(source).require_states().values
 
     def vectors(self, source: Padded) -> Float[Tensor, "B K"]:
-        return mean_states(self.encoder, source)
+        states = self.encoder(source).require_states()
+        return mean_pool(states.values, states.real)
 
     def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
         return features.clamp(min=torch.finfo(features.dtype).tiny).log()

@@ -20,7 +20,7 @@ from seqlab.errors import DataError
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
-from seqlab.types import Mask, PerRow, Vectors
+from seqlab.types import Mask, Vectors
 
 Square = Float[Tensor, "H H"]
 Present = Bool[Tensor, "B T D"] | None
@@ -87,10 +87,6 @@ class LDS:
         """E15: each state given the whole row."""
         evidence = self.evidence(observations, present, inputs)
         return rts_smoother(self.system, kalman_filter(self.system, *evidence), evidence.real)
-
-    def log_likelihood(self, observations: Padded, present: Present = None, inputs: Inputs = None) -> PerRow:
-        """E68, for each row."""
-        return self.filter(observations, present, inputs).log_likelihood
 
     def forecast(self, history: Padded, horizon: int, present: Present = None, inputs: Inputs = None) -> Forecast:
         """The next observations of each row: the filter goes on where nothing is seen.

@@ -1,7 +1,7 @@
 """The masked language model (S18): some tokens are hidden, and the encoder has to guess them from both sides."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab.equations.pretraining import corrupt, theme_loss
 from seqlab.keyed import mix, uniform
@@ -9,13 +9,13 @@ from seqlab.layers.dropout import current_noise
 from seqlab.layers.linear import Head, Linear
 from seqlab.layers.pooling import Pooling
 from seqlab.models.interface import Encoder, Reading
-from seqlab.models.seq2seq import added, mean_states
+from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
 from seqlab.text.special import MASK, SPECIALS
 from seqlab.types import Mask, RowIds, State, Vector, Vectors
 
 
-class MaskedLanguageModel(nn.Module):
+class MaskedLanguageModel(EncoderModel):
     """Any encoder under a head of tokens. What is hidden depends on (seed, step, row) in training, else on the row.
 
     With a `theme`, a narrow vector of the whole text is added to each of its states, and has to guess the words of the
@@ -32,9 +32,6 @@ class MaskedLanguageModel(nn.Module):
 
     def features(self, source: Padded) -> Vectors:
         return self._read(source)[0]
-
-    def vectors(self, source: Padded) -> Vector:
-        return mean_states(self.encoder, source)
 
     def _read(self, source: Padded) -> tuple[Vectors, Vector | None, Tensor | None]:
         """What each position is guessed from, the theme in it, and what the encoder's work costs."""

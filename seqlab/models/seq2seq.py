@@ -1,7 +1,6 @@
 """Models that write sequences: from a source (S13-S16), or from nothing (S7); and what drives their decoders."""
 
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -19,7 +18,20 @@ ANEW = 0.02  # the share of streams that begin anew with a chunk
 KEY = zlib.crc32(b"anew")
 
 
-class Seq2Seq(nn.Module):
+class EncoderModel(nn.Module):
+    """A model that reads a source with an encoder."""
+
+    encoder: Encoder
+
+    def vectors(self, source: Padded) -> Vector:
+        """One vector for each row: the mean of what the encoder made of its positions."""
+        states = self.encoder(source).require_states()
+        return mean_pool(states.values, states.real)
+
+
+class Seq2Seq(EncoderModel):
+    """Sequence to sequence, unaligned: any encoder under any decoder."""
+
     def __init__(self, encoder: Encoder, decoder: Teachable) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
@@ -29,9 +41,6 @@ class Seq2Seq(nn.Module):
         context, state = self.decoder.start(memory)
         reading = read_target(self.decoder, batch.require("target"), context, state)
         return replace(reading, penalty=added(memory.penalty, reading.penalty))
-
-    def vectors(self, source: Padded) -> Vector:
-        return mean_states(self.encoder, source)
 
     @property
     def head(self) -> Scorer:
@@ -100,12 +109,6 @@ def read_target(decoder: Teachable, target: Padded, context: State, state: State
     read = decoder.features(tokens[:, :-1], context, state)
     observed = None if target.observed is None else target.observed[:, 1:]
     return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
-
-
-def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Vector:
-    """One vector for each row: the mean of what an encoder made of its positions."""
-    states = encoder(source).require_states()
-    return mean_pool(states.values, states.real)
 
 
 def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:

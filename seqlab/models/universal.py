@@ -13,10 +13,18 @@ from seqlab.equations.transformer import (
 from seqlab.layers.inputs import Embedding, Entrance, Inputs
 from seqlab.layers.linear import Head
 from seqlab.layers.tap import tap
-from seqlab.layers.transformer import DecoderBlock, EncoderBlock, LayerNorm
+from seqlab.layers.transformer import DecoderBlock, EncoderBlock
 from seqlab.models.interface import Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
-from seqlab.models.transformer import empty_caches, memory_bridge, position_of, remembered, segment_numbers
+from seqlab.models.transformer import (
+    empty_caches,
+    last_norm,
+    memory_bridge,
+    position_of,
+    project_source,
+    remembered,
+    segment_numbers,
+)
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.types import Mask, PositionIds, Scalar, State, Vectors
@@ -54,7 +62,7 @@ class UniversalEncoder(nn.Module):
         self.inputs, self.entrance, self.depth = inputs, entrance, settings.layers
         self.block = EncoderBlock(settings, dropout=dropout, name="encoder.0")
         self.ponder = Ponder(settings, name="encoder")
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = last_norm(settings)
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
@@ -83,15 +91,12 @@ class UniversalDecoder(FeatureDecoder):
         self.embedding, self.entrance, self.head, self.settings = embedding, entrance, head, settings
         self.block = DecoderBlock(settings, reads_source=memory_size is not None, dropout=dropout, name="decoder.0")
         self.ponder = Ponder(settings, name="decoder")
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = last_norm(settings)
         self.bridge = memory_bridge(memory_size, settings.size)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        state = empty_caches(memory.rows, self.settings, like=self.embedding.weight)
-        if memory.states is None or self.block.cross is None:
-            return (), state
-        states = memory.states.values if self.bridge is None else self.bridge(memory.states.values)
-        return (memory.states.real, *self.block.cross.project_memory(states)), state
+        context = project_source(memory, self.bridge, [self.block])
+        return context, empty_caches(memory.rows, self.settings, self.embedding)
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         place, *caches = state

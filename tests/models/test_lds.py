@@ -75,8 +75,8 @@ def test_a_forecast_equals_one_big_gaussian_for_each_row(num_inputs):
 
 def test_missing_steps_are_those_that_the_series_calls_missing():
     system, y, observed = a_system(), numbers(2, 5, 2), numbers(2, 5, seed=1) > 0
-    one = system.log_likelihood(Padded(y, torch.tensor([5, 4]), observed))
-    other = system.log_likelihood(rows_of(y, 5, 4), observed[..., None].expand(2, 5, 2))
+    one = system.filter(Padded(y, torch.tensor([5, 4]), observed)).log_likelihood
+    other = system.filter(rows_of(y, 5, 4), observed[..., None].expand(2, 5, 2)).log_likelihood
     torch.testing.assert_close(one, other)
 
 
@@ -183,7 +183,7 @@ def test_rows_may_be_constant_all_missing_or_empty():
     series = Padded(values, torch.tensor([6, 6, 0]), observed)
     for part in (*system.filter(series)[:-1], *system.smooth(series), *system.forecast(series, 3)):
         assert part.isfinite().all()
-    assert system.log_likelihood(series)[1:].tolist() == [0, 0]
+    assert system.filter(series).log_likelihood[1:].tolist() == [0, 0]
     torch.testing.assert_close(system.forecast(series, 3).mean[0], values[0, :3], atol=1e-4, rtol=0)
 
 
