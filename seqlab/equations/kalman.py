@@ -139,11 +139,7 @@ def kalman_filter(
     return Filtered(prior_mean, prior, mean, posterior, log_likelihood, shared=False)
 
 
-def entries_seen(
-    y: Vectors,
-    real: Mask,
-    observed: Mask | Observed | None,
-) -> Observed:
+def entries_seen(y: Vectors, real: Mask, observed: Mask | Observed | None) -> Observed:
     """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
     return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)

@@ -23,7 +23,7 @@ LOGITS = 2**22  # at a time: 16 MB
 
 
 def cross_entropy(logits: Float[Tensor, "N V"], gold: Gold, *, label_smoothing: float = 0.0) -> Float[Tensor, " N"]:
-    """The twin of `equations.similarity.cross_entropy`."""
+    """The twin of `equations.decoding.cross_entropy`."""
     loss: Tensor = _CrossEntropy.apply(logits, gold, label_smoothing)
     return loss
 

@@ -23,6 +23,7 @@ SourceMask = Bool[Tensor, "B S"]
 Hypotheses = Float[Tensor, "R T D"]
 
 EPSILON = 1e-5
+MOMENTUM = 0.1  # how far the mean and variance of a batch norm move towards those of each batch
 Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -50,9 +51,8 @@ class BatchNorm(nn.Module):
     Its predictions in training depend on the other rows of the batch, which is why nothing here uses it by default.
     """
 
-    def __init__(self, size: int, *, momentum: float = 0.1) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.momentum = momentum
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
         # parameters without a gradient, so that they are saved, averaged and resumed like all others
@@ -65,8 +65,8 @@ class BatchNorm(nn.Module):
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
         seen = x[real]
         with torch.no_grad():
-            self.mean.lerp_(seen.mean(0), self.momentum)
-            self.variance.lerp_(seen.var(0, unbiased=False), self.momentum)
+            self.mean.lerp_(seen.mean(0), MOMENTUM)
+            self.variance.lerp_(seen.var(0, unbiased=False), MOMENTUM)
         return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(seen, self.gain, self.bias))
 
 
