@@ -7,7 +7,7 @@ for every model there is, and so can anybody for a model of his own.
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -16,11 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from seqlab import lab
-from seqlab.decode.beam import Beam, beam_search
+from seqlab.decode.beam import Beam, Hypothesis, beam_search
 from seqlab.decode.generate import Generated, Greedy, Limits, Rule, Sample, generate, score
 from seqlab.errors import UsageError
 from seqlab.layers.linear import in_bytes
@@ -31,6 +30,7 @@ from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.text import EOS
 from seqlab.training.checkpoint import read_checkpoint
+from seqlab.types import PerRow, PositionIds
 
 
 def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
@@ -47,7 +47,7 @@ def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
 
 
 @torch.inference_mode()
-def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
+def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: PositionIds) -> float:
     """Other tokens from a position on leave all logits before it as they were."""
     context, state = decoder.start(memory)
     logits, _ = decoder.read(tokens, context, state)
@@ -61,7 +61,7 @@ def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: 
 
 
 @torch.inference_mode()
-def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B T"]) -> float:
+def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: PositionIds) -> float:
     """Many tokens at once, one by one, and half and half give the same logits and leave the same state."""
     context, start = decoder.start(memory)
     logits, after = decoder.read(tokens, context, start)
@@ -76,50 +76,65 @@ def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: Int[Tensor
     return max(_apart(whole, [torch.stack(steps, 1), *state]), _apart(whole, [torch.cat([first, second], 1), *end]))
 
 
-def reported_scores_equal_rescoring(
-    decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int
-) -> float:
+@dataclass(frozen=True)
+class Decoding:
+    """What a search is given: a decoder, what encodes the source anew, a prefix for each row, and the end token."""
+
+    decoder: Decoder
+    encode: Callable[[], Memory]
+    prefix: Padded
+    end: int
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(end=self.end, most=_LIMIT)
+
+    def generate(self, rule: Rule) -> Generated:
+        rows = torch.arange(len(self.prefix))
+        return generate(self.decoder, self.encode(), self.prefix, rule, self.limits, rows=rows)
+
+    def beam(self, width: int) -> list[list[Hypothesis]]:
+        return beam_search(self.decoder, self.encode(), self.prefix, Beam(width=width), self.limits).best
+
+    def rescored(self, outputs: Iterable[list[int]]) -> PerRow:
+        """The log-probability that forced scoring gives to these continuations of the prefixes."""
+        rows = [[*prefix.tolist(), *output] for prefix, output in zip(self.prefix.rows(), outputs, strict=True)]
+        whole = score(self.decoder, self.encode(), Padded.from_rows(rows))
+        return whole - score(self.decoder, self.encode(), self.prefix)
+
+
+def reported_scores_equal_rescoring(search: Decoding) -> float:
     """The log-probability that decoding reports is the one that forced scoring gives the same output."""
-    out = _generate(decoder, encode(), prefix, Greedy(), end=end)
-    rows = [torch.cat([p, t]) for p, t in zip(prefix.rows(), out.tokens.rows(), strict=True)]
-    complete = out.tokens.lengths < _LIMIT
-    ended = [torch.cat([row, torch.tensor([end])]) if done else row for row, done in zip(rows, complete, strict=True)]
-    whole = score(decoder, encode(), Padded.from_rows(ended))
-    before = score(decoder, encode(), prefix)
-    return float((whole - before - out.log_probability).abs().max())
+    out = search.generate(Greedy())
+    tokens = [row.tolist() for row in out.tokens.rows()]
+    rescored = search.rescored(row if len(row) == _LIMIT else [*row, search.end] for row in tokens)
+    return float((rescored - out.log_probability).abs().max())
 
 
-def top_one_equals_greedy(decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int) -> float:
+def top_one_equals_greedy(search: Decoding) -> float:
     """Sampling among one token is no sampling: the number of rows that differ from greedy search."""
-    greedy = _generate(decoder, encode(), prefix, Greedy(), end=end)
-    sampled = _generate(decoder, encode(), prefix, Sample(top_k=1), end=end)
-    pairs = zip(greedy.tokens.rows(), sampled.tokens.rows(), strict=True)
-    return float(sum(one.tolist() != other.tolist() for one, other in pairs))
+    sampled = search.generate(Sample(top_k=1)).tokens.rows()
+    return _differing(search, [row.tolist() for row in sampled])
 
 
-def beam_one_equals_greedy(decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int) -> float:
+def beam_one_equals_greedy(search: Decoding) -> float:
     """A beam of one hypothesis is greedy search: the number of rows that differ from it."""
-    greedy = _generate(decoder, encode(), prefix, Greedy(), end=end)
-    found = beam_search(decoder, encode(), prefix, Beam(width=1), Limits(end=end, most=_LIMIT)).best
-    pairs = zip(greedy.tokens.rows(), found, strict=True)
-    return float(sum(one.tolist() != list(other[0].tokens) for one, other in pairs))
+    return _differing(search, [list(hypotheses[0].tokens) for hypotheses in search.beam(1)])
 
 
-def beam_scores_equal_rescoring(
-    decoder: Decoder, encode: Callable[[], Memory], prefix: Padded, *, end: int, width: int = 3
-) -> float:
+def beam_scores_equal_rescoring(search: Decoding) -> float:
     """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
-    found = beam_search(decoder, encode(), prefix, Beam(width=width), Limits(end=end, most=_LIMIT)).best
-    before = score(decoder, encode(), prefix)
     worst = 0.0
-    for place in range(min(map(len, found))):
-        picked = [hypotheses[place] for hypotheses in found]
-        tails = [torch.tensor([*h.tokens, *([end] if h.ended else [])], dtype=torch.long) for h in picked]
-        rows = [torch.cat([p, tail]) for p, tail in zip(prefix.rows(), tails, strict=True)]
-        rescored = score(decoder, encode(), Padded.from_rows(rows)) - before
-        reported = torch.tensor([h.log_probability for h in picked], dtype=torch.float64)
+    for hypotheses in zip(*search.beam(3), strict=False):  # the best of each row, then the second best, ...
+        rescored = search.rescored([*h.tokens, *([search.end] if h.ended else [])] for h in hypotheses)
+        reported = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
         worst = max(worst, float((rescored - reported).abs().max()))
     return worst
+
+
+def _differing(search: Decoding, outputs: list[list[int]]) -> float:
+    greedy = search.generate(Greedy()).tokens.rows()
+    return float(sum(one.tolist() != other for one, other in zip(greedy, outputs, strict=True)))
 
 
 def looking_changes_nothing(model: Model, batch: Batch) -> float:
@@ -180,7 +195,7 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     if not isinstance(model, Forecasts):  # whose windows are all of one length
         laws.insert(0, padding_changes_nothing)
     for law in laws:
-        yield Check(_said(law), law(model, batch), allowed)
+        yield Check(_title(law), law(model, batch), allowed)
     decoder, target = getattr(model, "decoder", None), batch.target
     if decoder is None or target is None:
         return
@@ -191,30 +206,21 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
 
     with torch.inference_mode():
         once = memory()
-    yield Check(
-        _said(the_future_never_changes_the_past),
-        the_future_never_changes_the_past(decoder, once, target.values[:, :_LIMIT]),
-        allowed,
-    )
-    yield Check(
-        _said(reading_equals_stepping), reading_equals_stepping(decoder, once, target.values[:, :_LIMIT]), allowed
-    )
+    for causal in (the_future_never_changes_the_past, reading_equals_stepping):
+        yield Check(_title(causal), causal(decoder, once, target.values[:, :_LIMIT]), allowed)
     prefix = Padded(target.values[:, :1], torch.ones(len(batch), dtype=torch.long))
+    search = Decoding(decoder, memory, prefix, EOS)
     for whole in (top_one_equals_greedy, beam_one_equals_greedy):
-        yield Check(_said(whole), whole(decoder, memory, prefix, end=EOS), 0.0)
+        yield Check(_title(whole), whole(search), 0.0)
     for scored in (reported_scores_equal_rescoring, beam_scores_equal_rescoring):
-        yield Check(_said(scored), scored(decoder, memory, prefix, end=EOS), 10 * allowed)
+        yield Check(_title(scored), scored(search), 10 * allowed)
 
 
-def _said(law: Callable[..., float]) -> str:
+def _title(law: Callable[..., float]) -> str:
     return law.__name__.replace("_", " ")
 
 
 _LIMIT = 12  # tokens: long enough for every kind of end, short enough for a test
-
-
-def _generate(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, *, end: int) -> Generated:
-    return generate(decoder, memory, prefix, rule, Limits(end=end, most=_LIMIT), rows=torch.arange(len(prefix)))
 
 
 @torch.inference_mode()

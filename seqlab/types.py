@@ -8,7 +8,24 @@
 A leading `*` or `...` stands for any dimensions; `#B` for B or 1.
 """
 
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 State = tuple[Tensor, ...]
 """What a decoder carries from one token to the next: batch-first tensors, so one function can reorder any of them."""
+
+Vectors = Float[Tensor, "B T D"]
+"""A vector at each position."""
+Vector = Float[Tensor, "B D"]
+"""One vector for each row."""
+Summary = Float[Tensor, "B F"]
+"""What an encoder leaves of each row in one vector; it may have another size than the states."""
+Logits = Float[Tensor, "B V"]
+"""A score of each token, or of each class."""
+PositionIds = Int[Tensor, "B T"]
+"""A whole number at each position: a token, a label, a state of a chain."""
+Mask = Bool[Tensor, "B T"]
+RowIds = Int[Tensor, " B"]
+"""A whole number for each row: its place in the data, its length, its next token."""
+PerRow = Float[Tensor, " B"]
+Scalar = Float[Tensor, ""]

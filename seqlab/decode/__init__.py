@@ -1,1 +1,1 @@
-"""Ids in, ids out: one engine for every decoder."""
+"""PositionIds in, ids out: one engine for every decoder."""

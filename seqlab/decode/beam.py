@@ -15,10 +15,9 @@ from seqlab.kernels.logits import largest, log_total
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
-from seqlab.types import State
+from seqlab.types import RowIds, State
 
-PerSource = Int[Tensor, " B"]
-Scores = Float[Tensor, "B K"]
+BeamScores = Float[Tensor, "B K"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def beam_search(
     while search.sources:
         candidates = search.step()
         if record:
-            steps.extend(candidates.recorded())
+            steps.extend(candidates.recorded(beam.width))
     return Found([sorted(found, key=lambda h: -h.score)[: beam.width] for found in search.found], steps)
 
 
@@ -127,13 +126,11 @@ class _Search:
         tokens, chosen = best_tokens.view(beams[0], -1).gather(1, where), log_p.flatten(1).gather(1, where).double()
         ends = torch.zeros_like(tokens, dtype=torch.bool) if self.limits.end is None else tokens == self.limits.end
         candidates = _Candidates(list(self.sources), scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
-        some = bool(candidates.ends.any())
-        if some:
-            self._put_aside(candidates)
-        self._advance(candidates, since, ended=some)
+        self._put_aside(candidates)
+        self._advance(candidates, since)
         return candidates
 
-    def _restricted(self, logits: Float[Tensor, "B K V"], total: Scores, since: PerSource) -> Float[Tensor, "B K V"]:
+    def _restricted(self, logits: Float[Tensor, "B K V"], total: BeamScores, since: RowIds) -> Float[Tensor, "B K V"]:
         """Without what may not come yet: an early end, a repeated n-gram; or all but a forced token."""
         forced = self.position + 1 < self.prefix.values.shape[1]
         if not (self.beam.min_length or self.beam.no_repeat or forced):
@@ -178,19 +175,15 @@ class _Search:
         normal = float(length_normalised(torch.tensor(score, dtype=torch.float64), len(logs), self.beam.length_penalty))
         self.found[self.sources[b]].append(Hypothesis(tokens, logs, normal, ended))
 
-    def _advance(self, candidates: "_Candidates", since: PerSource, *, ended: bool) -> None:
+    def _advance(self, candidates: "_Candidates", since: RowIds) -> None:
         """The K best that did not end go on; sources that are done go."""
         rows, width = self.token.shape
-        live = torch.arange(candidates.tokens.shape[1]).expand_as(candidates.tokens)
-        if ended:
-            live = (candidates.ends.long() * candidates.tokens.shape[1]).add(live).argsort(dim=1)
-        candidates.live = live = live[:, : self.beam.width]
+        live = candidates.live(self.beam.width)
         parents, tokens, scores, chosen = (
             part.gather(1, live)
             for part in (candidates.parents, candidates.tokens, candidates.scores, candidates.log_p)
         )
-        if ended:
-            scores = scores.masked_fill(candidates.ends.gather(1, live), -math.inf)
+        scores = scores.masked_fill(candidates.ends.gather(1, live), -math.inf)
         self.history = torch.cat([_follow(self.history, parents), tokens[..., None]], dim=2)
         self.log_p = torch.cat([_follow(self.log_p, parents), chosen[..., None]], dim=2)
         going = self._going(scores, since)
@@ -206,12 +199,12 @@ class _Search:
         self.token, self.scores = tokens, scores
         self.position += 1
 
-    def _going(self, scores: Scores, since: PerSource) -> Bool[Tensor, " B"]:
+    def _going(self, scores: BeamScores, since: RowIds) -> Bool[Tensor, " B"]:
         """A source goes on while it has room, a live hypothesis, and less than K results."""
         few = torch.tensor([len(self.found[source]) < self.beam.width for source in self.sources])
         return (since + 1 < self.limits.most) & (scores[:, 0] > -math.inf) & few
 
-    def _cut_off(self, done: Tensor, scores: Scores, since: PerSource) -> None:
+    def _cut_off(self, done: Tensor, scores: BeamScores, since: RowIds) -> None:
         """What is still unfinished at the limit: a result only where there are not enough that ended."""
         for b in done.nonzero()[:, 0].tolist():
             for k in range(scores.shape[1]):
@@ -230,13 +223,16 @@ class _Candidates:
     tokens: Int[Tensor, "B k"]
     log_p: Float[Tensor, "B k"]  # of these tokens
     ends: Tensor
-    live: Int[Tensor, "B K"] | None = None
 
-    def recorded(self) -> Iterator[BeamStep]:
-        assert self.live is not None
+    def live(self, width: int) -> Int[Tensor, "B K"]:
+        """The places of those that go on: the best that did not end, then the best that did."""
+        return self.ends.long().argsort(dim=1, stable=True)[:, :width]
+
+    def recorded(self, width: int) -> Iterator[BeamStep]:
+        live = self.live(width)
         for b, source in enumerate(self.sources):
             places: list[int | None] = [None] * self.tokens.shape[1]
-            for place, candidate in enumerate(self.live[b].tolist()):
+            for place, candidate in enumerate(live[b].tolist()):
                 if not self.ends[b, candidate]:
                     places[candidate] = place
             parents, tokens, scores = (tuple(p[b].tolist()) for p in (self.parents, self.tokens, self.scores))

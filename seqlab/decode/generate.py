@@ -16,16 +16,14 @@ from seqlab.keyed import uniform
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
-from seqlab.types import State
+from seqlab.types import Logits, PerRow, RowIds, State
 
-Logits = Float[Tensor, "B V"]
 LiveRows = Int[Tensor, " b"]
-Rows = Int[Tensor, " B"]
 
 
 @runtime_checkable
 class Rule(Protocol):
-    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+    def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
         """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
 
         Tokens of `never` are not chosen.
@@ -37,7 +35,7 @@ class Rule(Protocol):
 class Greedy:
     """E58: the likeliest token."""
 
-    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+    def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
         return largest(logits, 1, never)[1][:, 0]
 
 
@@ -61,7 +59,7 @@ class Sample:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
-    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+    def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
         logits = temper(without(logits, never), self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)
@@ -90,7 +88,7 @@ class Generated:
     log_probabilities: list[tuple[float, ...]]
 
     @property
-    def log_probability(self) -> Float[Tensor, " B"]:
+    def log_probability(self) -> PerRow:
         """E57: their sum."""
         return torch.tensor([math.fsum(row) for row in self.log_probabilities], dtype=torch.float64)
 
@@ -113,7 +111,9 @@ class _Live:
 
 
 @torch.inference_mode()
-def generate(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Rows) -> Generated:
+def generate(
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: RowIds
+) -> Generated:
     """Continue each row's prefix (at least one token, such as SOS); a row that never ends is cut, not lost."""
     new: list[list[int]] = [[] for _ in rows]
     logs: list[list[float]] = [[] for _ in rows]
@@ -139,7 +139,7 @@ def stream(
 
 
 def _steps(
-    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Rows
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: RowIds
 ) -> Iterator[tuple[LiveRows, LiveRows, Float[Tensor, " b"]]]:
     """The live rows' places, their new tokens and the tokens' log-probabilities, step by step.
 
@@ -158,47 +158,39 @@ def _steps(
     for position in range(shared, longest + limits.most - 1):
         logits, live.state = decoder.step(live.token, live.context, live.state)
         total = log_total(logits)
-        since = None if longest == shared + 1 else position + 1 - live.given  # new tokens of each row, if they differ
-        chosen = _choose(rule, logits, live.numbers, position - shared if since is None else since, limits.never)
+        since = position + 1 - live.given  # new tokens of each row; below 0, one is forced
+        chosen = _choose(rule, logits, live.numbers, since, limits.never)
         log_p = logits.gather(-1, chosen[:, None])[:, 0] - total
-        if since is None:
-            yield live.places, chosen, log_p
-            if position + 1 == shared + limits.most:
-                return
-            live.token, ended = chosen, None if limits.end is None else chosen == limits.end
-        else:
-            free, ended = since >= 0, since + 1 >= limits.most
-            if limits.end is not None:
-                ended |= chosen == limits.end
-            yield live.places[free], chosen[free], log_p[free]
-            if position + 1 < longest:  # of some rows the next token is given
-                chosen = torch.where(free, chosen, prefix.values[:, position + 1][live.places])
-            live.token, ended = chosen, ended & free
-        if ended is not None and ended.any():
+        free = since >= 0
+        ended = free & (since + 1 >= limits.most)
+        if limits.end is not None:
+            ended |= free & (chosen == limits.end)
+        yield live.places[free], chosen[free], log_p[free]
+        if position + 1 < longest:  # of some rows the next token is given
+            chosen = torch.where(free, chosen, prefix.values[:, position + 1][live.places])
+        live.token = chosen
+        if ended.any():
             if ended.all():
                 return
             live.keep(torch.nonzero(~ended)[:, 0])
 
 
 def _choose(
-    rule: Rule,
-    logits: Float[Tensor, "b V"],
-    rows: LiveRows,
-    since: int | LiveRows,
-    never: tuple[int, ...],
+    rule: Rule, logits: Float[Tensor, "b V"], rows: LiveRows, since: LiveRows, never: tuple[int, ...]
 ) -> LiveRows:
     """The rule's choice, with each row's steps counted from the end of its own prefix."""
-    if isinstance(since, int):
-        return rule(logits, rows, since, never)
+    steps = since.unique().tolist()
+    if len(steps) == 1:
+        return rule(logits, rows, steps[0], never)
     chosen = torch.empty(len(rows), dtype=torch.long)
-    for step in since.unique().tolist():
+    for step in steps:
         here = since == step
         chosen[here] = rule(logits[here], rows[here], step, never)
     return chosen
 
 
 @torch.inference_mode()
-def score(decoder: Decoder, memory: Memory, target: Padded) -> Float[Tensor, " B"]:
+def score(decoder: Decoder, memory: Memory, target: Padded) -> PerRow:
     """E57: the log-probability of each row of `target` after its first token."""
     if target.values.shape[1] < 2:
         return torch.zeros(len(target), dtype=torch.float64)

@@ -7,19 +7,16 @@ Pooling makes one vector of a whole sequence: pads change nothing, whatever lies
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import softmax
 
 from seqlab.padded import Padded
+from seqlab.types import Mask, PerRow, RowIds, Vector, Vectors
 
 Queries = Float[Tensor, "... S D"]
 Weights = Float[Tensor, "*rows S T"]
-PerRow = Float[Tensor, " B"]
-States = Float[Tensor, "B T D"]
-Real = Bool[Tensor, "B T"]
-Pooled = Float[Tensor, "B D"]
 Scores = Float[Tensor, "... S T"]
 Keys = Float[Tensor, "... T D"]
 Features = Float[Tensor, "... D"]
@@ -105,7 +102,7 @@ def attend(
 
 
 def self_attention(
-    x: States,
+    x: Vectors,
     W_Q: Float[Tensor, "R D"],
     W_K: Float[Tensor, "R D"],
     W_V: Float[Tensor, "P D"],
@@ -115,7 +112,7 @@ def self_attention(
     return attend(x @ W_Q.mT, x @ W_K.mT, x @ W_V.mT, visible)
 
 
-def split_heads(x: States, num_heads: int) -> Float[Tensor, "B H T D/H"]:
+def split_heads(x: Vectors, num_heads: int) -> Float[Tensor, "B H T D/H"]:
     """E47: the features of each head side by side."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
@@ -152,12 +149,12 @@ def hop_overlap(weights: Float[Tensor, "B J T"]) -> PerRow:
     return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)
 
 
-def mean_pool(states: States, real: Real) -> Pooled:
+def mean_pool(states: Vectors, real: Mask) -> Vector:
     """E22: 1/T Σ_t h_t over the real positions."""
     return _without_pads(states, real).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
 
 
-def final_pool(states: States, lengths: Int[Tensor, " B"]) -> Pooled:
+def final_pool(states: Vectors, lengths: RowIds) -> Vector:
     """E23: h_T, the state at the last real position.
 
     Of two directions, each has its own final state: the backward one's stands at position 0.
@@ -165,7 +162,7 @@ def final_pool(states: States, lengths: Int[Tensor, " B"]) -> Pooled:
     return Padded(states, lengths).last()
 
 
-def max_pool(states: States, real: Real) -> Pooled:
+def max_pool(states: Vectors, real: Mask) -> Vector:
     """max_t h_t over the real positions, feature by feature."""
     if states.shape[1] == 0:  # the maximum of nothing is undefined, also to torch
         return states.new_zeros(len(states), states.shape[2])
@@ -173,12 +170,12 @@ def max_pool(states: States, real: Real) -> Pooled:
     return largest.masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
-def attention_pool(states: States, score: Float[Tensor, "B T"], real: Real) -> tuple[Pooled, Float[Tensor, "B T"]]:
+def attention_pool(states: Vectors, score: Float[Tensor, "B T"], real: Mask) -> tuple[Vector, Float[Tensor, "B T"]]:
     """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
     weights = masked_softmax(score, real)
     return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights
 
 
-def _without_pads(states: States, real: Real) -> States:
+def _without_pads(states: Vectors, real: Mask) -> Vectors:
     """Zeros at the pads. A weight of 0 would not do: 0 times NaN or infinity is NaN."""
     return states.masked_fill(~real[..., None], 0.0)

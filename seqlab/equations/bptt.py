@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
 from seqlab.equations.recurrent import output, rnn_step
+from seqlab.types import Scalar
 
 Square = Float[Tensor, "H H"]
 Readout = Float[Tensor, "V H"]
-State = Float[Tensor, " H"]
+Hidden = Float[Tensor, " H"]
 States = Float[Tensor, "T H"]
-Inputs = Float[Tensor, "T D"]
+InputSteps = Float[Tensor, "T D"]
 OutputGradients = Float[Tensor, "T V"]
 
 
@@ -27,17 +28,17 @@ class Gradients(NamedTuple):
 
     c: Float[Tensor, " V"]
     V: Readout
-    b: State
+    b: Hidden
     W: Square
     U: Float[Tensor, "H D"]
 
 
 def forward(
-    x: Inputs,
-    h0: State,
+    x: InputSteps,
+    h0: Hidden,
     W: Square,
     U: Float[Tensor, "H D"],
-    b: State,
+    b: Hidden,
     V: Readout,
     c: Float[Tensor, " V"],
 ) -> tuple[States, OutputGradients]:
@@ -58,8 +59,8 @@ def state_gradients(h: States, W: Square, V: Readout, g_o: OutputGradients) -> S
 
 
 def gradients(
-    x: Inputs,
-    h0: State,
+    x: InputSteps,
+    h0: Hidden,
     h: States,
     W: Square,
     V: Readout,
@@ -77,8 +78,8 @@ def gradients(
 
 
 def truncated(
-    x: Inputs,
-    h0: State,
+    x: InputSteps,
+    h0: Hidden,
     h: States,
     W: Square,
     V: Readout,
@@ -97,12 +98,12 @@ def truncated(
     return Gradients(*(torch.stack(same).sum(0) for same in zip(*by_chunk, strict=True)))
 
 
-def bound(W: Square, max_slope: float, distance: int) -> Float[Tensor, ""]:
+def bound(W: Square, max_slope: float, distance: int) -> Scalar:
     """E36: ‖∂e(t-m)/∂e(t)‖ ≤ (‖W‖₂ max‖F'‖)^m: how much of a gradient can be left after m steps back."""
     return (matrix_norm(W, ord=2) * max_slope) ** distance
 
 
-def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Float[Tensor, ""]]:
+def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Scalar]:
     """E37: g ← g · threshold / ‖g‖ when ‖g‖ > threshold, with ‖g‖ the norm of all gradients taken as one vector.
 
     Returns the clipped gradients and the norm before clipping. Where that is not finite, nothing can be saved.
@@ -112,7 +113,7 @@ def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Te
     return [g * scale for g in gradients], norm
 
 
-def linear_rnn_gradient(W_hh: Square, read: Inputs) -> Float[Tensor, "T H H D"]:
+def linear_rnn_gradient(W_hh: Square, read: InputSteps) -> Float[Tensor, "T H H D"]:
     """W9: ∂h_t/∂w = ∂f_t/∂w + Σ_{i<t} (Π_{j=i+1..t} ∂f_j/∂h_{j-1}) ∂f_i/∂w for h_t = f_t = W_hx x_t + W_hh h_{t-1}.
 
     `read` is what w multiplies at each step: x_t when w is W_hx, h_{t-1} when w is W_hh. The entry [t, a, b, d] is

@@ -6,11 +6,11 @@ Randomness comes in as a uniform number per row, so that these stay functions.
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import log_softmax, pad, softmax
 
-Logits = Float[Tensor, "B V"]
+from seqlab.types import Logits, Mask, PerRow, PositionIds, RowIds, Scalar
 
 
 def cross_entropy(
@@ -27,7 +27,7 @@ def cross_entropy(
     return (1 - label_smoothing) * loss - label_smoothing * log_p.mean(-1)
 
 
-def perplexity(mean_loss: float | Float[Tensor, ""]) -> float:
+def perplexity(mean_loss: float | Scalar) -> float:
     """E4: exp of the mean cross-entropy in nats: how many equally likely tokens would be as hard to guess."""
     try:
         return math.exp(mean_loss)
@@ -35,15 +35,13 @@ def perplexity(mean_loss: float | Float[Tensor, ""]) -> float:
         return math.inf
 
 
-def sequence_log_probability(
-    logits: Float[Tensor, "B T V"], gold: Int[Tensor, "B T"], real: Bool[Tensor, "B T"]
-) -> Float[Tensor, " B"]:
+def sequence_log_probability(logits: Float[Tensor, "B T V"], gold: PositionIds, real: Mask) -> PerRow:
     """E57: log p(y|x) = Σ_t log p(y_t | y_<t, x) over the real positions."""
     log_p = -cross_entropy(logits[real], gold[real])
     return logits.new_zeros(real.shape).masked_scatter(real, log_p).sum(1)
 
 
-def greedy_choice(logits: Logits) -> Int[Tensor, " B"]:
+def greedy_choice(logits: Logits) -> RowIds:
     """E58: argmax_v p(v); of equals, the first."""
     return logits.argmax(-1)
 
@@ -78,7 +76,7 @@ def keep_top_p(logits: Logits, p: float) -> Logits:
     return logits.masked_fill(~keep, -math.inf)
 
 
-def choose(probabilities: Logits, uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+def choose(probabilities: Logits, uniform: PerRow) -> RowIds:
     """E59: the first v with Σ_{v' ≤ v} p_v' > uniform: sampling by the inverse of the distribution function.
 
     `uniform` lies between 0 and 1, each end included. A token of probability 0 is never chosen: the sum does not

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-PerRow = Float[Tensor, " B"]
+from seqlab.types import PerRow
 
 
 class Window(NamedTuple):

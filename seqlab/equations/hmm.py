@@ -18,11 +18,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqlab.types import PerRow, PositionIds
+
 Distributions = Float[Tensor, "*rows N"]
 Trellis = Float[Tensor, "B T N"]
 Belief = Float[Tensor, "B N"]
 Lengths = Int[Tensor, " B"]
-PerRow = Float[Tensor, " B"]
 Initial = Float[Tensor, " N"]
 Moves = Float[Tensor, "N N"] | Float[Tensor, "U K K"]
 
@@ -114,7 +115,7 @@ def posterior(
     return Posterior(_distribution(log_alpha + log_beta, lengths), moves_of(xi, A), log_p)
 
 
-def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[Int[Tensor, "B T"], PerRow]:
+def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[PositionIds, PerRow]:
     """E10: argmax_z log p(x, z) and its value, from δ_t(j) = max_i (δ_{t-1}(i) + log A_ij) + log b_t(j)."""
     log_A = (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()  # the maximum runs along memory
     delta, came_from = pi.log().expand(len(lengths), -1), []

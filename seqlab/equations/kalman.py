@@ -15,15 +15,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seqlab.types import Mask, PerRow, Vector, Vectors
+
 Means = Float[Tensor, "B T H"]
 Observed = Bool[Tensor, "B T D"]
 Regression = Float[Tensor, "Y Z"]
 Covariance = Float[Tensor, "*rows H H"]
-Covariances = Float[Tensor, "B T H H"]
 Mean = Float[Tensor, "B H"]
-Spread = Float[Tensor, "B H H"]
 Factor = Float[Tensor, "*rows D D"]
-Real = Bool[Tensor, "B T"]
 
 
 class System(NamedTuple):
@@ -42,10 +41,10 @@ class Filtered(NamedTuple):
     """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
 
     predicted_mean: Means
-    predicted_covariance: Covariances
+    predicted_covariance: Covariance
     mean: Means
-    covariance: Covariances
-    log_likelihood: Float[Tensor, " B"]
+    covariance: Covariance
+    log_likelihood: PerRow
     shared: bool
 
 
@@ -53,8 +52,8 @@ class Smoothed(NamedTuple):
     """What is known of h_t after the whole row; `lagged` is Cov(h_t, h_{t-1}), and zero where there is no h_{t-1}."""
 
     mean: Means
-    covariance: Covariances
-    lagged: Covariances
+    covariance: Covariance
+    lagged: Covariance
 
 
 class Pairs(NamedTuple):
@@ -67,7 +66,7 @@ class Pairs(NamedTuple):
     zz: Float[Tensor, "Z Z"]
 
 
-def predict(m: Mean, P: Spread, system: System, x: Float[Tensor, "B X"] | None = None) -> tuple[Mean, Spread]:
+def predict(m: Mean, P: Covariance, system: System, x: Float[Tensor, "B X"] | None = None) -> tuple[Mean, Covariance]:
     """E12: m ← W_hh m + W_hx x_t and P ← W_hh P W_hhᵀ + Q: one step of time, in which nothing is seen."""
     m = m @ system.W_hh.mT
     if system.W_hx is not None and x is not None:
@@ -77,11 +76,11 @@ def predict(m: Mean, P: Spread, system: System, x: Float[Tensor, "B X"] | None =
 
 def condition(
     m: Mean,
-    P: Spread,
+    P: Covariance,
     system: System,
-    y: Float[Tensor, "B D"],
+    y: Vector,
     seen: Bool[Tensor, "B D"],
-) -> tuple[Mean, Spread, Float[Tensor, " B"]]:
+) -> tuple[Mean, Covariance, PerRow]:
     """E13: m ← m + K (y_t - W_hy m) and P ← P - K W_hy P, with `gain`'s K; and log p(y_t | before), a term of E68."""
     K, L, P = gain(P, system, seen)
     v = torch.where(seen, y - m @ system.W_hy.mT, 0.0)[..., None]
@@ -119,9 +118,9 @@ def log_density(v: Float[Tensor, "*rows D N"], L: Factor, seen: Bool[Tensor, "*r
 
 def kalman_filter(
     system: System,
-    y: Float[Tensor, "B T D"],
-    real: Real,
-    observed: Real | Observed | None = None,
+    y: Vectors,
+    real: Mask,
+    observed: Mask | Observed | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
@@ -140,11 +139,7 @@ def kalman_filter(
     return Filtered(prior_mean, prior, mean, posterior, log_likelihood, shared=False)
 
 
-def entries_seen(
-    y: Float[Tensor, "B T D"],
-    real: Real,
-    observed: Real | Observed | None,
-) -> Observed:
+def entries_seen(y: Vectors, real: Mask, observed: Mask | Observed | None) -> Observed:
     """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
     return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)
@@ -156,7 +151,7 @@ def smoother_gain(P: Covariance, system: System) -> tuple[Covariance, Covariance
     return J, _joseph(P, J, system.W_hh, system.Q)
 
 
-def rts_smoother(system: System, filtered: Filtered, real: Real) -> Smoothed:
+def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     """E15, from the last step back (Rauch, Tung & Striebel 1965); ˢ marks what is known after the whole row:
 
     mˢ_t = m_t + J_t (mˢ_{t+1} - predicted m_{t+1}), Pˢ_t = C_t + J_t Pˢ_{t+1} J_tᵀ, Cov(h_{t+1}, h_t) = Pˢ_{t+1} J_tᵀ.

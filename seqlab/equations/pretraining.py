@@ -1,23 +1,22 @@
 """Learning from text without labels: the corruption of a masked language model, and ELMo's mix of layers."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-Tokens = Int[Tensor, "B T"]
-Mask = Bool[Tensor, "B T"]
+from seqlab.types import Logits, Mask, PerRow, PositionIds, Scalar, Vectors
 
 
 def corrupt(
-    tokens: Tokens,
+    tokens: PositionIds,
     eligible: Mask,
     chance: Float[Tensor, "B T"],
     fate: Float[Tensor, "B T"],
-    others: Tokens,
+    others: PositionIds,
     *,
     mask: int,
     share: float = 0.15,
-) -> tuple[Tokens, Mask]:
+) -> tuple[PositionIds, Mask]:
     """E65: a share of the tokens is to be guessed; of these 80 % become [MASK], 10 % another token, 10 % stay.
 
     `chance` and `fate` are uniform numbers in [0, 1), `others` random tokens: the function itself draws nothing.
@@ -28,7 +27,7 @@ def corrupt(
     return torch.where(hidden, mask, torch.where(replaced, others, tokens)), guessed
 
 
-def theme_loss(logits: Float[Tensor, "B V"], tokens: Tokens, eligible: Mask) -> Float[Tensor, " B"]:
+def theme_loss(logits: Logits, tokens: PositionIds, eligible: Mask) -> PerRow:
     """-1/|S| Σ_{w in S} log softmax(o)_w, where S are the words of a text, each once; 0 where it has none.
 
     One vector has to guess the words of a text in no order, as in the paragraph vectors of Le and Mikolov (2014).
@@ -40,8 +39,6 @@ def theme_loss(logits: Float[Tensor, "B V"], tokens: Tokens, eligible: Mask) -> 
     return -guessed.masked_fill(~first, 0.0).sum(1) / first.sum(1).clamp(min=1)
 
 
-def mix_layers(
-    layers: Float[Tensor, "L B T D"], scores: Float[Tensor, " L"], gain: Float[Tensor, ""]
-) -> Float[Tensor, "B T D"]:
+def mix_layers(layers: Float[Tensor, "L B T D"], scores: Float[Tensor, " L"], gain: Scalar) -> Vectors:
     """E66: γ Σ_l s_l h_l with s = softmax(scores): every depth of a language model has something to say."""
     return gain * torch.tensordot(scores.softmax(0), layers, dims=1)

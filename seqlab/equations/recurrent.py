@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seqlab.types import Logits, Vector
+
 Features = Float[Tensor, "... D"]
 
 Activation = Callable[[Tensor], Tensor]
 Tap = Callable[[str, Tensor], Tensor]
-Input = Float[Tensor, "B D"]
 Hidden = Float[Tensor, "B H"]
 GRUState = Float[Tensor, "3*H H"]
 GRUInput = Float[Tensor, "3*H D"]
@@ -28,7 +29,7 @@ def untapped(name: str, x: Tensor) -> Tensor:
 
 
 def rnn_step(
-    x: Input,
+    x: Vector,
     h: Hidden,
     W: Float[Tensor, "H H"],
     U: Float[Tensor, "H D"],
@@ -47,8 +48,8 @@ def output(h: Float[Tensor, "... H"], V: Float[Tensor, "V H"], c: Float[Tensor, 
 
 
 def vec2seq_step(
-    x: Input,
-    y_prev: Float[Tensor, "B V"],
+    x: Vector,
+    y_prev: Logits,
     h: Hidden,
     W_xh: Float[Tensor, "H D+V"],
     W_hh: Float[Tensor, "H H"],
@@ -59,7 +60,7 @@ def vec2seq_step(
 
 
 def stacked_step(
-    x: Input,
+    x: Vector,
     h: Sequence[Hidden],
     W_xh: Sequence[Float[Tensor, "H _"]],
     W_hh: Sequence[Float[Tensor, "H H"]],
@@ -79,7 +80,7 @@ def bidirectional(forward: Float[Tensor, "B T H"], backward: Float[Tensor, "B T 
 
 
 def lstm_step(
-    x: Input,
+    x: Vector,
     h: Hidden,
     c: Hidden,
     W: Float[Tensor, "4*H H"],
@@ -101,7 +102,7 @@ def lstm_step(
     return tap("h", o * c.tanh()), c
 
 
-def gru_step(x: Input, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap: Tap = untapped) -> Hidden:
+def gru_step(x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap: Tap = untapped) -> Hidden:
     """E25: r, u = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (r h_{t-1}) + U x_t + b), and h_t = (1 - u) h_{t-1} + u h̃.
 
     The reset gate acts before the matrix product (Cho et al. 2014). The candidate h̃ is tapped as n, as torch calls it.
@@ -115,7 +116,7 @@ def gru_step(x: Input, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap: 
 
 
 def gru_torch_step(
-    x: Input, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, b_n: Float[Tensor, " H"], *, tap: Tap = untapped
+    x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, b_n: Float[Tensor, " H"], *, tap: Tap = untapped
 ) -> Hidden:
     """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)) and h_t = (1 - z) n + z h_{t-1}.
 
@@ -131,7 +132,7 @@ def gru_torch_step(
 
 
 def mgu_step(
-    x: Input,
+    x: Vector,
     h: Hidden,
     W: Float[Tensor, "2*H H"],
     U: Float[Tensor, "2*H D"],

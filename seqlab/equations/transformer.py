@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
+from seqlab.types import Mask, Scalar, Vectors
+
 Features = Float[Tensor, "... D"]
-Vectors = Float[Tensor, "B T D"]
 PerToken = Float[Tensor, "B T"]
 PerFeature = Float[Tensor, " D"]
 
@@ -85,7 +86,7 @@ class Halting(NamedTuple):
     remainder: PerToken  # what was left at the last step
 
     @property
-    def running(self) -> Bool[Tensor, "B T"]:
+    def running(self) -> Mask:
         return self.remainder == 0
 
 
@@ -118,6 +119,6 @@ def halting_step(
     return Halting(state, spent, before.steps + running.to(p.dtype), remainder)
 
 
-def ponder_cost(halting: Halting, real: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+def ponder_cost(halting: Halting, real: Mask) -> Scalar:
     """E56: Σ over real tokens of steps taken plus remainder; its gradient reaches the halting unit by the remainder."""
     return ((halting.steps + halting.remainder) * real).sum()

@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Initial, Lengths, Moves, PerRow, Posterior, Trellis
+from seqlab.equations.hmm import Initial, Lengths, Moves, Posterior, Trellis
+from seqlab.types import PerRow, PositionIds
 
-Scale = Float[Tensor, "T B 1"]
+Scales = Float[Tensor, "T B 1"]
 Real = Bool[Tensor, "T B 1"]
 Blocks = Float[Tensor, "M R N"]
 Steps = Float[Tensor, "T B N"]
@@ -64,7 +65,7 @@ def posterior(
     lengths: Lengths,
     weights: PerRow | None = None,
     *,
-    which: Int[Tensor, "B T"] | None = None,
+    which: PositionIds | None = None,
     every: int = EVERY,
 ) -> Posterior:
     """The twin of `equations.hmm.posterior`: γ_t(i) = α_t(i) β_t(i) / z_t with z_t = Σ_i α_t(i) β_t(i), for any scale.
@@ -110,7 +111,7 @@ def _block_size(rows: int, num_steps: int, num_states: int) -> int:
     return math.isqrt(num_steps) if cut else max(1, num_steps)
 
 
-def _likelihoods(log_b: Float[Tensor, "B _ N"], lengths: Lengths, size: int) -> tuple[Steps, Scale, Real | None]:
+def _likelihoods(log_b: Float[Tensor, "B _ N"], lengths: Lengths, size: int) -> tuple[Steps, Scales, Real | None]:
     """`_scaled` at each position, step by step; and which positions are real, if not all are.
 
     Pads, here also up to a whole number of blocks, observe nothing; since the rows of A sum to one they change nothing.
@@ -124,7 +125,7 @@ def _likelihoods(log_b: Float[Tensor, "B _ N"], lengths: Lengths, size: int) -> 
 
 def _looked_up(
     log_b: Float[Tensor, "V N"], which: Int[Tensor, "B _"], lengths: Lengths, size: int
-) -> tuple[Steps, Scale, Real | None]:
+) -> tuple[Steps, Scales, Real | None]:
     """The same from a row for each symbol."""
     which = pad(which, (0, -which.shape[1] % size), value=len(log_b) - 1).mT
     b, top = (part.index_select(0, which.flatten()).unflatten(0, which.shape) for part in _scaled(log_b))
@@ -210,7 +211,7 @@ def _joined(blocks: Float[Tensor, "M R K"], b: Steps) -> Float[Tensor, "T B K"]:
     return blocks if num_blocks < 2 else blocks.unflatten(1, (num_blocks, -1)).transpose(0, 1).flatten(0, 1)
 
 
-def _lost(scale: Scale) -> Int[Tensor, " R"]:
+def _lost(scale: Scales) -> Int[Tensor, " R"]:
     """The rows in which some scale is too small to have all its digits, or no number any more."""
     return (~(scale >= _least(scale.dtype)).all(0)).nonzero()[:, 0]
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seqlab.equations.kalman import Filtered, Smoothed, System, entries_seen, gain, log_density, smoother_gain
+from seqlab.types import Mask, Vectors
 
 STEADY = 1e-12
 """Covariances that change by less than this share of themselves from one step to the next have settled."""
@@ -18,9 +19,9 @@ STEADY = 1e-12
 
 def kalman_filter(
     system: System,
-    y: Float[Tensor, "B T D"],
-    real: Bool[Tensor, "B T"],
-    observed: Bool[Tensor, "B T"] | Bool[Tensor, "B T D"] | None = None,
+    y: Vectors,
+    real: Mask,
+    observed: Mask | Bool[Tensor, "B T D"] | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """The twin of `equations.kalman.kalman_filter`.
@@ -58,7 +59,7 @@ def kalman_filter(
     return Filtered(_rows(predicted), prior, _rows(mean), posterior, log_likelihood, shared)
 
 
-def rts_smoother(system: System, filtered: Filtered, real: Bool[Tensor, "B T"]) -> Smoothed:
+def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     """The twin of `equations.kalman.rts_smoother`: gains where they change, and the same recurrence from the end."""
     groups = 1 if filtered.shared else len(real)
     P = filtered.covariance[:groups].transpose(0, 1)
@@ -171,7 +172,7 @@ def _settled(P: np.ndarray, other: np.ndarray) -> bool:
     return bool((np.abs(P - other) <= STEADY * scale[..., :, None] * scale[..., None, :]).all())
 
 
-def _columns(part: Float[Tensor, "B T D"], groups: int) -> Float[Tensor, "T G D N"]:
+def _columns(part: Vectors, groups: int) -> Float[Tensor, "T G D N"]:
     """The rows of each group side by side as the columns of a matrix, as the formulas (and the processor) want them."""
     return part.unflatten(0, (groups, -1)).permute(2, 0, 3, 1).contiguous()
 

@@ -15,15 +15,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import log_softmax
 
 from seqlab.kernels import native
+from seqlab.types import Logits, PerRow, Scalar
 
 Gold = Int[Tensor, " N"]
-Logits = Float[Tensor, "B V"]
 
 LOGITS = 2**22  # at a time: 16 MB
 
 
 def cross_entropy(logits: Float[Tensor, "N V"], gold: Gold, *, label_smoothing: float = 0.0) -> Float[Tensor, " N"]:
-    """The twin of `equations.similarity.cross_entropy`."""
+    """The twin of `equations.decoding.cross_entropy`."""
     loss: Tensor = _CrossEntropy.apply(logits, gold, label_smoothing)
     return loss
 
@@ -53,7 +53,7 @@ def head_cross_entropy(
     gold: Gold,
     *,
     label_smoothing: float = 0.0,
-) -> Float[Tensor, ""]:
+) -> Scalar:
     """The sum of E4 over the rows, with o = V h + c (E18)."""
     total: Tensor = _HeadCrossEntropy.apply(features, weight, bias, gold, label_smoothing)
     return total
@@ -98,7 +98,7 @@ def _subtract_target(p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> N
     p[torch.arange(len(gold)), gold] -= 1 - smoothing
 
 
-def log_total(logits: Logits) -> Float[Tensor, " B"]:
+def log_total(logits: Logits) -> PerRow:
     """log Σ_v e^logit_v: what is taken from a logit to make it a log-probability."""
     if logits.dtype == torch.float32 and native.ready():
         return torch.ops.seqlab.log_total(logits)

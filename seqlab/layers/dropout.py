@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.keyed import mix
+from seqlab.types import RowIds
 
 BLOCK = 1 << 20  # the pool grows by this many numbers; a window may start anywhere in its first block
 _noise: ContextVar["Noise | None"] = ContextVar("noise", default=None)
@@ -28,11 +29,11 @@ class Noise:
 
     seed: int
     step: int
-    rows: Int[Tensor, " B"]
+    rows: RowIds
 
 
 @contextmanager
-def noise(seed: int, step: int, rows: Int[Tensor, " B"]) -> Iterator[None]:
+def noise(seed: int, step: int, rows: RowIds) -> Iterator[None]:
     """Within this block dropout is on; outside of it every layer is deterministic."""
     token = _noise.set(Noise(seed, step, rows))
     try:

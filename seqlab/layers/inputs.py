@@ -4,7 +4,7 @@ import math
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.equations.transformer import learned_positions, sinusoidal_positions
@@ -14,8 +14,7 @@ from seqlab.layers.tap import tap
 from seqlab.layers.transformer import LayerNorm
 from seqlab.padded import Padded
 from seqlab.recipe import Stack, Transformer
-
-Vectors = Float[Tensor, "B T D"]
+from seqlab.types import PositionIds, Vectors
 
 Kind = Literal["sinusoidal", "learned", "rotary", "none"]
 
@@ -36,7 +35,7 @@ class Embedding(nn.Module):
         drawn, std = nn.Linear(size, num_tokens, bias=False).weight, size**-0.5 if deviation is None else deviation
         self.weight = nn.Parameter(nn.init.normal_(drawn, std=std))
 
-    def forward(self, ids: Int[Tensor, "B T"]) -> Vectors:
+    def forward(self, ids: PositionIds) -> Vectors:
         vectors = tap(f"{self.name}.embedding", nn.functional.embedding(ids, self.weight))
         if not (self.unseen.rate and training()):
             return vectors
@@ -99,7 +98,7 @@ class VectorInputs(nn.Module):
         return tap("encoder.embedding", self.project(source.with_values(values).masked().values))
 
 
-def ids_of(source: Padded) -> Int[Tensor, "B T"] | None:
+def ids_of(source: Padded) -> PositionIds | None:
     """The tokens of a source, where it is made of tokens."""
     if source.values.is_floating_point():
         return None
@@ -143,9 +142,7 @@ class Entrance(nn.Module):
         self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.entrance_norm else None
         self.dropout = Dropout(dropout, name=f"{name}.input")
 
-    def forward(
-        self, x: Float[Tensor, "B T E"], *, first: int = 0, segments: Int[Tensor, "B T"] | None = None
-    ) -> Vectors:
+    def forward(self, x: Float[Tensor, "B T E"], *, first: int = 0, segments: PositionIds | None = None) -> Vectors:
         """`segments` are the number of each token's segment, for a model that knows segments."""
         x = x if self.bridge is None else self.bridge(x)
         x = self.positions(x * self.scale, first=first)

@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 from seqlab.kernels import native
 from seqlab.kernels.logits import cross_entropy, head_cross_entropy
 from seqlab.layers.tap import listened_to, tap
+from seqlab.types import Scalar
 
 LARGEST = 127
 
@@ -122,9 +123,7 @@ class Head(nn.Module):
     def _projected(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
         return features if self.project is None else self.project(features)
 
-    def loss(
-        self, features: Float[Tensor, "N D"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
-    ) -> Float[Tensor, ""]:
+    def loss(self, features: Float[Tensor, "N D"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0) -> Scalar:
         """E4 summed over the rows, without holding the logits of all of them where nobody looks."""
         if listened_to() or torch.is_autocast_enabled(features.device.type):
             return cross_entropy(self(features), gold, label_smoothing=label_smoothing).sum()

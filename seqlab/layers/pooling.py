@@ -9,6 +9,7 @@ from seqlab.equations.attention import diversity_penalty, masked_softmax, max_po
 from seqlab.layers.tap import tap
 from seqlab.layers.transformer import BatchNorm
 from seqlab.padded import Padded
+from seqlab.types import Scalar, Summary
 
 Kind = Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"]
 
@@ -53,16 +54,12 @@ class Pooling(nn.Module):
         self.hidden = nn.Linear(size, mixtures, bias=kind != "hops") if mixtures else nn.Identity()
         self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else nn.Identity()
 
-    def forward(
-        self, states: Padded, summary: Float[Tensor, "B F"]
-    ) -> tuple[Float[Tensor, "B R"], Float[Tensor, ""] | None]:
+    def forward(self, states: Padded, summary: Summary) -> tuple[Float[Tensor, "B R"], Scalar | None]:
         """The vector of each row, and the penalty summed over the rows where there is one."""
         pooled, penalty = self._pooled(states, summary)
         return (pooled if self.norm is None else self.norm(pooled[:, None])[:, 0]), penalty
 
-    def _pooled(
-        self, states: Padded, summary: Float[Tensor, "B F"]
-    ) -> tuple[Float[Tensor, "B R"], Float[Tensor, ""] | None]:
+    def _pooled(self, states: Padded, summary: Summary) -> tuple[Float[Tensor, "B R"], Scalar | None]:
         if self.kind == "final":
             return summary, None
         if self.kind == "mean":

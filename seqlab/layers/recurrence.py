@@ -13,7 +13,7 @@ from seqlab.equations.recurrent import gru_step, gru_torch_step, lstm_step, mgu_
 from seqlab.kernels import native, recurrent
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
-from seqlab.types import State
+from seqlab.types import State, Vectors
 
 WORTHWHILE = 8
 """Fewer steps do not pay for laying out the weights for the native kernels."""
@@ -87,7 +87,7 @@ class Recurrence(nn.Module):
         """The state before the first step: zeros, once for h and, in an LSTM, once for c."""
         return tuple(self.W.new_zeros(rows, self.size) for _ in range(self.num_states))
 
-    def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T H"], State]:
+    def forward(self, x: Vectors, state: State) -> tuple[Float[Tensor, "B T H"], State]:
         if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
             with torch.autocast(x.device.type, enabled=False):
                 return self(x.to(self.W.dtype), tuple(part.to(self.W.dtype) for part in state))

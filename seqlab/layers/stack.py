@@ -1,5 +1,7 @@
 """Recurrent layers on top of each other (E20), in one direction or in both (E21), and how they are connected (S6)."""
 
+from typing import TypeVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,11 +14,10 @@ from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 from seqlab.recipe import Connection as Kind
 from seqlab.recipe import Stack
-from seqlab.types import State
+from seqlab.types import State, Summary, Vectors
 
-Entering = Float[Tensor, "B T D"]
+Layer = TypeVar("Layer", "CausalLayer", "BidirectionalLayer")
 Leaving = Float[Tensor, "B T R"]
-Summary = Float[Tensor, "B F"]
 
 
 class Connection(nn.Module):
@@ -35,7 +36,7 @@ class Connection(nn.Module):
         if self.transform is not None:
             nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
 
-    def forward(self, x: Entering, hx: Float[Tensor, "B T H"]) -> Leaving:
+    def forward(self, x: Vectors, hx: Float[Tensor, "B T H"]) -> Leaving:
         if self.kind == "plain":
             return hx
         if self.kind == "dense":
@@ -56,7 +57,7 @@ class CausalLayer(nn.Module):
         self.connection = Connection(stack.connection, input_size, stack.size, name=name)
         self.dropout = Dropout(dropout, name=name)
 
-    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
+    def forward(self, x: Vectors, state: State) -> tuple[Leaving, State]:
         h, state = self.recurrence(x, state)
         return self.dropout(self.connection(x, h)), state
 
@@ -66,21 +67,19 @@ class CausalStack(nn.Module):
 
     def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
         super().__init__()
-        layers = []
-        for depth in range(stack.layers):
-            layers.append(CausalLayer(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
-            input_size = layers[-1].connection.output_size
+        layers = _on_top_of_each_other(CausalLayer, input_size, stack, dropout, name)
         self.layers = nn.ModuleList(layers)
-        self.state_sizes = [stack.size] * sum(layer.recurrence.num_states for layer in layers)
-        self.output_size = self.summary_size = input_size
-        self.top = -layers[-1].recurrence.num_states  # where the last layer's h stands in the state
+        num_states = layers[-1].recurrence.num_states
+        self.state_sizes = [stack.size] * (num_states * stack.layers)
+        self.output_size = self.summary_size = layers[-1].connection.output_size
+        self.top = -num_states  # where the last layer's h stands in the state
 
     def start(self, rows: int) -> State:
         """The state before the first step, layer by layer."""
         like = next(self.parameters())
         return tuple(like.new_zeros(rows, size) for size in self.state_sizes)
 
-    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
+    def forward(self, x: Vectors, state: State) -> tuple[Leaving, State]:
         each, after = len(state) // len(self.layers), list[Tensor]()
         for depth, layer in enumerate(self.layers):
             x, now = layer(x, state[depth * each : (depth + 1) * each])
@@ -116,12 +115,9 @@ class BidirectionalStack(nn.Module):
 
     def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
         super().__init__()
-        layers = []
-        for depth in range(stack.layers):
-            layers.append(BidirectionalLayer(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
-            input_size = layers[-1].connection.output_size
+        layers = _on_top_of_each_other(BidirectionalLayer, input_size, stack, dropout, name)
         self.layers = nn.ModuleList(layers)
-        self.output_size, self.summary_size = input_size, 2 * stack.size
+        self.output_size, self.summary_size = layers[-1].connection.output_size, 2 * stack.size
 
     def encode(self, x: Padded) -> tuple[Padded, Summary]:
         """The states of whole sequences, and the last of each direction in the last layer."""
@@ -135,6 +131,15 @@ def recurrent_stack(input_size: int, stack: Stack, *, dropout: float, name: str)
     """The stack that a recipe describes."""
     kind = BidirectionalStack if stack.bidirectional else CausalStack
     return kind(input_size, stack, dropout=dropout, name=name)
+
+
+def _on_top_of_each_other(kind: type[Layer], input_size: int, stack: Stack, dropout: float, name: str) -> list[Layer]:
+    """As many layers as the stack has; each reads what the one below it gives."""
+    layers = list[Layer]()
+    for depth in range(stack.layers):
+        layers.append(kind(input_size, stack, dropout=dropout, name=f"{name}.{depth}"))
+        input_size = layers[-1].connection.output_size
+    return layers
 
 
 def _read(layer: Recurrence, x: Padded) -> Padded:

@@ -16,14 +16,14 @@ from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Transformer
+from seqlab.types import Mask, Vectors
 
-Queries = Float[Tensor, "B H T d"]
-Source = Bool[Tensor, "B S"]
-Real = Bool[Tensor, "B T"]
-Vectors = Float[Tensor, "B T D"]
+HeadQueries = Float[Tensor, "B H T d"]
+SourceMask = Bool[Tensor, "B S"]
 Hypotheses = Float[Tensor, "R T D"]
 
 EPSILON = 1e-5
+MOMENTUM = 0.1  # how far the mean and variance of a batch norm move towards those of each batch
 Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -41,7 +41,7 @@ class LayerNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
 
-    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
         return functional.layer_norm(x, self.gain.shape, self.gain, self.bias, self.epsilon)
 
 
@@ -51,30 +51,29 @@ class BatchNorm(nn.Module):
     Its predictions in training depend on the other rows of the batch, which is why nothing here uses it by default.
     """
 
-    def __init__(self, size: int, *, momentum: float = 0.1) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.momentum = momentum
         self.gain = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
         # parameters without a gradient, so that they are saved, averaged and resumed like all others
         self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(size), requires_grad=False)
 
-    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
         if not training():
             return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
         seen = x[real]
         with torch.no_grad():
-            self.mean.lerp_(seen.mean(0), self.momentum)
-            self.variance.lerp_(seen.var(0, unbiased=False), self.momentum)
+            self.mean.lerp_(seen.mean(0), MOMENTUM)
+            self.variance.lerp_(seen.var(0, unbiased=False), MOMENTUM)
         return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(seen, self.gain, self.bias))
 
 
 class NoNorm(nn.Module):
     """What comes in goes out, for comparison (C17)."""
 
-    def forward(self, x: Vectors, real: Real | None = None) -> Vectors:
+    def forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
         return x
 
 
@@ -114,13 +113,13 @@ class MultiHeadAttention(nn.Module):
         size = self.mix.in_features
         return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
 
-    def project_queries(self, x: Vectors) -> Queries:
+    def project_queries(self, x: Vectors) -> HeadQueries:
         return self._split(self.query_key_value.part(0, self.mix.in_features)(tap(f"{self.name}.x", x)))
 
-    def forward(self, q: Queries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+    def forward(self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
         return self.mix(self.side_by_side(q, heads, visible))
 
-    def side_by_side(self, q: Queries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+    def side_by_side(self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
         """What the heads have heard, before it is mixed."""
         k, v = heads
         mask = None if visible is None else visible[:, None]
@@ -172,11 +171,11 @@ class AddNorm(nn.Module):
         self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
         self.dropout = Dropout(dropout, name=name)
 
-    def enter(self, x: Vectors, real: Real | None) -> Vectors:
+    def enter(self, x: Vectors, real: Mask | None = None) -> Vectors:
         """What the sublayer is given."""
         return self.norm(x, real) if self.before else x
 
-    def leave(self, x: Vectors, y: Vectors, real: Real | None) -> Vectors:
+    def leave(self, x: Vectors, y: Vectors, real: Mask | None = None) -> Vectors:
         """The sum of what went in and what came out."""
         total = tap(f"{self.name}.sum", x + self.dropout(y))
         return total if self.before else self.norm(total, real)
@@ -194,22 +193,22 @@ class EncoderBlock(nn.Module):
         self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
         self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
 
-    def forward(self, x: Vectors, real: Real) -> Vectors:
+    def forward(self, x: Vectors, real: Mask) -> Vectors:
         heard = self._heard(self.attention.project_all(self.first.enter(x, real)), real)
         x = self.first.leave(x, self.attention.mix(heard), real)
         x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
         return tap(f"{self.name}.output", x)
 
-    def without_padding(self, x: Float[Tensor, "1 N D"], real: Real) -> Float[Tensor, "1 N D"]:
+    def without_padding(self, x: Float[Tensor, "1 N D"], real: Mask) -> Float[Tensor, "1 N D"]:
         """The same for the real positions of a batch in one row: only attention needs to know whose they are."""
-        projected = self.attention.query_key_value(self.first.enter(x, None))[0]
+        projected = self.attention.query_key_value(self.first.enter(x))[0]
         wide = projected.new_zeros(*real.shape, projected.shape[-1])
         wide[real] = projected
         q, k, v = (split_heads(part, self.attention.num_heads) for part in wide.chunk(3, dim=-1))
-        x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]), None)
-        return self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
+        x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]))
+        return self.second.leave(x, self.feed_forward(self.second.enter(x)))
 
-    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Real) -> Vectors:
+    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Mask) -> Vectors:
         q, k, v = projected
         if self.rotary:
             q, k = rotary(q), rotary(k)
@@ -240,7 +239,7 @@ class DecoderBlock(nn.Module):
         x: Hypotheses,
         past: Heads,
         source: Heads | None,
-        visible: Source | None,
+        visible: SourceMask | None,
         *,
         first: int,
     ) -> tuple[Hypotheses, Heads]:
@@ -258,24 +257,24 @@ class DecoderBlock(nn.Module):
         x: Hypotheses,
         remember: Callable[[Tensor, Tensor], Heads],
         source: Heads | None,
-        visible: Source | None,
+        visible: SourceMask | None,
         *,
         first: int,
     ) -> tuple[Hypotheses, Heads]:
         """The same for whoever keeps keys and values: `remember` takes the new ones and gives all that are seen."""
-        q, k, v = self.attention.project_all(self.first.enter(x, None))
+        q, k, v = self.attention.project_all(self.first.enter(x))
         if self.rotary:
             q, k = rotary(q, first=first), rotary(k, first=first)
         k, v = remember(k, v)
         mask = causal(q.shape[2], k.shape[2], window=self.window)[None] if q.shape[2] > 1 else None
-        x = self.first.leave(x, self.attention(q, (k, v), mask), None)
+        x = self.first.leave(x, self.attention(q, (k, v), mask))
         if self.cross is not None and self.third is not None and source is not None and visible is not None:
-            seen = self._look(self.cross, self.third.enter(x, None), source, visible)
-            x = self.third.leave(x, seen, None)
-        x = self.second.leave(x, self.feed_forward(self.second.enter(x, None)), None)
+            seen = self._look(self.cross, self.third.enter(x), source, visible)
+            x = self.third.leave(x, seen)
+        x = self.second.leave(x, self.feed_forward(self.second.enter(x)))
         return tap(f"{self.name}.output", x), (k, v)
 
-    def _look(self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: Source) -> Hypotheses:
+    def _look(self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: SourceMask) -> Hypotheses:
         """Attention to the source: the hypotheses of one source stand side by side as queries to the same keys."""
         rows, length = len(visible), x.shape[1]
         q = cross.project_queries(x.reshape(rows, -1, x.shape[-1]))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seqlab.equations.attention import (
@@ -25,7 +25,7 @@ from seqlab.models.recurrent import Bridge
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.recipe import Attention
 from seqlab.text.vocabulary import PAD
-from seqlab.types import State
+from seqlab.types import PositionIds, State
 
 ScoreKind = Literal["dot", "general", "additive", "scaled"]
 Step = Callable[[Tensor, State, State], tuple[Tensor, Tensor, State]]  # features, where it looked, the state after
@@ -42,14 +42,13 @@ class SourceAttention(nn.Module):
         super().__init__()
         self.kind, self.name = kind, name
         # dot and scaled need both sides of one size; where they are not, the memory is projected once
-        self.key: nn.Linear | None = None
-        if kind in ("general", "additive") or query_size != memory_size:
-            self.key = nn.Linear(memory_size, query_size, bias=False)
-        self.query = nn.Linear(query_size, query_size) if kind == "additive" else None
+        projected = kind in ("general", "additive") or query_size != memory_size
+        self.key = nn.Linear(memory_size, query_size, bias=False) if projected else nn.Identity()
+        self.query = nn.Linear(query_size, query_size) if kind == "additive" else nn.Identity()
         self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
 
     def keys(self, memory: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
-        return tap(f"{self.name}.k", memory if self.key is None else self.key(memory))
+        return tap(f"{self.name}.k", self.key(memory))
 
     def forward(
         self,
@@ -59,7 +58,7 @@ class SourceAttention(nn.Module):
         visible: Bool[Tensor, "B S"],
     ) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
         """What each query gets, and where it looked for it."""
-        query = tap(f"{self.name}.q", query if self.query is None else self.query(query))
+        query = tap(f"{self.name}.q", self.query(query))
         if self.v is not None:
             score = additive_score(query, keys, self.v)
         elif self.kind == "scaled":
@@ -109,7 +108,7 @@ class AttentiveDecoder(FeatureDecoder):
             state = (*state, states.new_zeros(memory.rows, feature_size(self.settings, self.stack, states.shape[-1])))
         return context, state
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         x = self.dropout(self.embedding(tokens))
         if self.settings.wiring == "bahdanau":
             features, weights, state = self._steps(x, context, state, self._bahdanau_step)

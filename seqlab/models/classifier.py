@@ -1,7 +1,7 @@
 """Sequence to label (S10), and sequence to aligned labels (S11)."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
@@ -10,9 +10,9 @@ from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Reading
 from seqlab.models.outputs import Output
-from seqlab.models.seq2seq import added, mean_states
+from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import PositionIds, Scalar, State, Vector, Vectors
 
 
 class Classifier(nn.Module):
@@ -26,11 +26,11 @@ class Classifier(nn.Module):
     def features(self, source: Padded) -> Float[Tensor, "B 1 D"]:
         return self._read(source)[0]
 
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+    def vectors(self, source: Padded) -> Vector:
         """One vector for each row: what the head is given."""
         return self.features(source)[:, 0]
 
-    def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, ""] | None]:
+    def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Scalar | None]:
         memory = self.encoder(source)
         pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         return self.dropout(pooled)[:, None], added(memory.penalty, penalty)
@@ -42,20 +42,17 @@ class Classifier(nn.Module):
         return Reading(features, label, penalty=penalty)
 
 
-class Tagger(nn.Module):
+class Tagger(EncoderModel):
     """One label for each position."""
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def features(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def features(self, source: Padded) -> Vectors:
         return self.encoder(source).require_states().values
 
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
-        return mean_states(self.encoder, source)
-
-    def decode(self, source: Padded) -> Int[Tensor, "B T"]:
+    def decode(self, source: Padded) -> PositionIds:
         """The likeliest label of each position."""
         return self.head(self.features(source)).argmax(-1)
 
@@ -64,7 +61,7 @@ class Tagger(nn.Module):
         return Reading(memory.require_states().values, batch.require("target"), penalty=memory.penalty)
 
 
-class Measurer(nn.Module):
+class Measurer(EncoderModel):
     """Numbers at each position: amino acids to angles, sounds to pitch. Each is predicted by itself, by one output."""
 
     def __init__(
@@ -81,10 +78,7 @@ class Measurer(nn.Module):
         raw = self.measure(self.encoder(source).require_states().values).unflatten(-1, (self.width, self.output.size))
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
 
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
-        return mean_states(self.encoder, source)
-
-    def decode(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def decode(self, source: Padded) -> Vectors:
         """The number to name at each place."""
         return self.output.mean(self.features(source)).unflatten(1, (-1, self.width))
 

@@ -15,7 +15,7 @@ from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
 from seqlab.text.vocabulary import EOS, SOS
-from seqlab.types import State
+from seqlab.types import State, Vector, Vectors
 
 
 class TwoReaders(nn.Module):
@@ -67,7 +67,7 @@ class BidirectionalLanguageModel(nn.Module):
         observed = Padded(both.values[:, 1:], both.lengths - 1).real.repeat(1, 2)
         return Reading(features, Padded(gold, torch.full_like(both.lengths, gold.shape[1]), observed))
 
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
+    def vectors(self, source: Padded) -> Vector:
         """One vector for each row: the mean over its tokens of what the last layers know."""
         return mean_pool(self.readers.layers(source)[-1], source.real)
 
@@ -82,7 +82,7 @@ class ElmoInputs(nn.Module):
         self.gain = nn.Parameter(torch.ones(()))
         self.size = inputs.size + readers.size
 
-    def forward(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def forward(self, source: Padded) -> Vectors:
         ids = ids_of(source)
         if ids is None:
             raise ValueError("the language model under ELMo inputs reads tokens, and this source has none")

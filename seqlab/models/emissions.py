@@ -21,8 +21,8 @@ Distributions = Float[Tensor, "*rows N"]
 
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None
-Vectors = Float[Tensor, "P D"]
-Belief = Float[Tensor, "P N"]
+Points = Float[Tensor, "P D"]
+PerState = Float[Tensor, "P N"]
 Floor = Float[Tensor, " D"] | None
 PseudoCounts = float | Float[Tensor, "..."]
 _ALIVE = 1e-30  # a state with fewer expected visits than this keeps its parameters
@@ -45,10 +45,10 @@ class Categorical:
     def num_parameters(self) -> int:
         return self.probabilities.shape[0] * (self.probabilities.shape[1] - 1)
 
-    def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> Belief:
+    def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> PerState:
         return self.probabilities.log().mT.contiguous().index_select(0, values)
 
-    def counts(self, values: Int[Tensor, " P"], present: PresentHere, gamma: Belief) -> Counts:
+    def counts(self, values: Int[Tensor, " P"], present: PresentHere, gamma: PerState) -> Counts:
         """Σ_{t: x_t = v} γ_t(j)."""
         return (gamma.new_zeros(self.probabilities.mT.shape).index_add_(0, values, gamma).mT,)
 
@@ -77,14 +77,14 @@ class DiagonalGaussian:
     def num_parameters(self) -> int:
         return 2 * self.means.numel()
 
-    def log_likelihood(self, values: Vectors, present: PresentHere = None) -> Belief:
+    def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
         constant = log_normal.sum(1) if present is None else present.to(log_normal.dtype) @ log_normal.mT
         apart = self._apart(values, present)
         distance = [d.square() @ v.reciprocal() for d, v in zip(apart, self.variances, strict=True)]
         return -0.5 * (torch.stack(distance, 1) + constant)
 
-    def counts(self, values: Vectors, present: PresentHere, gamma: Belief) -> Counts:
+    def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
         """Σ γ, Σ γ (x - μ) and Σ γ (x - μ)², of each feature where it is present."""
         there = torch.ones_like(values, dtype=gamma.dtype) if present is None else present.to(gamma.dtype)
         sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, self._apart(values, present), strict=True)]
@@ -127,7 +127,7 @@ class FullGaussian:
         num_states, size = self.means.shape
         return num_states * (size + size * (size + 1) // 2)
 
-    def log_likelihood(self, values: Vectors, present: PresentHere = None) -> Belief:
+    def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_p = self.means.new_empty(len(values), len(self.means))
         for where, seen, _ in _patterns(values, present):
             x = values[where][:, seen].to(self.means.dtype)
@@ -137,7 +137,7 @@ class FullGaussian:
                 log_p[where, j] = -0.5 * (white.square().sum(0) + log_normal)
         return log_p
 
-    def counts(self, values: Vectors, present: PresentHere, gamma: Belief) -> Counts:
+    def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
         """Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], expected over what is absent given what is present."""
         first, second = torch.zeros_like(self.means), torch.zeros_like(self.covariances)
         for where, seen, gone in _patterns(values, present):
@@ -191,10 +191,10 @@ class Tied:
     def num_parameters(self) -> int:
         return self.each.num_parameters
 
-    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> Belief:
+    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
         return self.each.log_likelihood(values, present).repeat(1, self.copies)
 
-    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: Belief) -> Counts:
+    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: PerState) -> Counts:
         return self.each.counts(values, present, self.folded(gamma))
 
     def folded(self, belief: Distributions) -> Float[Tensor, "*rows K"]:

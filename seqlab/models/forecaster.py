@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad
 
@@ -20,9 +20,9 @@ from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import Mask, RowIds, Scalar, State, Summary
 
-Steps = Float[Tensor, "B K P"]
+Ahead = Float[Tensor, "B K P"]
 Parameters = Float[Tensor, "*N P"]
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
@@ -37,7 +37,7 @@ class Forecasts(Protocol):
     output: Spread
     widths: nn.Parameter
 
-    def distribution(self, batch: Batch) -> Steps: ...
+    def distribution(self, batch: Batch) -> Ahead: ...
 
 
 class Forecaster(nn.Module):
@@ -70,7 +70,7 @@ class Forecaster(nn.Module):
         )
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
 
-    def distribution(self, batch: Batch) -> Steps:
+    def distribution(self, batch: Batch) -> Ahead:
         """The parameters of each value to come, before calibration."""
         return self._read(batch)[0]
 
@@ -81,7 +81,7 @@ class Forecaster(nn.Module):
     def head(self, features: Parameters) -> Parameters:
         return features
 
-    def _read(self, batch: Batch) -> tuple[Steps, Float[Tensor, ""] | None]:
+    def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
         window = batch.require("source")
         values, seen = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
@@ -110,7 +110,7 @@ class CovariateEffect(nn.Module):
         self.variable = nn.Parameter(torch.zeros(num_variables, COVARIATE_UNITS))
         self.effect = nn.Linear(COVARIATE_UNITS, num_outputs, bias=False)
 
-    def forward(self, known: Float[Tensor, "B K X"], read: Float[Tensor, "B F"], rows: Int[Tensor, " B"]) -> Tensor:
+    def forward(self, known: Float[Tensor, "B K X"], read: Summary, rows: RowIds) -> Tensor:
         about = self.context(read) + self.variable[rows % len(self.variable)]
         return self.effect(gelu(self.known(known) + about[:, None]))
 
@@ -142,7 +142,7 @@ class LDSForecaster(nn.Module):
             table.copy_(torch.stack([system.tensors()[name] for system in systems]))
 
     @torch.no_grad()
-    def distribution(self, batch: Batch) -> Steps:
+    def distribution(self, batch: Batch) -> Ahead:
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
@@ -167,9 +167,7 @@ def evidence_of(batch: Batch, rows: Int[Tensor, " N"]) -> tuple[Padded, Float[Te
     return window.with_values(window.values.double()), inputs
 
 
-def window_scale(
-    values: Float[Tensor, "B T"], seen: Bool[Tensor, "B T"]
-) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+def window_scale(values: Float[Tensor, "B T"], seen: Mask) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
     """Mean and deviation of what was seen of each window; of one in which nothing was, 0 and 1."""
     count = seen.sum(1, keepdim=True)
     centre = torch.where(seen, values, 0.0).sum(1, keepdim=True) / count.clamp(min=1)

@@ -6,17 +6,18 @@ Its parameters have no gradient: counting or EM finds them. They are saved and l
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.equations.attention import mean_pool
 from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import Tied, Untied
 from seqlab.models.hmm import HMM
 from seqlab.models.interface import Memory, Read, Reading
-from seqlab.models.seq2seq import FeatureDecoder, mean_states
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import PositionIds, State
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a reading
 
@@ -58,7 +59,8 @@ class HMMTagger(nn.Module):
         return self.encoder(source).require_states().values
 
     def vectors(self, source: Padded) -> Float[Tensor, "B K"]:
-        return mean_states(self.encoder, source)
+        states = self.encoder(source).require_states()
+        return mean_pool(states.values, states.real)
 
     def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
         return features.clamp(min=torch.finfo(features.dtype).tiny).log()
@@ -66,7 +68,7 @@ class HMMTagger(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         return Reading(self.features(batch.require("source")), batch.require("target"))
 
-    def decode(self, source: Padded) -> Int[Tensor, "B T"]:
+    def decode(self, source: Padded) -> PositionIds:
         """The labels of the likeliest path, or the likeliest labels."""
         hmm = self.hmm.model
         if not self.path:
@@ -87,7 +89,7 @@ class HMMDecoder(FeatureDecoder):
     def start(self, memory: Memory) -> tuple[State, State]:
         return (), (self.hmm.initial.expand(memory.rows, -1),)
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         belief, beliefs = state[0], [state[0]]
         begins = tokens == self.first
         for t, b in enumerate(self.hmm.emissions["probabilities"].mT[tokens].unbind(1)):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from seqlab.equations import hmm
@@ -20,6 +20,7 @@ from seqlab.models.emissions import (
     log_dirichlet,
 )
 from seqlab.padded import Padded
+from seqlab.types import PerRow, PositionIds
 
 Present = Bool[Tensor, "B T D"] | None
 
@@ -80,9 +81,7 @@ class HMM:
         seen = Seen.of(observations, present)
         return seen.spread(self.emissions.log_likelihood(seen.values, seen.present))
 
-    def filter(
-        self, observations: Padded, present: Present = None
-    ) -> tuple[Float[Tensor, "B T N"], Float[Tensor, " B"]]:
+    def filter(self, observations: Padded, present: Present = None) -> tuple[Float[Tensor, "B T N"], PerRow]:
         """E7: the belief after each observation, and the log-likelihood of each row."""
         log_b = self.log_emissions(observations, present)
         return forward(self.initial, self.transitions, log_b, observations.lengths)
@@ -92,12 +91,12 @@ class HMM:
         log_b = self.log_emissions(observations, present)
         return posterior(self.initial, self.transitions, log_b, observations.lengths).gamma
 
-    def viterbi(self, observations: Padded, present: Present = None) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
+    def viterbi(self, observations: Padded, present: Present = None) -> tuple[PositionIds, PerRow]:
         """E10: the likeliest path of each row, and its log-probability together with the observations."""
         log_b = self.log_emissions(observations, present)
         return hmm.viterbi(self.initial, self.transitions, log_b, observations.lengths)
 
-    def log_likelihood(self, observations: Padded, present: Present = None) -> Float[Tensor, " B"]:
+    def log_likelihood(self, observations: Padded, present: Present = None) -> PerRow:
         return self.filter(observations, present)[1]
 
     def tensors(self) -> dict[str, Tensor]:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import Logits, PositionIds, RowIds, Scalar, State, Summary, Vectors
 
 Scorer = Callable[[Tensor], Tensor]  # features (..., D) to logits (..., V)
 
@@ -24,8 +24,8 @@ class Memory:
 
     rows: int
     states: Padded | None = None
-    summary: Float[Tensor, "B F"] | None = None
-    penalty: Float[Tensor, ""] | None = None
+    summary: Summary | None = None
+    penalty: Scalar | None = None
     grid: tuple[int, int] | None = None
 
     def require_states(self) -> Padded:
@@ -34,7 +34,7 @@ class Memory:
             raise ValueError("this memory has no states: no source was encoded")
         return self.states
 
-    def require_summary(self) -> Float[Tensor, "B F"]:
+    def require_summary(self) -> Summary:
         """The summary, for whoever cannot do without."""
         if self.summary is None:
             raise ValueError("this memory has no summary: no source was encoded")
@@ -44,9 +44,9 @@ class Memory:
 class Read(NamedTuple):
     """What a decoder makes of the tokens it read: features for its head, its state, and perhaps a penalty."""
 
-    features: Float[Tensor, "B T D"]
+    features: Vectors
     state: State
-    penalty: Float[Tensor, ""] | None = None
+    penalty: Scalar | None = None
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Reading:
     `carried` is the state in which the next chunk of the same streams begins; `penalty` is added to the summed loss.
     """
 
-    features: Float[Tensor, "B T D"]
+    features: Vectors
     gold: Padded
     carried: State = ()
-    penalty: Float[Tensor, ""] | None = None
+    penalty: Scalar | None = None
     output: Output | None = None
 
 
@@ -93,11 +93,9 @@ class Decoder(Protocol):
 
     def start(self, memory: Memory) -> tuple[State, State]: ...
 
-    def read(
-        self, tokens: Int[Tensor, "B T"], context: State, state: State
-    ) -> tuple[Float[Tensor, "B T V"], State]: ...
+    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]: ...
 
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]: ...
+    def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]: ...
 
 
 @runtime_checkable
@@ -114,4 +112,4 @@ class Teachable(Decoder, Protocol):
     @property
     def head(self) -> Scorer: ...
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read: ...
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read: ...

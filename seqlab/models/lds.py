@@ -8,7 +8,6 @@ positions that `Padded` calls missing, are integrated out: nothing is ever fille
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from statistics import NormalDist
 from typing import NamedTuple
 
 import torch
@@ -21,6 +20,7 @@ from seqlab.errors import DataError
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
+from seqlab.types import Mask, Vectors
 
 Square = Float[Tensor, "H H"]
 Present = Bool[Tensor, "B T D"] | None
@@ -32,8 +32,8 @@ WIDE = 1e6
 class Evidence(NamedTuple):
     """What a system is shown: values, which positions are real, which entries were seen, inputs."""
 
-    values: Float[Tensor, "B T D"]
-    real: Bool[Tensor, "B T"]
+    values: Vectors
+    real: Mask
     seen: Bool[Tensor, "B T D"]
     inputs: Float[Tensor, "B T X"] | None
 
@@ -43,11 +43,6 @@ class Forecast(NamedTuple):
 
     mean: Float[Tensor, "B K D"]
     covariance: Float[Tensor, "B K D D"]
-
-    def band(self, level: float = 0.8) -> tuple[Float[Tensor, "B K D"], Float[Tensor, "B K D"]]:
-        """Between these two an observation falls with probability `level`, each entry by itself."""
-        reach = NormalDist().inv_cdf((1 + level) / 2) * self.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
-        return self.mean - reach, self.mean + reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +87,6 @@ class LDS:
         """E15: each state given the whole row."""
         evidence = self.evidence(observations, present, inputs)
         return rts_smoother(self.system, kalman_filter(self.system, *evidence), evidence.real)
-
-    def log_likelihood(
-        self, observations: Padded, present: Present = None, inputs: Inputs = None
-    ) -> Float[Tensor, " B"]:
-        """E68, for each row."""
-        return self.filter(observations, present, inputs).log_likelihood
 
     def forecast(self, history: Padded, horizon: int, present: Present = None, inputs: Inputs = None) -> Forecast:
         """The next observations of each row: the filter goes on where nothing is seen.
@@ -172,7 +161,7 @@ class LDS:
         real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
         return Evidence(values, real, seen, self._known(inputs, real))
 
-    def _known(self, inputs: Inputs, real: Bool[Tensor, "B T"]) -> Float[Tensor, "B T X"] | None:
+    def _known(self, inputs: Inputs, real: Mask) -> Float[Tensor, "B T X"] | None:
         """The inputs, of which none may be missing."""
         if (inputs is None) != (self.input_matrix is None):
             raise DataError("inputs without an input matrix, or the reverse", hint="give both, or neither.")
@@ -230,7 +219,7 @@ def _matrix(rows: list[list[float]]) -> Float[Tensor, "_ _"]:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _normal(rows: int, steps: int, width: int, seed: int) -> Float[Tensor, "B T D"]:
+def _normal(rows: int, steps: int, width: int, seed: int) -> Vectors:
     """Standard normal numbers for each (seed, row, step)."""
     keys = mix(torch.arange(rows), seed)[:, None] + torch.arange(steps * width)
     return torch.special.ndtri(uniform(keys, 0).clamp(min=2.0**-54)).unflatten(1, (steps, width))

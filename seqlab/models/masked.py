@@ -1,8 +1,7 @@
 """The masked language model (S18): some tokens are hidden, and the encoder has to guess them from both sides."""
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab.equations.pretraining import corrupt, theme_loss
 from seqlab.keyed import mix, uniform
@@ -10,13 +9,13 @@ from seqlab.layers.dropout import current_noise
 from seqlab.layers.linear import Head, Linear
 from seqlab.layers.pooling import Pooling
 from seqlab.models.interface import Encoder, Reading
-from seqlab.models.seq2seq import added, mean_states
+from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
 from seqlab.text.vocabulary import MASK, SPECIALS
-from seqlab.types import State
+from seqlab.types import Mask, RowIds, State, Vector, Vectors
 
 
-class MaskedLanguageModel(nn.Module):
+class MaskedLanguageModel(EncoderModel):
     """Any encoder under a head of tokens. What is hidden depends on (seed, step, row) in training, else on the row.
 
     With a `theme`, a narrow vector of the whole text is added to each of its states, and has to guess the words of the
@@ -31,13 +30,10 @@ class MaskedLanguageModel(nn.Module):
         self.pooling = theme
         self.widen = None if theme is None else Linear(theme.output_size, encoder.output_size)
 
-    def features(self, source: Padded) -> Float[Tensor, "B T D"]:
+    def features(self, source: Padded) -> Vectors:
         return self._read(source)[0]
 
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
-        return mean_states(self.encoder, source)
-
-    def _read(self, source: Padded) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"] | None, Tensor | None]:
+    def _read(self, source: Padded) -> tuple[Vectors, Vector | None, Tensor | None]:
         """What each position is guessed from, the theme in it, and what the encoder's work costs."""
         memory = self.encoder(source)
         states = memory.require_states()
@@ -55,7 +51,7 @@ class MaskedLanguageModel(nn.Module):
             penalty = added(penalty, (words * gold.scored.sum(1)).sum())  # a text counts as its hidden tokens do
         return Reading(features, gold, penalty=penalty)
 
-    def hide(self, source: Padded, rows: Int[Tensor, " B"]) -> tuple[Padded, Padded]:
+    def hide(self, source: Padded, rows: RowIds) -> tuple[Padded, Padded]:
         """The source with some tokens hidden, and what stood there, observed where it has to be guessed."""
         drawn = current_noise()
         seed, step = (0, 0) if drawn is None else (drawn.seed, drawn.step)
@@ -73,6 +69,6 @@ class MaskedLanguageModel(nn.Module):
         return source.with_values(corrupted), Padded(tokens, source.lengths, guessed)
 
 
-def _words(source: Padded) -> Bool[Tensor, "B T"]:
+def _words(source: Padded) -> Mask:
     """Where something stands that a text is made of."""
     return source.real & (source.values >= len(SPECIALS))

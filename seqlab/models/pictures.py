@@ -19,6 +19,7 @@ from seqlab.models.interface import Encoder, Memory
 from seqlab.models.transformer import remembered
 from seqlab.padded import Padded
 from seqlab.recipe import Convolution, Glimpse, Image, Stack
+from seqlab.types import Vectors
 
 _KEY = zlib.crc32(b"pictures")
 REACH = (1.0, 1.0, 1.5, 1.0, 1.0)  # how far the five numbers go: a centre is never outside of the picture
@@ -45,7 +46,7 @@ class Pictures(nn.Module):
         return Padded(rows, source.lengths.new_full((len(source),), rows.shape[1]))
 
 
-def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Float[Tensor, "B T D"]:
+def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Vectors:
     """Squares of `side` pixels, row by row, each as one vector."""
     cut = pixels.unflatten(2, (-1, side)).unflatten(1, (-1, side))  # B, row, y, column, x, C
     return cut.transpose(2, 3).flatten(3).flatten(1, 2)

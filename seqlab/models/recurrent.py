@@ -1,8 +1,7 @@
 """The recurrent encoder (S3-S6) and the recurrent decoder without attention (S7, S13)."""
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.inputs import Embedding, Inputs
@@ -11,7 +10,7 @@ from seqlab.layers.stack import BidirectionalStack, CausalStack
 from seqlab.models.interface import Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis
 from seqlab.padded import Padded
-from seqlab.types import State
+from seqlab.types import PositionIds, State, Summary
 
 
 class RecurrentEncoder(nn.Module):
@@ -36,7 +35,7 @@ class Bridge(nn.Module):
         self.sizes = sizes
         self.project = nn.Linear(summary_size, sum(sizes))
 
-    def forward(self, summary: Float[Tensor, "B F"]) -> State:
+    def forward(self, summary: Summary) -> State:
         return self.project(summary).tanh().split(self.sizes, dim=-1)
 
 
@@ -68,7 +67,7 @@ class RecurrentDecoder(FeatureDecoder):
             return (), self.stack.start(memory.rows)
         return ((memory.summary,) if self.reads_summary else ()), self.bridge(memory.summary)
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         x = self.dropout(self.embedding(tokens))
         if context:
             summary = for_each_hypothesis(context[0], len(x))

@@ -1,7 +1,6 @@
 """Models that write sequences: from a source (S13-S16), or from nothing (S7); and what drives their decoders."""
 
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -13,13 +12,26 @@ from seqlab.keyed import uniform
 from seqlab.layers.dropout import current_noise
 from seqlab.models.interface import Decoder, Encoder, Memory, Quick, Reading, Scorer, Teachable
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import Logits, PositionIds, RowIds, State, Vector
 
 ANEW = 0.02  # the share of streams that begin anew with a chunk
 KEY = zlib.crc32(b"anew")
 
 
-class Seq2Seq(nn.Module):
+class EncoderModel(nn.Module):
+    """A model that reads a source with an encoder."""
+
+    encoder: Encoder
+
+    def vectors(self, source: Padded) -> Vector:
+        """One vector for each row: the mean of what the encoder made of its positions."""
+        states = self.encoder(source).require_states()
+        return mean_pool(states.values, states.real)
+
+
+class Seq2Seq(EncoderModel):
+    """Sequence to sequence, unaligned: any encoder under any decoder."""
+
     def __init__(self, encoder: Encoder, decoder: Teachable) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
@@ -29,9 +41,6 @@ class Seq2Seq(nn.Module):
         context, state = self.decoder.start(memory)
         reading = read_target(self.decoder, batch.require("target"), context, state)
         return replace(reading, penalty=added(memory.penalty, reading.penalty))
-
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
-        return mean_states(self.encoder, source)
 
     @property
     def head(self) -> Scorer:
@@ -49,7 +58,7 @@ class LanguageModel(nn.Module):
         context, state = self.decoder.start(Memory(len(batch)))
         return read_target(self.decoder, batch.require("target"), context, _some_anew(carried, state) or state)
 
-    def vectors(self, tokens: Padded) -> Float[Tensor, "B D"]:
+    def vectors(self, tokens: Padded) -> Vector:
         """One vector for each row: the mean of the states after each of its tokens."""
         context, state = self.decoder.start(Memory(len(tokens)))
         return mean_pool(self.decoder.features(tokens.values, context, state).features, tokens.real)
@@ -63,14 +72,12 @@ class FeatureDecoder(nn.Module):
     """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
 
     def read(
-        self: Teachable, tokens: Int[Tensor, "B T"], context: State, state: State
+        self: Teachable, tokens: PositionIds, context: State, state: State
     ) -> tuple[Float[Tensor, "B T V"], State]:
         read = self.features(tokens, context, state)
         return self.head(read.features), read.state
 
-    def step(
-        self: Teachable, token: Int[Tensor, " B"], context: State, state: State
-    ) -> tuple[Float[Tensor, "B V"], State]:
+    def step(self: Teachable, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
         logits, state = self.read(token[:, None], context, state)
         return logits[:, 0], state
 
@@ -102,12 +109,6 @@ def read_target(decoder: Teachable, target: Padded, context: State, state: State
     read = decoder.features(tokens[:, :-1], context, state)
     observed = None if target.observed is None else target.observed[:, 1:]
     return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
-
-
-def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Float[Tensor, "B D"]:
-    """One vector for each row: the mean of what an encoder made of its positions."""
-    states = encoder(source).require_states()
-    return mean_pool(states.values, states.real)
 
 
 def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -12,14 +12,14 @@ from seqlab.models.attentive import SourceAttention
 from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.models.outputs import PointOutput
 from seqlab.models.recurrent import Bridge
-from seqlab.models.seq2seq import added, mean_states
+from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
 LEVEL = 0.8  # of the bands of a point output, which nobody asks for here
 
 
-class Speaker(nn.Module):
+class Speaker(EncoderModel):
     """At each step the last frame and what the source says enter a recurrent stack (Bahdanau's wiring, S14).
 
     What comes out says the next frame and how likely it is the last one. Frames are read, written and scored in
@@ -49,9 +49,6 @@ class Speaker(nn.Module):
         self.deviation: Tensor
         self.register_buffer("mean", torch.tensor(mean), persistent=False)
         self.register_buffer("deviation", torch.tensor(deviation), persistent=False)
-
-    def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
-        return mean_states(self.encoder, source)
 
     def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
         return features

@@ -2,6 +2,7 @@
 
 import math
 import mmap
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -23,7 +24,7 @@ from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.text.vocabulary import SEP
-from seqlab.types import State
+from seqlab.types import Logits, PositionIds, RowIds, State, Vector
 
 Table = Int[Tensor, "B T"]
 
@@ -40,7 +41,7 @@ class TransformerEncoder(nn.Module):
         self.blocks = nn.ModuleList(
             EncoderBlock(settings, dropout=dropout, name=f"encoder.{depth}") for depth in range(settings.layers)
         )
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = last_norm(settings)
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
@@ -80,19 +81,14 @@ class TransformerDecoder(FeatureDecoder):
             DecoderBlock(settings, reads_source=reads, dropout=dropout, name=f"decoder.{depth}")
             for depth in range(settings.layers)
         )
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = last_norm(settings)
         self.bridge = memory_bridge(memory_size, settings.size)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        state = empty_caches(memory.rows, self.settings, like=self.embedding.weight)
-        if memory.states is None:
-            return (), state
-        states = memory.states.values if self.bridge is None else self.bridge(memory.states.values)
-        crosses = [cast(DecoderBlock, block).cross for block in self.blocks]
-        heads = [part for cross in crosses if cross is not None for part in cross.project_memory(states)]
-        return (memory.states.real, *heads), state
+        blocks = [cast(DecoderBlock, block) for block in self.blocks]
+        return project_source(memory, self.bridge, blocks), empty_caches(memory.rows, self.settings, self.embedding)
 
-    def features(self, tokens: Table, context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
         x = self.entrance(self.embedding(tokens), first=first)
@@ -123,19 +119,33 @@ def remembered(source: Padded, x: Float[Tensor, "B S D"], penalty: Tensor | None
     return Memory(len(source), states, mean_pool(states.values, states.real), penalty)
 
 
-def memory_bridge(memory_size: int | None, size: int) -> nn.Linear | None:
+def memory_bridge(memory_size: int | None, size: int) -> nn.Module:
     """What makes a memory of another size fit."""
-    return nn.Linear(memory_size, size) if memory_size not in (None, size) else None
+    return nn.Linear(memory_size, size) if memory_size not in (None, size) else nn.Identity()
 
 
-def empty_caches(rows: int, settings: Transformer, *, like: Tensor) -> State:
+def project_source(memory: Memory, bridge: nn.Module, blocks: Iterable[DecoderBlock]) -> State:
+    """The context of a decoder: which positions of the source are real, and its keys and values for each block."""
+    if memory.states is None:
+        return ()
+    states = bridge(memory.states.values)
+    crosses = [block.cross for block in blocks if block.cross is not None]
+    return (memory.states.real, *(part for cross in crosses for part in cross.project_memory(states)))
+
+
+def last_norm(settings: Transformer) -> LayerNorm | None:
+    """The norm of what leaves the last block, where blocks have theirs before their sublayers."""
+    return LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+
+
+def empty_caches(rows: int, settings: Transformer, embedding: Embedding) -> State:
     """Position 0 and the keys and values of no tokens yet, for each depth."""
     shape = (rows, settings.heads, 0, settings.size // settings.heads)
-    caches = (torch.zeros(shape, dtype=like.dtype) for _ in range(2 * settings.layers))
+    caches = (torch.zeros(shape, dtype=embedding.weight.dtype) for _ in range(2 * settings.layers))
     return (torch.zeros(rows, dtype=torch.long), *caches)
 
 
-def position_of(place: Int[Tensor, " B"]) -> int:
+def position_of(place: RowIds) -> int:
     """How many tokens were read; all rows of a call stand at the same place."""
     return int(place[0]) if len(place) else 0
 
@@ -162,8 +172,7 @@ class Stepping:
         self.waves = sinusoidal_positions(0, size // self.settings.heads)
         self.seen: tuple[Tensor | None, State] = (None, ())
         if memory.states is not None:
-            bridge, states = self.decoder.bridge, memory.states.values
-            states = states if bridge is None else bridge(states)
+            states = self.decoder.bridge(memory.states.values)
             self.real, self.lengths = memory.states.real, memory.states.lengths
             places = self.real.flatten().nonzero()[:, 0]  # the padding is not worth a product
             known = states.flatten(0, 1)[places][None]
@@ -173,7 +182,7 @@ class Stepping:
                     layer[places] = block.cross.keys_and_values(known)[0]
         return (torch.arange(memory.rows),), (torch.zeros(memory.rows, 0, dtype=torch.long),)
 
-    def read(self, tokens: Table, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
         """By the decoder itself; then its keys and values are laid into the cache."""
         table = self._with_room(state[0], tokens.shape[1])
         rows, before = table.shape
@@ -188,7 +197,7 @@ class Stepping:
             self.cache[depth, now - both.shape[1] : now, :rows] = both.transpose(0, 1)
         return logits, (torch.arange(rows)[:, None].expand(-1, now).contiguous(),)
 
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
+    def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
         table = self._with_room(state[0], 1)
         rows, first = table.shape
         table = torch.cat([table, torch.arange(rows)[:, None]], dim=1)
@@ -203,7 +212,7 @@ class Stepping:
         norm = self.decoder.norm
         return self.decoder.head(x[:, 0] if norm is None else norm(x)[:, 0]), (table,)
 
-    def _native_step(self, x: Float[Tensor, "B D"], source: Int[Tensor, " S"], table: Table) -> Tensor:
+    def _native_step(self, x: Vector, source: Int[Tensor, " S"], table: Table) -> Tensor:
         settings, now = self.settings, table.shape[1] - 1
         return torch.ops.seqlab.decoder_step(
             x.contiguous(),

@@ -1,7 +1,6 @@
 """The Universal Transformer (S16): one block used again and again, until each token has had enough."""
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seqlab.equations.transformer import (
@@ -14,13 +13,21 @@ from seqlab.equations.transformer import (
 from seqlab.layers.inputs import Embedding, Entrance, Inputs
 from seqlab.layers.linear import Head
 from seqlab.layers.tap import tap
-from seqlab.layers.transformer import DecoderBlock, EncoderBlock, LayerNorm
+from seqlab.layers.transformer import DecoderBlock, EncoderBlock
 from seqlab.models.interface import Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
-from seqlab.models.transformer import empty_caches, memory_bridge, position_of, remembered, segment_numbers
+from seqlab.models.transformer import (
+    empty_caches,
+    last_norm,
+    memory_bridge,
+    position_of,
+    project_source,
+    remembered,
+    segment_numbers,
+)
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
-from seqlab.types import State
+from seqlab.types import Mask, PositionIds, Scalar, State, Vectors
 
 
 class Ponder(nn.Module):
@@ -33,7 +40,7 @@ class Ponder(nn.Module):
         nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
         self.signal = nn.Buffer(sinusoidal_positions(settings.layers, settings.size), persistent=False)
 
-    def enter(self, halting: Halting, depth: int) -> Float[Tensor, "B T D"]:
+    def enter(self, halting: Halting, depth: int) -> Vectors:
         """What the block is given at this depth: the state, and a signal that says how deep we are."""
         return halting.state + self.signal[depth].to(halting.state.dtype)
 
@@ -42,7 +49,7 @@ class Ponder(nn.Module):
         last = depth == self.settings.layers - 1
         return halting_step(halting, proposed, p, threshold=self.settings.halt, last=last)
 
-    def cost(self, halting: Halting, real: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    def cost(self, halting: Halting, real: Mask) -> Scalar:
         tap(f"{self.name}.ponder", halting.steps)
         return self.settings.ponder * ponder_cost(halting, real)
 
@@ -55,7 +62,7 @@ class UniversalEncoder(nn.Module):
         self.inputs, self.entrance, self.depth = inputs, entrance, settings.layers
         self.block = EncoderBlock(settings, dropout=dropout, name="encoder.0")
         self.ponder = Ponder(settings, name="encoder")
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = last_norm(settings)
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
@@ -84,17 +91,14 @@ class UniversalDecoder(FeatureDecoder):
         self.embedding, self.entrance, self.head, self.settings = embedding, entrance, head, settings
         self.block = DecoderBlock(settings, reads_source=memory_size is not None, dropout=dropout, name="decoder.0")
         self.ponder = Ponder(settings, name="decoder")
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = last_norm(settings)
         self.bridge = memory_bridge(memory_size, settings.size)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        state = empty_caches(memory.rows, self.settings, like=self.embedding.weight)
-        if memory.states is None or self.block.cross is None:
-            return (), state
-        states = memory.states.values if self.bridge is None else self.bridge(memory.states.values)
-        return (memory.states.real, *self.block.cross.project_memory(states)), state
+        context = project_source(memory, self.bridge, [self.block])
+        return context, empty_caches(memory.rows, self.settings, self.embedding)
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
         halting = start_halting(self.entrance(self.embedding(tokens), first=first))

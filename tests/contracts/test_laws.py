@@ -269,10 +269,11 @@ def test_reported_scores_equal_rescoring_and_top_one_is_greedy(task, settings):
     def encode():
         return memory_of(model, batch)
 
-    assert laws.reported_scores_equal_rescoring(model.decoder, encode, prefix, end=EOS) < 1e-10
-    assert laws.top_one_equals_greedy(model.decoder, encode, prefix, end=EOS) == 0
-    assert laws.beam_one_equals_greedy(model.decoder, encode, prefix, end=EOS) == 0
-    assert laws.beam_scores_equal_rescoring(model.decoder, encode, prefix, end=EOS) < 1e-10
+    search = laws.Decoding(model.decoder, encode, prefix, EOS)
+    assert laws.reported_scores_equal_rescoring(search) < 1e-10
+    assert laws.top_one_equals_greedy(search) == 0
+    assert laws.beam_one_equals_greedy(search) == 0
+    assert laws.beam_scores_equal_rescoring(search) < 1e-10
 
 
 def test_every_way_of_ending_is_met_by_some_model():

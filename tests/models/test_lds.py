@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import jaxtyping
 import pytest
@@ -74,8 +75,8 @@ def test_a_forecast_equals_one_big_gaussian_for_each_row(num_inputs):
 
 def test_missing_steps_are_those_that_the_series_calls_missing():
     system, y, observed = a_system(), numbers(2, 5, 2), numbers(2, 5, seed=1) > 0
-    one = system.log_likelihood(Padded(y, torch.tensor([5, 4]), observed))
-    other = system.log_likelihood(rows_of(y, 5, 4), observed[..., None].expand(2, 5, 2))
+    one = system.filter(Padded(y, torch.tensor([5, 4]), observed)).log_likelihood
+    other = system.filter(rows_of(y, 5, 4), observed[..., None].expand(2, 5, 2)).log_likelihood
     torch.testing.assert_close(one, other)
 
 
@@ -89,7 +90,9 @@ def test_a_series_of_plain_numbers_is_a_series_of_vectors_of_one():
 def test_a_band_covers_what_it_says():
     system, horizon = a_system(2, 2), 5
     _, seen = system.sample(2000, 25, seed=4)
-    low, high = system.forecast(rows_of(seen.values[:, :20], *[20] * 2000), horizon).band(0.8)
+    ahead = system.forecast(rows_of(seen.values[:, :20], *[20] * 2000), horizon)
+    reach = NormalDist().inv_cdf(0.9) * ahead.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    low, high = ahead.mean - reach, ahead.mean + reach
     later = seen.values[:, 20:]
     inside = ((low < later) & (later < high)).double().mean((0, 2))
     assert ((inside - 0.8).abs() < 0.03).all(), inside
@@ -180,7 +183,7 @@ def test_rows_may_be_constant_all_missing_or_empty():
     series = Padded(values, torch.tensor([6, 6, 0]), observed)
     for part in (*system.filter(series)[:-1], *system.smooth(series), *system.forecast(series, 3)):
         assert part.isfinite().all()
-    assert system.log_likelihood(series)[1:].tolist() == [0, 0]
+    assert system.filter(series).log_likelihood[1:].tolist() == [0, 0]
     torch.testing.assert_close(system.forecast(series, 3).mean[0], values[0, :3], atol=1e-4, rtol=0)
 
 
