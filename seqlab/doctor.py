@@ -17,7 +17,8 @@ from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
 from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
-from seqlab.tasks import predict, subject as subject_of
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.examples import Examples, example_batches, input_of
 from seqlab.tasks.task import LOWER_IS_BETTER, Scoring, Task
 from seqlab.training.objective import mean_loss

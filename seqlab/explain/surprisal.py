@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import answer_names
+from seqlab.equations.similarity import perplexity
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
 from seqlab.explain.labels import Pixels, cut, display_width, number, text_width, visible
@@ -27,14 +28,14 @@ LINES, EIGHTHS = 4, " ▁▂▃▄▅▆▇█"  # of the highest bar in a termi
 def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     """How surprising each token of a text, a translation or the labels is, in bits; and what was expected instead."""
     subject = subject_of(bundle, given, output=output)
-    known = len(subject.answers) - (subject.reads is None)  # a language model's last answer is its own guess
-    if not known:
+    count = len(subject.answers) - (subject.reads is None)  # a language model's last answer is its own guess
+    if not count:
         raise UsageError("one token alone is not predicted from anything", hint="give a longer text.")
     with torch.inference_mode():
-        log_p = subject.logits()[:known].double().log_softmax(-1) / math.log(2)
-    bits = log_p[torch.arange(known), list(subject.answers[:known])].neg().numpy()
+        log_p = subject.logits()[:count].double().log_softmax(-1) / math.log(2)
+    bits = log_p[torch.arange(count), list(subject.answers[:count])].neg().numpy()
     total, mean = float(bits.sum()), float(bits.mean())
-    tokens = _names(subject)[:known]
+    tokens = _names(subject)[:count]
     ranked = np.argsort(-bits, kind="stable")[:NOTABLE].tolist()
     notable = [place for place in ranked if bits[place] >= mean]
     likeliest, names = log_p.max(-1), answer_names(bundle.codec)
@@ -48,14 +49,15 @@ def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> 
         }
         for place in notable
     ]
-    length = f"{known} token{'s' * (known > 1)}"
-    summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(2**mean)}"
+    guesses = perplexity(mean * math.log(2))
+    length = f"{count} token{'s' * (count > 1)}"
+    summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(guesses)}"
     lines = ["", summary, "most surprising:", *map(_sentence, surprises)]
     data = {"source": subject.source, "tokens": tokens, "bits": bits, "total": total, "mean": mean}
     return View(
         "surprisal",
         f"how surprising each token is to {bundle.recipe.name}",
-        data | {"perplexity": 2**mean, "most_surprising": surprises},
+        data | {"perplexity": guesses, "most_surprising": surprises},
         (_picture(tokens, bits, notable, summary),),
         lambda width, colour: "\n".join([_letters(tokens, bits, width), *lines]),
     )

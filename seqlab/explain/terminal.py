@@ -76,10 +76,10 @@ def bars(values: Vector, labels: Sequence[str], *, width: int = 80, colour: bool
     numbers = [number(value) for value in values.tolist()]
     room = width - margin - 2 - max(map(len, numbers), default=0)
     most, lines = float(np.nanmax(np.abs(values), initial=0)) or 1.0, []
-    for name, value, shown in zip(labels, values.tolist(), numbers, strict=True):
+    for name, value, figure in zip(labels, values.tolist(), numbers, strict=True):
         bar = ("█" if value >= 0 else "▒") * round(room * abs(np.nan_to_num(value)) / most)
         bar = _painted(bar, CATEGORICAL[value < 0]) if colour else bar
-        lines.append(f"{fitted(name, margin, right=True)} {bar} {shown}")
+        lines.append(f"{fitted(name, margin, right=True)} {bar} {figure}")
     return "\n".join(lines)
 
 
@@ -88,15 +88,15 @@ def coloured_text(tokens: Sequence[str], values: Vector, *, width: int = 80, col
     reach = limits(values, diverging=True)
     lines, used = [""], 0
     for token, value in zip(tokens, values.tolist(), strict=True):
-        shown = cut(token if token.strip(" ") else "·" * len(token), width - 9)
+        name = cut(token if token.strip(" ") else "·" * len(token), width - 9)
         if not colour and abs(value) >= 0.1 * reach[1]:
-            shown = f"{shown.rstrip()}[{value:+.2f}]{' ' if shown.endswith(' ') else ''}"
-        long = display_width(shown)
+            name = f"{name.rstrip()}[{value:+.2f}]{' ' if name.endswith(' ') else ''}"
+        long = display_width(name)
         if used and used + long > width:
             lines.append("")
             used = 0
         fill = colour_of(value, DIVERGING, *reach)
-        lines[-1] += _painted(shown, ink_on(fill), fill) if colour else shown
+        lines[-1] += _painted(name, ink_on(fill), fill) if colour else name
         used += long
         if token.endswith("\n"):
             lines.append("")
