@@ -15,6 +15,7 @@ from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
 from seqlab.explain.labels import Pixels, cut, display_width, number, text_width, visible
 from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.terminal import painted
 from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.tasks import subject as subject_of
@@ -59,7 +60,7 @@ def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> 
         f"how surprising each token is to {bundle.recipe.name}",
         data | {"perplexity": guesses, "most_surprising": surprises},
         (_picture(tokens, bits, notable, summary),),
-        lambda width, colour: "\n".join([_letters(tokens, bits, width), *lines]),
+        lambda width, colour: "\n".join([_letters(tokens, bits, notable, width, colour=colour), *lines]),
     )
 
 
@@ -118,7 +119,9 @@ def _picture(tokens: Sequence[str], bits: Float[np.ndarray, " N"], notable: Sequ
     return Canvas(WIDTH, base + 8, tuple(items), title)
 
 
-def _letters(tokens: Sequence[str], bits: Float[np.ndarray, " N"], width: int) -> str:
+def _letters(
+    tokens: Sequence[str], bits: Float[np.ndarray, " N"], notable: Sequence[int], width: int, *, colour: bool
+) -> str:
     """The same in letters, each bar in eighths of a line."""
     names = [cut(token, min(LONGEST, width)) for token in tokens]
     gap = " " * any(len(name) > 1 for name in names)
@@ -126,7 +129,12 @@ def _letters(tokens: Sequence[str], bits: Float[np.ndarray, " N"], width: int) -
     lines: list[str] = []
     for row in _wrapped([display_width(name + gap) for name in names], width + len(gap)):
         for floor in range(8 * (LINES - 1), -1, -8):
-            parts = [EIGHTHS[min(max(heights[place] - floor, 0), 8)] * display_width(names[place]) for place in row]
-            lines += [bars] if (bars := gap.join(parts).rstrip()) else []
+            parts = {place: EIGHTHS[min(max(heights[place] - floor, 0), 8)] for place in row}
+            if set(parts.values()) == {" "}:
+                continue  # no bar is that high
+            bars = [part * display_width(names[place]) for place, part in parts.items()]
+            if colour:
+                bars = [painted(bar, CATEGORICAL[place in notable]) for place, bar in zip(row, bars, strict=True)]
+            lines.append(gap.join(bars).rstrip())
         lines.append(gap.join(names[place] for place in row))
     return "\n".join(lines)
