@@ -28,8 +28,7 @@ from torch import Tensor, nn
 
 from seqlab.codecs.codec import Codec
 from seqlab.errors import BundleError, RecipeError, UsageError
-from seqlab.kernels.int8 import dequantise, quantise
-from seqlab.layers.linear import is_rounded, round_to_bytes
+from seqlab.layers.linear import dequantise, is_rounded, quantise, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
 from seqlab.training.checkpoint import write_together
 

@@ -21,9 +21,7 @@ from torch import Tensor, nn
 
 from seqlab import lab
 from seqlab.decode.beam import Beam, beam_search
-from seqlab.decode.generate import Generated, Limits, generate
-from seqlab.decode.rules import Greedy, Rule, Sample
-from seqlab.decode.score import score
+from seqlab.decode.generate import Generated, Greedy, Limits, Rule, Sample, generate, score
 from seqlab.errors import UsageError
 from seqlab.layers.linear import in_bytes
 from seqlab.layers.tap import listening

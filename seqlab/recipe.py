@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from seqlab.errors import RecipeError, nearest
 from seqlab.recipes import recipe_names, recipe_table
 
-Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch"]
+Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"]
 Connection = Literal["plain", "residual", "highway", "dense"]
 
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named

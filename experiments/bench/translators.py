@@ -12,16 +12,13 @@ import torch
 from torch import Tensor
 
 from seqlab.decode.beam import Beam, beam_search
-from seqlab.decode.generate import Limits, generate
-from seqlab.decode.rules import Greedy
+from seqlab.decode.generate import Greedy, Limits, generate
 from seqlab.equations.transformer import sinusoidal_positions
-from seqlab.layers.attention import MultiHeadAttention
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import TokenInputs
-from seqlab.layers.linear import round_to_bytes
-from seqlab.models.heads import Head
+from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
+from seqlab.layers.linear import Head, round_to_bytes
+from seqlab.layers.transformer import MultiHeadAttention
 from seqlab.models.seq2seq import Seq2Seq
-from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
+from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.text import EOS, PAD, SOS

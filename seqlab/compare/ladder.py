@@ -16,7 +16,7 @@ from typing import Any
 from seqlab.bundle import is_bundle
 from seqlab.compare.rungs import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
-from seqlab.metrics.figures import duration
+from seqlab.metrics.scores import duration
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override, to_toml
 from seqlab.recipes import recipe_names

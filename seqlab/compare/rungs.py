@@ -10,7 +10,7 @@ from seqlab.explain.canvas import Canvas
 from seqlab.explain.charts import bars, table
 from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
-from seqlab.metrics.figures import SHARES, count, duration, figure
+from seqlab.metrics.scores import SHARES, count, duration, figure
 
 CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
 HEADER = ("floor", "weights", "time", "per s", "GB", "MB")

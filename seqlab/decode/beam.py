@@ -11,10 +11,14 @@ from torch import Tensor
 from seqlab.decode.generate import Limits
 from seqlab.equations.decoding import beam_step, length_normalised
 from seqlab.errors import UsageError
-from seqlab.kernels.ranking import largest, log_total
-from seqlab.models.interface import Decoder, Memory, for_search, reorder
+from seqlab.kernels.logits import largest, log_total
+from seqlab.models.interface import Decoder, Memory
+from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
+
+PerSource = Int[Tensor, " B"]
+Scores = Float[Tensor, "B K"]
 
 
 @dataclass(frozen=True)
@@ -129,9 +133,7 @@ class _Search:
         self._advance(candidates, since, ended=some)
         return candidates
 
-    def _restricted(
-        self, logits: Float[Tensor, "B K V"], total: Float[Tensor, "B K"], since: Int[Tensor, " B"]
-    ) -> Float[Tensor, "B K V"]:
+    def _restricted(self, logits: Float[Tensor, "B K V"], total: Scores, since: PerSource) -> Float[Tensor, "B K V"]:
         """Without what may not come yet: an early end, a repeated n-gram; or all but a forced token."""
         forced = self.position + 1 < self.prefix.values.shape[1]
         if not (self.beam.min_length or self.beam.no_repeat or forced):
@@ -176,7 +178,7 @@ class _Search:
         normal = float(length_normalised(torch.tensor(score, dtype=torch.float64), len(logs), self.beam.length_penalty))
         self.found[self.sources[b]].append(Hypothesis(tokens, logs, normal, ended))
 
-    def _advance(self, candidates: "_Candidates", since: Int[Tensor, " B"], *, ended: bool) -> None:
+    def _advance(self, candidates: "_Candidates", since: PerSource, *, ended: bool) -> None:
         """The K best that did not end go on; sources that are done go."""
         rows, width = self.token.shape
         live = torch.arange(candidates.tokens.shape[1]).expand_as(candidates.tokens)
@@ -204,12 +206,12 @@ class _Search:
         self.token, self.scores = tokens, scores
         self.position += 1
 
-    def _going(self, scores: Float[Tensor, "B K"], since: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
+    def _going(self, scores: Scores, since: PerSource) -> Bool[Tensor, " B"]:
         """A source goes on while it has room, a live hypothesis, and less than K results."""
         few = torch.tensor([len(self.found[source]) < self.beam.width for source in self.sources])
         return (since + 1 < self.limits.most) & (scores[:, 0] > -math.inf) & few
 
-    def _cut_off(self, done: Tensor, scores: Float[Tensor, "B K"], since: Int[Tensor, " B"]) -> None:
+    def _cut_off(self, done: Tensor, scores: Scores, since: PerSource) -> None:
         """What is still unfinished at the limit: a result only where there are not enough that ended."""
         for b in done.nonzero()[:, 0].tolist():
             for k in range(scores.shape[1]):

@@ -1,18 +1,73 @@
-"""One token after another, from any decoder, by any rule."""
+"""One token after another, from any decoder, by any rule; and how likely a target is."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqlab.decode.rules import Rule
-from seqlab.kernels.ranking import log_total
-from seqlab.models.interface import Decoder, Memory, for_search, reorder
+from seqlab.equations.decoding import choose, keep_top_k, keep_top_p, sequence_log_probability, temper
+from seqlab.errors import UsageError
+from seqlab.kernels.logits import largest, log_total, without
+from seqlab.keyed import uniform
+from seqlab.models.interface import Decoder, Memory
+from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
 from seqlab.types import State
+
+Logits = Float[Tensor, "B V"]
+LiveRows = Int[Tensor, " b"]
+Rows = Int[Tensor, " B"]
+
+
+@runtime_checkable
+class Rule(Protocol):
+    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+        """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
+
+        Tokens of `never` are not chosen.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """E58: the likeliest token."""
+
+    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+        return largest(logits, 1, never)[1][:, 0]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """E59: a token at random: tempered, then cut to the top k and to the top p of what is left.
+
+    The draw is keyed by (seed, row, step): the same whatever the batch size.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise UsageError(f"a temperature must be above 0, not {self.temperature}", hint="0.7 is a good first try.")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top-k must keep at least 1 token, not {self.top_k}", hint="40 is a good first try.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
+
+    def __call__(self, logits: Logits, rows: Rows, step: int, never: tuple[int, ...] = ()) -> Rows:
+        logits = temper(without(logits, never), self.temperature)
+        if self.top_k is not None:
+            logits = keep_top_k(logits, self.top_k)
+        if self.top_p is not None:
+            logits = keep_top_p(logits, self.top_p)
+        return choose(logits.double().softmax(-1), uniform(rows, self.seed, step))
 
 
 @dataclass(frozen=True)
@@ -44,10 +99,10 @@ class Generated:
 class _Live:
     """The rows that have not ended: where they stand in the batch, and all that must be kept in step with them."""
 
-    places: Int[Tensor, " b"]
-    numbers: Int[Tensor, " b"]  # in the whole job
-    given: Int[Tensor, " b"]  # tokens of their prefixes
-    token: Int[Tensor, " b"]
+    places: LiveRows
+    numbers: LiveRows  # in the whole job
+    given: LiveRows  # tokens of their prefixes
+    token: LiveRows
     context: State
     state: State
 
@@ -58,9 +113,7 @@ class _Live:
 
 
 @torch.inference_mode()
-def generate(
-    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
-) -> Generated:
+def generate(decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Rows) -> Generated:
     """Continue each row's prefix (at least one token, such as SOS); a row that never ends is cut, not lost."""
     new: list[list[int]] = [[] for _ in rows]
     logs: list[list[float]] = [[] for _ in rows]
@@ -86,8 +139,8 @@ def stream(
 
 
 def _steps(
-    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Int[Tensor, " B"]
-) -> Iterator[tuple[Int[Tensor, " b"], Int[Tensor, " b"], Float[Tensor, " b"]]]:
+    decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, rows: Rows
+) -> Iterator[tuple[LiveRows, LiveRows, Float[Tensor, " b"]]]:
     """The live rows' places, their new tokens and the tokens' log-probabilities, step by step.
 
     The part of the prefixes that all rows have is read at once; where one is longer than another, its tokens are
@@ -130,10 +183,10 @@ def _steps(
 def _choose(
     rule: Rule,
     logits: Float[Tensor, "b V"],
-    rows: Int[Tensor, " b"],
-    since: int | Int[Tensor, " b"],
+    rows: LiveRows,
+    since: int | LiveRows,
     never: tuple[int, ...],
-) -> Int[Tensor, " b"]:
+) -> LiveRows:
     """The rule's choice, with each row's steps counted from the end of its own prefix."""
     if isinstance(since, int):
         return rule(logits, rows, since, never)
@@ -142,3 +195,14 @@ def _choose(
         here = since == step
         chosen[here] = rule(logits[here], rows[here], step, never)
     return chosen
+
+
+@torch.inference_mode()
+def score(decoder: Decoder, memory: Memory, target: Padded) -> Float[Tensor, " B"]:
+    """E57: the log-probability of each row of `target` after its first token."""
+    if target.values.shape[1] < 2:
+        return torch.zeros(len(target), dtype=torch.float64)
+    context, state = decoder.start(memory)
+    logits, _ = decoder.read(target.values[:, :-1], context, state)
+    real = Padded(target.values[:, 1:], (target.lengths - 1).clamp(min=0)).real
+    return sequence_log_probability(logits.double(), target.values[:, 1:], real)

@@ -1,37 +1,76 @@
 """Attention, as the lectures write it: a score for each key, a softmax over keys, a weighted sum of values.
 
 Queries and keys come as `... S D` and `... T D`: the leading dimensions are rows, and heads where there are several.
+Pooling makes one vector of a whole sequence: pads change nothing, whatever lies there; an empty row pools to zeros.
 """
 
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.linalg import vector_norm
+from torch.nn.functional import softmax
 
-from seqlab.equations.similarity import masked_softmax
+from seqlab.padded import Padded
+
+Queries = Float[Tensor, "... S D"]
+Weights = Float[Tensor, "*rows S T"]
+PerRow = Float[Tensor, " B"]
+States = Float[Tensor, "B T D"]
+Real = Bool[Tensor, "B T"]
+Pooled = Float[Tensor, "B D"]
+Scores = Float[Tensor, "... S T"]
+Keys = Float[Tensor, "... T D"]
+Features = Float[Tensor, "... D"]
 
 
-def dot_score(query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"]) -> Float[Tensor, "... S T"]:
+def dot(x: Features, y: Features) -> Float[Tensor, "..."]:
+    """E1: x·y = Σ_d x_d y_d."""
+    return (x * y).sum(-1)
+
+
+def cosine(x: Features, y: Features) -> Float[Tensor, "..."]:
+    """E2: x·y / (‖x‖ ‖y‖), between -1 and 1.
+
+    The zero vector points nowhere: its cosine with anything is 0, not NaN.
+    """
+    return dot(_unit(x), _unit(y)).clamp(-1.0, 1.0)
+
+
+def masked_softmax(score: Float[Tensor, "*B T"], visible: Bool[Tensor, "*#B T"]) -> Float[Tensor, "*B T"]:
+    """E3: exp(s_t) / Σ_t' exp(s_t') over the visible t; what is not visible scores -inf and so gets 0.
+
+    A row that sees nothing gets zeros, not NaN: an empty sequence is a fact of life, not an error.
+    """
+    weights = softmax(score.masked_fill(~visible, -math.inf), dim=-1)
+    return weights.masked_fill(~visible, 0.0)
+
+
+def _unit(x: Features) -> Features:
+    """x / ‖x‖, and 0 for the zero vector."""
+    # The largest |x_d| is made 1 first: then no square overflows, and the norm is at least 1 unless x = 0.
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / largest.masked_fill(largest == 0, 1.0)
+    return x / vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
+
+
+def dot_score(query: Queries, key: Keys) -> Scores:
     """E41: hᵀs."""
     return query @ key.mT
 
 
-def general_score(
-    query: Float[Tensor, "... S Q"], key: Float[Tensor, "... T D"], W: Float[Tensor, "Q D"]
-) -> Float[Tensor, "... S T"]:
+def general_score(query: Float[Tensor, "... S Q"], key: Keys, W: Float[Tensor, "Q D"]) -> Scores:
     """E42: hᵀ W s (Luong et al. 2015)."""
     return query @ W @ key.mT
 
 
-def additive_score(
-    query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"], v: Float[Tensor, " D"]
-) -> Float[Tensor, "... S T"]:
+def additive_score(query: Queries, key: Keys, v: Float[Tensor, " D"]) -> Scores:
     """E43: vᵀ tanh(W₁h + W₂s), with W₁h and W₂s already projected (Bahdanau et al. 2015)."""
     return (query[..., :, None, :] + key[..., None, :, :]).tanh() @ v
 
 
-def scaled_score(query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"]) -> Float[Tensor, "... S T"]:
+def scaled_score(query: Queries, key: Keys) -> Scores:
     """E44: q·k / √d.
 
     The variance of q·k grows with d; dividing by √d keeps the softmax from saturating (C9).
@@ -39,21 +78,17 @@ def scaled_score(query: Float[Tensor, "... S D"], key: Float[Tensor, "... T D"])
     return query @ key.mT / math.sqrt(query.shape[-1])
 
 
-def attention_weights(
-    score: Float[Tensor, "*rows S T"], visible: Bool[Tensor, "*#rows #S T"]
-) -> Float[Tensor, "*rows S T"]:
+def attention_weights(score: Weights, visible: Bool[Tensor, "*#rows #S T"]) -> Weights:
     """E38: α = softmax(score) over the visible keys; a query that sees nothing gets zeros."""
     return masked_softmax(score, visible.expand(score.shape))
 
 
-def context(weights: Float[Tensor, "... S T"], value: Float[Tensor, "... T R"]) -> Float[Tensor, "... S R"]:
+def context(weights: Scores, value: Float[Tensor, "... T R"]) -> Float[Tensor, "... S R"]:
     """E39: c_s = Σ_t α_st v_t."""
     return weights @ value
 
 
-def attention_vector(
-    c: Float[Tensor, "... D"], h: Float[Tensor, "... H"], W_c: Float[Tensor, "R D+H"]
-) -> Float[Tensor, "... R"]:
+def attention_vector(c: Features, h: Float[Tensor, "... H"], W_c: Float[Tensor, "R D+H"]) -> Float[Tensor, "... R"]:
     """E40: tanh(W_c [c; h]) (Luong et al. 2015)."""
     return (torch.cat([c, h], dim=-1) @ W_c.mT).tanh()
 
@@ -63,14 +98,14 @@ def attend(
     key: Float[Tensor, "*rows T D"],
     value: Float[Tensor, "*rows T R"],
     visible: Bool[Tensor, "*#rows #S T"],
-) -> tuple[Float[Tensor, "*rows S R"], Float[Tensor, "*rows S T"]]:
+) -> tuple[Float[Tensor, "*rows S R"], Weights]:
     """E45: softmax(Q Kᵀ / √d) V, and the weights, because whoever attends will want to look."""
     weights = attention_weights(scaled_score(query, key), visible)
     return context(weights, value), weights
 
 
 def self_attention(
-    x: Float[Tensor, "B T D"],
+    x: States,
     W_Q: Float[Tensor, "R D"],
     W_K: Float[Tensor, "R D"],
     W_V: Float[Tensor, "P D"],
@@ -80,7 +115,7 @@ def self_attention(
     return attend(x @ W_Q.mT, x @ W_K.mT, x @ W_V.mT, visible)
 
 
-def split_heads(x: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T D/H"]:
+def split_heads(x: States, num_heads: int) -> Float[Tensor, "B H T D/H"]:
     """E47: the features of each head side by side."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
@@ -100,18 +135,50 @@ def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Boo
     return seen if window is None else seen.triu(last - window + 1)
 
 
-def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> Float[Tensor, " B"]:
+def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> PerRow:
     """Σ_t (1 - Σ_s α_st)², over the real queries s: zero when every key is looked at once in all (Xu et al. 2015)."""
     return (1 - weights.masked_fill(~real[..., None], 0.0).sum(1)).square().sum(1)
 
 
-def diversity_penalty(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
+def diversity_penalty(weights: Float[Tensor, "B J T"]) -> PerRow:
     """E49: ‖A Aᵀ - I‖²_F: zero when each hop looks at one place of its own (Lin et al. 2017)."""
     overlap = weights @ weights.mT
     return (overlap - torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)).square().sum((1, 2))
 
 
-def hop_overlap(weights: Float[Tensor, "B J T"]) -> Float[Tensor, " B"]:
+def hop_overlap(weights: Float[Tensor, "B J T"]) -> PerRow:
     """Σ_t min(a_it, a_jt), the mean over pairs of hops: the share of their weight that lies on the same places."""
     first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
     return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)
+
+
+def mean_pool(states: States, real: Real) -> Pooled:
+    """E22: 1/T Σ_t h_t over the real positions."""
+    return _without_pads(states, real).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
+
+
+def final_pool(states: States, lengths: Int[Tensor, " B"]) -> Pooled:
+    """E23: h_T, the state at the last real position.
+
+    Of two directions, each has its own final state: the backward one's stands at position 0.
+    """
+    return Padded(states, lengths).last()
+
+
+def max_pool(states: States, real: Real) -> Pooled:
+    """max_t h_t over the real positions, feature by feature."""
+    if states.shape[1] == 0:  # the maximum of nothing is undefined, also to torch
+        return states.new_zeros(len(states), states.shape[2])
+    largest = states.masked_fill(~real[..., None], -math.inf).amax(1)
+    return largest.masked_fill(~real.any(1, keepdim=True), 0.0)
+
+
+def attention_pool(states: States, score: Float[Tensor, "B T"], real: Real) -> tuple[Pooled, Float[Tensor, "B T"]]:
+    """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
+    weights = masked_softmax(score, real)
+    return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights
+
+
+def _without_pads(states: States, real: Real) -> States:
+    """Zeros at the pads. A weight of 0 would not do: 0 times NaN or infinity is NaN."""
+    return states.masked_fill(~real[..., None], 0.0)

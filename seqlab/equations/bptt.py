@@ -14,26 +14,33 @@ from torch.linalg import matrix_norm, vector_norm
 
 from seqlab.equations.recurrent import output, rnn_step
 
+Square = Float[Tensor, "H H"]
+Readout = Float[Tensor, "V H"]
+State = Float[Tensor, " H"]
+States = Float[Tensor, "T H"]
+Inputs = Float[Tensor, "T D"]
+OutputGradients = Float[Tensor, "T V"]
+
 
 class Gradients(NamedTuple):
     """∂L/∂ each parameter."""
 
     c: Float[Tensor, " V"]
-    V: Float[Tensor, "V H"]
-    b: Float[Tensor, " H"]
-    W: Float[Tensor, "H H"]
+    V: Readout
+    b: State
+    W: Square
     U: Float[Tensor, "H D"]
 
 
 def forward(
-    x: Float[Tensor, "T D"],
-    h0: Float[Tensor, " H"],
-    W: Float[Tensor, "H H"],
+    x: Inputs,
+    h0: State,
+    W: Square,
     U: Float[Tensor, "H D"],
-    b: Float[Tensor, " H"],
-    V: Float[Tensor, "V H"],
+    b: State,
+    V: Readout,
     c: Float[Tensor, " V"],
-) -> tuple[Float[Tensor, "T H"], Float[Tensor, "T V"]]:
+) -> tuple[States, OutputGradients]:
     """E17, E18: all states h_t and outputs o_t."""
     states = [h0[None]]
     for x_t in x:
@@ -42,9 +49,7 @@ def forward(
     return h, output(h, V, c)
 
 
-def state_gradients(
-    h: Float[Tensor, "T H"], W: Float[Tensor, "H H"], V: Float[Tensor, "V H"], g_o: Float[Tensor, "T V"]
-) -> Float[Tensor, "T H"]:
+def state_gradients(h: States, W: Square, V: Readout, g_o: OutputGradients) -> States:
     """E31: g_h(T) = Vᵀ g_o(T); g_h(t) = Wᵀ diag(1 - h_{t+1}²) g_h(t+1) + Vᵀ g_o(t)."""
     g_h = g_o @ V
     for t in reversed(range(len(h) - 1)):
@@ -53,12 +58,12 @@ def state_gradients(
 
 
 def gradients(
-    x: Float[Tensor, "T D"],
-    h0: Float[Tensor, " H"],
-    h: Float[Tensor, "T H"],
-    W: Float[Tensor, "H H"],
-    V: Float[Tensor, "V H"],
-    g_o: Float[Tensor, "T V"],
+    x: Inputs,
+    h0: State,
+    h: States,
+    W: Square,
+    V: Readout,
+    g_o: OutputGradients,
 ) -> Gradients:
     """E29, E30, E32, E33, E34: the gradient of every parameter, from the states `h` that `forward` found.
 
@@ -72,12 +77,12 @@ def gradients(
 
 
 def truncated(
-    x: Float[Tensor, "T D"],
-    h0: Float[Tensor, " H"],
-    h: Float[Tensor, "T H"],
-    W: Float[Tensor, "H H"],
-    V: Float[Tensor, "V H"],
-    g_o: Float[Tensor, "T V"],
+    x: Inputs,
+    h0: State,
+    h: States,
+    W: Square,
+    V: Readout,
+    g_o: OutputGradients,
     *,
     chunk: int,
 ) -> Gradients:
@@ -92,7 +97,7 @@ def truncated(
     return Gradients(*(torch.stack(same).sum(0) for same in zip(*by_chunk, strict=True)))
 
 
-def bound(W: Float[Tensor, "H H"], max_slope: float, distance: int) -> Float[Tensor, ""]:
+def bound(W: Square, max_slope: float, distance: int) -> Float[Tensor, ""]:
     """E36: ‖∂e(t-m)/∂e(t)‖ ≤ (‖W‖₂ max‖F'‖)^m: how much of a gradient can be left after m steps back."""
     return (matrix_norm(W, ord=2) * max_slope) ** distance
 
@@ -107,7 +112,7 @@ def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Te
     return [g * scale for g in gradients], norm
 
 
-def linear_rnn_gradient(W_hh: Float[Tensor, "H H"], read: Float[Tensor, "T D"]) -> Float[Tensor, "T H H D"]:
+def linear_rnn_gradient(W_hh: Square, read: Inputs) -> Float[Tensor, "T H H D"]:
     """W9: ∂h_t/∂w = ∂f_t/∂w + Σ_{i<t} (Π_{j=i+1..t} ∂f_j/∂h_{j-1}) ∂f_i/∂w for h_t = f_t = W_hx x_t + W_hh h_{t-1}.
 
     `read` is what w multiplies at each step: x_t when w is W_hx, h_{t-1} when w is W_hh. The entry [t, a, b, d] is

@@ -1,4 +1,4 @@
-"""What to say next: how likely a sequence is, and how one token is chosen from the logits.
+"""What a prediction costs, how likely a sequence is, and how one token is chosen from the logits.
 
 Randomness comes in as a uniform number per row, so that these stay functions.
 """
@@ -8,9 +8,31 @@ import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad, softmax
+from torch.nn.functional import log_softmax, pad, softmax
 
-from seqlab.equations.similarity import cross_entropy
+Logits = Float[Tensor, "B V"]
+
+
+def cross_entropy(
+    logits: Float[Tensor, "N V"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
+) -> Float[Tensor, " N"]:
+    """E4: -Σ_v q_v log p_v at each position, in nats, with p = softmax(logits).
+
+    q is 1 at the gold token; with label smoothing ε it is (1 - ε) there plus ε/V everywhere.
+    """
+    log_p = log_softmax(logits, dim=-1)
+    loss = -log_p.gather(-1, gold[:, None]).squeeze(-1)
+    if label_smoothing == 0.0:
+        return loss
+    return (1 - label_smoothing) * loss - label_smoothing * log_p.mean(-1)
+
+
+def perplexity(mean_loss: float | Float[Tensor, ""]) -> float:
+    """E4: exp of the mean cross-entropy in nats: how many equally likely tokens would be as hard to guess."""
+    try:
+        return math.exp(mean_loss)
+    except OverflowError:
+        return math.inf
 
 
 def sequence_log_probability(
@@ -21,19 +43,19 @@ def sequence_log_probability(
     return logits.new_zeros(real.shape).masked_scatter(real, log_p).sum(1)
 
 
-def greedy_choice(logits: Float[Tensor, "B V"]) -> Int[Tensor, " B"]:
+def greedy_choice(logits: Logits) -> Int[Tensor, " B"]:
     """E58: argmax_v p(v); of equals, the first."""
     return logits.argmax(-1)
 
 
-def temper(logits: Float[Tensor, "B V"], temperature: float) -> Float[Tensor, "B V"]:
+def temper(logits: Logits, temperature: float) -> Logits:
     """E59: logits / τ. Below 1 the likely becomes likelier, above 1 all become more alike."""
     if not temperature > 0:
         raise ValueError(f"a temperature must be above 0, not {temperature}; for the limit at 0, choose greedily")
     return logits / temperature
 
 
-def keep_top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
+def keep_top_k(logits: Logits, k: int) -> Logits:
     """E59: the k largest logits, the others -inf. Of equals the first stay, so that never more than k do."""
     if k < 1:
         raise ValueError(f"at least 1 token must be kept, not {k}")
@@ -43,7 +65,7 @@ def keep_top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
     return logits.masked_fill(~(above | (equal & (equal.cumsum(-1) <= room))), -math.inf)
 
 
-def keep_top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
+def keep_top_p(logits: Logits, p: float) -> Logits:
     """E59: the fewest likeliest tokens whose probabilities sum to p or more, the others -inf. Never fewer than one."""
     if not 0 < p <= 1:
         raise ValueError(f"a probability mass to keep lies above 0 and at most at 1, not {p}")
@@ -56,7 +78,7 @@ def keep_top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
     return logits.masked_fill(~keep, -math.inf)
 
 
-def choose(probabilities: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+def choose(probabilities: Logits, uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """E59: the first v with Σ_{v' ≤ v} p_v' > uniform: sampling by the inverse of the distribution function.
 
     `uniform` lies between 0 and 1, each end included. A token of probability 0 is never chosen: the sum does not

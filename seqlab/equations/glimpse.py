@@ -9,15 +9,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+PerRow = Float[Tensor, " B"]
+
 
 class Window(NamedTuple):
     """Where a window lies, in pixels: its centre, the stride between filters, their variance; and how bright it is."""
 
-    x: Float[Tensor, " B"]
-    y: Float[Tensor, " B"]
-    stride: Float[Tensor, " B"]
-    variance: Float[Tensor, " B"]
-    intensity: Float[Tensor, " B"]
+    x: PerRow
+    y: PerRow
+    stride: PerRow
+    variance: PerRow
+    intensity: PerRow
 
 
 def place_window(numbers: Float[Tensor, "B 5"], *, height: int, width: int, num_filters: int) -> Window:
@@ -38,9 +40,9 @@ def place_window(numbers: Float[Tensor, "B 5"], *, height: int, width: int, num_
 
 
 def filter_bank(
-    centre: Float[Tensor, " B"],
-    stride: Float[Tensor, " B"],
-    variance: Float[Tensor, " B"],
+    centre: PerRow,
+    stride: PerRow,
+    variance: PerRow,
     *,
     num_filters: int,
     length: int,
@@ -60,7 +62,7 @@ def read_window(
     pixels: Float[Tensor, "B H W C"],
     rows: Float[Tensor, "B N H"],
     columns: Float[Tensor, "B N W"],
-    intensity: Float[Tensor, " B"],
+    intensity: PerRow,
 ) -> Float[Tensor, "B N N C"]:
     """E64: γ F_Y x F_Xᵀ, for each channel."""
     seen = torch.einsum("bnh,bhwc,bmw->bnmc", rows, pixels, columns)

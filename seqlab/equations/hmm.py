@@ -18,18 +18,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+Distributions = Float[Tensor, "*rows N"]
+Trellis = Float[Tensor, "B T N"]
+Belief = Float[Tensor, "B N"]
+Lengths = Int[Tensor, " B"]
+PerRow = Float[Tensor, " B"]
+Initial = Float[Tensor, " N"]
 Moves = Float[Tensor, "N N"] | Float[Tensor, "U K K"]
 
 
 class Posterior(NamedTuple):
     """E9: p(z_t | x), Σ_t p(z_{t-1}, z_t | x) over all rows, and log p(x)."""
 
-    gamma: Float[Tensor, "B T N"]
+    gamma: Trellis
     xi: Moves
-    log_likelihood: Float[Tensor, " B"]
+    log_likelihood: PerRow
 
 
-def predict(belief: Float[Tensor, "B N"], A: Moves) -> Float[Tensor, "B N"]:
+def predict(belief: Belief, A: Moves) -> Belief:
     """E5: p(z_t = j | x_<t) = Σ_i p(z_{t-1} = i | x_<t) A_ij: where the state goes while nobody looks."""
     if A.dim() == 2:
         return belief @ A
@@ -54,26 +60,20 @@ def moves_of(xi: Float[Tensor, "N N"], A: Moves) -> Moves:
     return xi.unflatten(0, A.shape[:2]).unflatten(2, A.shape[:2])[:, :, 1:].diagonal(dim1=1, dim2=2).mT
 
 
-def condition(
-    predicted: Float[Tensor, "B N"], b: Float[Tensor, "B N"]
-) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B 1"]]:
+def condition(predicted: Belief, b: Belief) -> tuple[Belief, Float[Tensor, "B 1"]]:
     """E6: p(z_t | x_≤t) = p(z_t | x_<t) b_t / c_t, and c_t = p(x_t | x_<t), the sum that normalises it."""
     joint = predicted * b
     c = joint.sum(-1, keepdim=True)
     return joint / c.clamp(min=torch.finfo(c.dtype).tiny), c
 
 
-def forward(
-    pi: Float[Tensor, " N"], A: Moves, log_b: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]
-) -> tuple[Float[Tensor, "B T N"], Float[Tensor, " B"]]:
+def forward(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[Trellis, PerRow]:
     """E7: E5 and E6 in turn: the filtered belief p(z_t | x_≤t) = α_t(j) / Σ_j α_t(j), and log p(x)."""
     log_alpha, log_p = log_forward(pi, A, log_b, lengths)
     return _distribution(log_alpha, lengths), log_p
 
 
-def log_forward(
-    pi: Float[Tensor, " N"], A: Moves, log_b: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]
-) -> tuple[Float[Tensor, "B T N"], Float[Tensor, " B"]]:
+def log_forward(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[Trellis, PerRow]:
     """E7: log α_t(j) = log Σ_i exp(log α_{t-1}(i) + log A_ij) + log b_t(j), and log p(x) = log Σ_j α_T(j)."""
     log_A, log_b = as_matrix(A).log(), _at_real(log_b, lengths)
     log_alpha = [pi.log() + log_b[:, 0]]
@@ -83,7 +83,7 @@ def log_forward(
     return steps, torch.logsumexp(steps[rows, lengths - 1], -1).masked_fill(lengths == 0, 0.0)
 
 
-def log_backward(A: Moves, log_b: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T N"]:
+def log_backward(A: Moves, log_b: Trellis, lengths: Lengths) -> Trellis:
     """E8: β_t(i) = p(x_>t | z_t = i): log β_t(i) = log Σ_j exp(log A_ij + log b_{t+1}(j) + log β_{t+1}(j)), 0 at T."""
     log_A, log_b = as_matrix(A).log(), _at_real(log_b, lengths)
     log_beta = [torch.zeros_like(log_b[:, 0])]
@@ -93,11 +93,11 @@ def log_backward(A: Moves, log_b: Float[Tensor, "B T N"], lengths: Int[Tensor, "
 
 
 def posterior(
-    pi: Float[Tensor, " N"],
+    pi: Initial,
     A: Moves,
-    log_b: Float[Tensor, "B T N"],
-    lengths: Int[Tensor, " B"],
-    weights: Float[Tensor, " B"] | None = None,
+    log_b: Trellis,
+    lengths: Lengths,
+    weights: PerRow | None = None,
 ) -> Posterior:
     """E9: γ_t(i) = α_t(i) β_t(i) / p(x) and ξ_ij = Σ_t α_{t-1}(i) A_ij b_t(j) β_t(j) / p(x).
 
@@ -114,9 +114,7 @@ def posterior(
     return Posterior(_distribution(log_alpha + log_beta, lengths), moves_of(xi, A), log_p)
 
 
-def viterbi(
-    pi: Float[Tensor, " N"], A: Moves, log_b: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]
-) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
+def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[Int[Tensor, "B T"], PerRow]:
     """E10: argmax_z log p(x, z) and its value, from δ_t(j) = max_i (δ_{t-1}(i) + log A_ij) + log b_t(j)."""
     log_A = (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()  # the maximum runs along memory
     delta, came_from = pi.log().expand(len(lengths), -1), []
@@ -137,11 +135,11 @@ def viterbi(
 
 
 def reestimate(
-    counts: Float[Tensor, "*rows N"],
-    last: Float[Tensor, "*rows N"],
+    counts: Distributions,
+    last: Distributions,
     *,
-    pseudo: float | Float[Tensor, "*rows N"] = 0.0,
-) -> Float[Tensor, "*rows N"]:
+    pseudo: float | Distributions = 0.0,
+) -> Distributions:
     """E11: θ_k = (n_k + pseudo) / Σ_k (n_k + pseudo), where γ_1 counts for π, ξ for A, and γ at x_t = k for B.
 
     What is impossible stays so, as in EM without pseudo-counts: a chain that only goes right keeps its shape. A state
@@ -155,8 +153,8 @@ def reestimate(
 
 
 def _best_move(
-    delta: Float[Tensor, "B N"], log_A: Float[Tensor, "... N"] | Float[Tensor, "K K U"]
-) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"]]:
+    delta: Belief, log_A: Float[Tensor, "... N"] | Float[Tensor, "K K U"]
+) -> tuple[Belief, Int[Tensor, "B N"]]:
     """max_i δ(i) + log A_ij for each j, and the i; of pairs (v, w), the best u before them."""
     if log_A.dim() == 2:
         value, best = (delta[:, None] + log_A).max(-1)
@@ -169,12 +167,12 @@ def _best_move(
     return pad(value, (0, 0, 1, 0), value=-math.inf).flatten(1), pad(best, (0, 0, 1, 0)).flatten(1)
 
 
-def _distribution(log_p: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T N"]:
+def _distribution(log_p: Trellis, lengths: Lengths) -> Trellis:
     """exp(log p) normalised over the states; zeros where nothing is possible, and at the pads."""
     return _at_real(log_p.softmax(-1).nan_to_num(0.0), lengths)
 
 
-def _at_real(x: Float[Tensor, "B T N"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T N"]:
+def _at_real(x: Trellis, lengths: Lengths) -> Trellis:
     """Zeros at the pads: as `log_b` they observe nothing, and since the rows of A sum to one they change nothing."""
     pads = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
     return x.masked_fill(pads[..., None], 0.0) if pads.any() else x

@@ -15,6 +15,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+Means = Float[Tensor, "B T H"]
+Observed = Bool[Tensor, "B T D"]
+Regression = Float[Tensor, "Y Z"]
+Covariance = Float[Tensor, "*rows H H"]
+Covariances = Float[Tensor, "B T H H"]
+Mean = Float[Tensor, "B H"]
+Spread = Float[Tensor, "B H H"]
+Factor = Float[Tensor, "*rows D D"]
+Real = Bool[Tensor, "B T"]
+
 
 class System(NamedTuple):
     """The parameters, in the lectures' letters; W_hx only where there are inputs."""
@@ -31,10 +41,10 @@ class System(NamedTuple):
 class Filtered(NamedTuple):
     """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
 
-    predicted_mean: Float[Tensor, "B T H"]
-    predicted_covariance: Float[Tensor, "B T H H"]
-    mean: Float[Tensor, "B T H"]
-    covariance: Float[Tensor, "B T H H"]
+    predicted_mean: Means
+    predicted_covariance: Covariances
+    mean: Means
+    covariance: Covariances
     log_likelihood: Float[Tensor, " B"]
     shared: bool
 
@@ -42,9 +52,9 @@ class Filtered(NamedTuple):
 class Smoothed(NamedTuple):
     """What is known of h_t after the whole row; `lagged` is Cov(h_t, h_{t-1}), and zero where there is no h_{t-1}."""
 
-    mean: Float[Tensor, "B T H"]
-    covariance: Float[Tensor, "B T H H"]
-    lagged: Float[Tensor, "B T H H"]
+    mean: Means
+    covariance: Covariances
+    lagged: Covariances
 
 
 class Pairs(NamedTuple):
@@ -53,13 +63,11 @@ class Pairs(NamedTuple):
     y: Float[Tensor, "N Y"]
     z: Float[Tensor, "N Z"]
     yy: Float[Tensor, "Y Y"]
-    yz: Float[Tensor, "Y Z"]
+    yz: Regression
     zz: Float[Tensor, "Z Z"]
 
 
-def predict(
-    m: Float[Tensor, "B H"], P: Float[Tensor, "B H H"], system: System, x: Float[Tensor, "B X"] | None = None
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H H"]]:
+def predict(m: Mean, P: Spread, system: System, x: Float[Tensor, "B X"] | None = None) -> tuple[Mean, Spread]:
     """E12: m ← W_hh m + W_hx x_t and P ← W_hh P W_hhᵀ + Q: one step of time, in which nothing is seen."""
     m = m @ system.W_hh.mT
     if system.W_hx is not None and x is not None:
@@ -68,26 +76,26 @@ def predict(
 
 
 def condition(
-    m: Float[Tensor, "B H"],
-    P: Float[Tensor, "B H H"],
+    m: Mean,
+    P: Spread,
     system: System,
     y: Float[Tensor, "B D"],
     seen: Bool[Tensor, "B D"],
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H H"], Float[Tensor, " B"]]:
+) -> tuple[Mean, Spread, Float[Tensor, " B"]]:
     """E13: m ← m + K (y_t - W_hy m) and P ← P - K W_hy P, with `gain`'s K; and log p(y_t | before), a term of E68."""
     K, L, P = gain(P, system, seen)
     v = torch.where(seen, y - m @ system.W_hy.mT, 0.0)[..., None]
     return m + (K @ v)[..., 0], P, log_density(v, L, seen)[..., 0]
 
 
-def spread(P: Float[Tensor, "*rows H H"], system: System) -> Float[Tensor, "*rows H H"]:
+def spread(P: Covariance, system: System) -> Covariance:
     """E12: W_hh P W_hhᵀ + Q."""
     return _symmetric(system.W_hh @ P @ system.W_hh.mT + system.Q)
 
 
 def gain(
-    P: Float[Tensor, "*rows H H"], system: System, seen: Bool[Tensor, "*rows D"] | None = None
-) -> tuple[Float[Tensor, "*rows H D"], Float[Tensor, "*rows D D"], Float[Tensor, "*rows H H"]]:
+    P: Covariance, system: System, seen: Bool[Tensor, "*rows D"] | None = None
+) -> tuple[Float[Tensor, "*rows H D"], Factor, Covariance]:
     """E13: K = P W_hyᵀ S⁻¹ with S = W_hy P W_hyᵀ + R; L Lᵀ = S; and P - K W_hy P, as a sum of squares.
 
     An entry that was not seen has a gain of zero, and in S a one of its own on the diagonal: it says nothing.
@@ -102,9 +110,7 @@ def gain(
     return K, L, _joseph(P, K, system.W_hy, system.R)
 
 
-def log_density(
-    v: Float[Tensor, "*rows D N"], L: Float[Tensor, "*rows D D"], seen: Bool[Tensor, "*rows D"]
-) -> Float[Tensor, "*rows N"]:
+def log_density(v: Float[Tensor, "*rows D N"], L: Factor, seen: Bool[Tensor, "*rows D"]) -> Float[Tensor, "*rows N"]:
     """log N(v; 0, L Lᵀ) = -½ (vᵀ S⁻¹ v + log |S| + d log 2π), over the d entries that were seen (v is 0 at others)."""
     z = torch.linalg.solve_triangular(L, _eye(L), upper=False) @ v
     volume = (2 * L.diagonal(dim1=-2, dim2=-1).log() + math.log(2 * math.pi)) * seen
@@ -114,8 +120,8 @@ def log_density(
 def kalman_filter(
     system: System,
     y: Float[Tensor, "B T D"],
-    real: Bool[Tensor, "B T"],
-    observed: Bool[Tensor, "B T"] | Bool[Tensor, "B T D"] | None = None,
+    real: Real,
+    observed: Real | Observed | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
@@ -136,23 +142,21 @@ def kalman_filter(
 
 def entries_seen(
     y: Float[Tensor, "B T D"],
-    real: Bool[Tensor, "B T"],
-    observed: Bool[Tensor, "B T"] | Bool[Tensor, "B T D"] | None,
-) -> Bool[Tensor, "B T D"]:
+    real: Real,
+    observed: Real | Observed | None,
+) -> Observed:
     """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
     return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)
 
 
-def smoother_gain(
-    P: Float[Tensor, "*rows H H"], system: System
-) -> tuple[Float[Tensor, "*rows H H"], Float[Tensor, "*rows H H"]]:
+def smoother_gain(P: Covariance, system: System) -> tuple[Covariance, Covariance]:
     """E15: J = P W_hhᵀ (W_hh P W_hhᵀ + Q)⁻¹ and C = P - J W_hh P: the gain and the rest of seeing h_{t+1} itself."""
     J = torch.cholesky_solve(system.W_hh @ P, factor(spread(P, system))).mT
     return J, _joseph(P, J, system.W_hh, system.Q)
 
 
-def rts_smoother(system: System, filtered: Filtered, real: Bool[Tensor, "B T"]) -> Smoothed:
+def rts_smoother(system: System, filtered: Filtered, real: Real) -> Smoothed:
     """E15, from the last step back (Rauch, Tung & Striebel 1965); ˢ marks what is known after the whole row:
 
     mˢ_t = m_t + J_t (mˢ_{t+1} - predicted m_{t+1}), Pˢ_t = C_t + J_t Pˢ_{t+1} J_tᵀ, Cov(h_{t+1}, h_t) = Pˢ_{t+1} J_tᵀ.
@@ -172,9 +176,7 @@ def rts_smoother(system: System, filtered: Filtered, real: Bool[Tensor, "B T"]) 
     return Smoothed(mean, covariance, torch.stack(lagged[::-1], 1))
 
 
-def reestimate(
-    pairs: Pairs, W: Float[Tensor, "Y Z"], learnt: Bool[Tensor, " Z"]
-) -> tuple[Float[Tensor, "Y Z"], Float[Tensor, "Y Y"]]:
+def reestimate(pairs: Pairs, W: Regression, learnt: Bool[Tensor, " Z"]) -> tuple[Regression, Float[Tensor, "Y Y"]]:
     """E16: y regressed on z, W ← Σ E[y zᵀ] (Σ E[z zᵀ])⁻¹; and the noise that is left, 1/N Σ E[(y - W z)(y - W z)ᵀ].
 
     So h_t on [h_{t-1}; x_t] gives W_hh, W_hx and Q; y_t on h_t gives W_hy and R; h_1 on a one gives m_1 and P_1.
@@ -190,7 +192,7 @@ def reestimate(
     return W, _symmetric(r.mT @ r + pairs.yy - across - across.mT + W @ pairs.zz @ W.mT) / len(r)
 
 
-def factor(A: Float[Tensor, "*rows D D"]) -> Float[Tensor, "*rows D D"]:
+def factor(A: Factor) -> Factor:
     """L with L Lᵀ = A, for a covariance that may be singular: its variances are raised by as little as it takes.
 
     A state that is known exactly leaves a covariance of nothing but rounding errors, of either sign: that takes more.

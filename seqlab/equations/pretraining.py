@@ -4,17 +4,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+Tokens = Int[Tensor, "B T"]
+Mask = Bool[Tensor, "B T"]
+
 
 def corrupt(
-    tokens: Int[Tensor, "B T"],
-    eligible: Bool[Tensor, "B T"],
+    tokens: Tokens,
+    eligible: Mask,
     chance: Float[Tensor, "B T"],
     fate: Float[Tensor, "B T"],
-    others: Int[Tensor, "B T"],
+    others: Tokens,
     *,
     mask: int,
     share: float = 0.15,
-) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+) -> tuple[Tokens, Mask]:
     """E65: a share of the tokens is to be guessed; of these 80 % become [MASK], 10 % another token, 10 % stay.
 
     `chance` and `fate` are uniform numbers in [0, 1), `others` random tokens: the function itself draws nothing.
@@ -25,9 +28,7 @@ def corrupt(
     return torch.where(hidden, mask, torch.where(replaced, others, tokens)), guessed
 
 
-def theme_loss(
-    logits: Float[Tensor, "B V"], tokens: Int[Tensor, "B T"], eligible: Bool[Tensor, "B T"]
-) -> Float[Tensor, " B"]:
+def theme_loss(logits: Float[Tensor, "B V"], tokens: Tokens, eligible: Mask) -> Float[Tensor, " B"]:
     """-1/|S| Σ_{w in S} log softmax(o)_w, where S are the words of a text, each once; 0 where it has none.
 
     One vector has to guess the words of a text in no order, as in the paragraph vectors of Le and Mikolov (2014).

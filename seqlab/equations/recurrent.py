@@ -11,19 +11,34 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Features = Float[Tensor, "... D"]
+
 Activation = Callable[[Tensor], Tensor]
+Tap = Callable[[str, Tensor], Tensor]
+Input = Float[Tensor, "B D"]
+Hidden = Float[Tensor, "B H"]
+GRUState = Float[Tensor, "3*H H"]
+GRUInput = Float[Tensor, "3*H D"]
+GRUBias = Float[Tensor, " 3*H"]
+
+
+def untapped(name: str, x: Tensor) -> Tensor:
+    """What a step passes its gates and states through unless somebody looks at them."""
+    return x
 
 
 def rnn_step(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
+    x: Input,
+    h: Hidden,
     W: Float[Tensor, "H H"],
     U: Float[Tensor, "H D"],
     b: Float[Tensor, " H"],
     phi: Activation = torch.tanh,
-) -> Float[Tensor, "B H"]:
+    *,
+    tap: Tap = untapped,
+) -> Hidden:
     """E17: h_t = φ(W h_{t-1} + U x_t + b), with φ tanh or ReLU."""
-    return phi(h @ W.mT + x @ U.mT + b)
+    return tap("h", phi(h @ W.mT + x @ U.mT + b))
 
 
 def output(h: Float[Tensor, "... H"], V: Float[Tensor, "V H"], c: Float[Tensor, " V"]) -> Float[Tensor, "... V"]:
@@ -32,24 +47,24 @@ def output(h: Float[Tensor, "... H"], V: Float[Tensor, "V H"], c: Float[Tensor, 
 
 
 def vec2seq_step(
-    x: Float[Tensor, "B D"],
+    x: Input,
     y_prev: Float[Tensor, "B V"],
-    h: Float[Tensor, "B H"],
+    h: Hidden,
     W_xh: Float[Tensor, "H D+V"],
     W_hh: Float[Tensor, "H H"],
     phi: Activation = torch.tanh,
-) -> Float[Tensor, "B H"]:
+) -> Hidden:
     """E19: h_t = φ(W_xh [x; y_{t-1}] + W_hh h_{t-1}): the same x at every step, and what was said last."""
     return phi(torch.cat([x, y_prev], dim=-1) @ W_xh.mT + h @ W_hh.mT)
 
 
 def stacked_step(
-    x: Float[Tensor, "B D"],
-    h: Sequence[Float[Tensor, "B H"]],
+    x: Input,
+    h: Sequence[Hidden],
     W_xh: Sequence[Float[Tensor, "H _"]],
     W_hh: Sequence[Float[Tensor, "H H"]],
     phi: Activation = torch.tanh,
-) -> tuple[Float[Tensor, "B H"], ...]:
+) -> tuple[Hidden, ...]:
     """E20: h_t^l = φ(W_xh^l h_t^{l-1} + W_hh^l h_{t-1}^l), from the lowest layer up, with h_t^0 = x_t."""
     states: list[Tensor] = []
     for h_prev, W_up, W_on in zip(h, W_xh, W_hh, strict=True):
@@ -63,141 +78,93 @@ def bidirectional(forward: Float[Tensor, "B T H"], backward: Float[Tensor, "B T 
     return torch.cat([forward, backward], dim=-1)
 
 
-def lstm_gates(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "4*H H"],
-    U: Float[Tensor, "4*H D"],
-    b: Float[Tensor, " 4*H"],
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """E24: i, f, o = σ(W h_{t-1} + U x_t + b) and g = tanh(.), the lectures' c̃; returned as i, f, g, o."""
-    i, f, g, o = (h @ W.mT + x @ U.mT + b).chunk(4, dim=-1)
-    return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-
-
 def lstm_step(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    c: Float[Tensor, "B H"],
+    x: Input,
+    h: Hidden,
+    c: Hidden,
     W: Float[Tensor, "4*H H"],
     U: Float[Tensor, "4*H D"],
     b: Float[Tensor, " 4*H"],
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """E24: c_t = f c_{t-1} + i c̃ and h_t = o tanh(c_t); returned as h_t, c_t."""
-    i, f, g, o = lstm_gates(x, h, W, U, b)
-    c = f * c + i * g
-    return o * c.tanh(), c
+    *,
+    tap: Tap = untapped,
+) -> tuple[Hidden, Hidden]:
+    """E24: i, f, o = σ(W h_{t-1} + U x_t + b), g = tanh(.), c_t = f c_{t-1} + i g and h_t = o tanh(c_t).
+
+    The lectures call g c̃. Returned are h_t and c_t.
+    """
+    i, f, g, o = (h @ W.mT + x @ U.mT + b).chunk(4, dim=-1)
+    i = tap("i", i.sigmoid())
+    f = tap("f", f.sigmoid())
+    g = tap("g", g.tanh())
+    o = tap("o", o.sigmoid())
+    c = tap("c", f * c + i * g)
+    return tap("h", o * c.tanh()), c
 
 
-def reset_and_update(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """E25: r, u = σ(W h_{t-1} + U x_t + b), from the first two thirds of the weights; torch calls them r, z."""
-    size = 2 * h.shape[-1]
-    r, u = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
-    return r, u
+def gru_step(x: Input, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap: Tap = untapped) -> Hidden:
+    """E25: r, u = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (r h_{t-1}) + U x_t + b), and h_t = (1 - u) h_{t-1} + u h̃.
 
-
-def gru_candidate(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    r: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-) -> Float[Tensor, "B H"]:
-    """E25: h̃ = tanh(W (r h_{t-1}) + U x_t + b), from the last third of the weights."""
-    size = 2 * h.shape[-1]
-    return ((r * h) @ W[size:].mT + x @ U[size:].mT + b[size:]).tanh()
-
-
-def gru_gates(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """E25: r, u = σ(W h_{t-1} + U x_t + b) and h̃ = tanh(W (r h_{t-1}) + U x_t + b); returned as r, u, h̃."""
-    r, u = reset_and_update(x, h, W, U, b)
-    return r, u, gru_candidate(x, h, r, W, U, b)
-
-
-def gru_step(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-) -> Float[Tensor, "B H"]:
-    """E25: h_t = (1 - u) h_{t-1} + u h̃ (Cho et al. 2014: the reset gate acts before the matrix product)."""
-    _, u, candidate = gru_gates(x, h, W, U, b)
-    return (1 - u) * h + u * candidate
-
-
-def gru_torch_candidate(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    r: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-    b_n: Float[Tensor, " H"],
-) -> Float[Tensor, "B H"]:
-    """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)).
-
-    Resetting after the product lets one product serve all three, and needs a bias b_n of its own inside the reset.
+    The reset gate acts before the matrix product (Cho et al. 2014). The candidate h̃ is tapped as n, as torch calls it.
     """
     size = 2 * h.shape[-1]
-    return (x @ U[size:].mT + b[size:] + r * (h @ W[size:].mT + b_n)).tanh()
-
-
-def gru_torch_gates(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-    b_n: Float[Tensor, " H"],
-) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """E25 as torch has it: r, z = σ(W h_{t-1} + U x_t + b) and n = tanh(U x_t + b + r (W h_{t-1} + b_n))."""
-    r, z = reset_and_update(x, h, W, U, b)
-    return r, z, gru_torch_candidate(x, h, r, W, U, b, b_n)
+    r, u = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
+    r = tap("r", r)
+    u = tap("u", u)
+    n = tap("n", ((r * h) @ W[size:].mT + x @ U[size:].mT + b[size:]).tanh())
+    return tap("h", (1 - u) * h + u * n)
 
 
 def gru_torch_step(
-    x: Float[Tensor, "B D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-    b_n: Float[Tensor, " H"],
-) -> Float[Tensor, "B H"]:
-    """E25 as torch has it: h_t = (1 - z) n + z h_{t-1}; its z is the lectures' 1 - u."""
-    _, z, n = gru_torch_gates(x, h, W, U, b, b_n)
-    return (1 - z) * n + z * h
+    x: Input, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, b_n: Float[Tensor, " H"], *, tap: Tap = untapped
+) -> Hidden:
+    """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)) and h_t = (1 - z) n + z h_{t-1}.
+
+    Resetting after the product lets one product serve all three, and needs a bias b_n of its own inside the reset.
+    Its z is the lectures' 1 - u.
+    """
+    size = 2 * h.shape[-1]
+    r, z = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
+    r = tap("r", r)
+    z = tap("z", z)
+    n = tap("n", (x @ U[size:].mT + b[size:] + r * (h @ W[size:].mT + b_n)).tanh())
+    return tap("h", (1 - z) * n + z * h)
+
+
+def mgu_step(
+    x: Input,
+    h: Hidden,
+    W: Float[Tensor, "2*H H"],
+    U: Float[Tensor, "2*H D"],
+    b: Float[Tensor, " 2*H"],
+    *,
+    tap: Tap = untapped,
+) -> Hidden:
+    """f = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (f h_{t-1}) + U x_t + b), and h_t = (1 - f) h_{t-1} + f h̃.
+
+    The minimal gated unit (Zhou et al. 2016; not in the lectures): a GRU whose one gate both resets and updates.
+    """
+    size = h.shape[-1]
+    f = tap("f", (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid())
+    n = tap("n", ((f * h) @ W[size:].mT + x @ U[size:].mT + b[size:]).tanh())
+    return tap("h", (1 - f) * h + f * n)
 
 
 def highway(
-    x: Float[Tensor, "... D"],
-    hx: Float[Tensor, "... D"],
-    t: Float[Tensor, "... D"],
-    g: Float[Tensor, "... D"] | None = None,
-) -> Float[Tensor, "... D"]:
+    x: Features,
+    hx: Features,
+    t: Features,
+    g: Features | None = None,
+) -> Features:
     """E26: g(x) x + t(x) h(x), where g = 1 - t unless it has a gate of its own."""
     g = 1 - t if g is None else g
     return g * x + t * hx
 
 
-def residual(x: Float[Tensor, "... D"], hx: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+def residual(x: Features, hx: Features) -> Features:
     """E27: x + h(x), a highway with both gates open."""
     return x + hx
 
 
-def dense(x: Float[Tensor, "... D"], hx: Float[Tensor, "... H"]) -> Float[Tensor, "... D+H"]:
+def dense(x: Features, hx: Float[Tensor, "... H"]) -> Float[Tensor, "... D+H"]:
     """E28: [x; h(x)]: the layers above see both."""
     return torch.cat([x, hx], dim=-1)

@@ -9,21 +9,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Quantiles = Float[Tensor, "*N Q"]
+Numbers = Float[Tensor, "*N"]
 
-def gaussian_loss(y: Float[Tensor, "*N"], mean: Float[Tensor, "*N"], scale: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
+
+def gaussian_loss(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
     """E67: -log N(y; μ, σ²) = ½ ((y - μ) / σ)² + log σ + ½ log 2π."""
     return 0.5 * ((y - mean) / scale).square() + scale.log() + 0.5 * math.log(2 * math.pi)
 
 
-def pinball_loss(
-    y: Float[Tensor, "*N"], quantiles: Float[Tensor, "*N Q"], levels: Float[Tensor, " Q"]
-) -> Float[Tensor, "*N Q"]:
+def pinball_loss(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) -> Quantiles:
     """max(τ (y - q), (τ - 1)(y - q)): least in the mean where q is the τ-quantile of y (Koenker & Bassett 1978)."""
     over = y[..., None] - quantiles
     return torch.maximum(levels * over, (levels - 1) * over)
 
 
-def gaussian_crps(y: Float[Tensor, "*N"], mean: Float[Tensor, "*N"], scale: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
+def gaussian_crps(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
     """∫ (F(x) - [x ≥ y])² dx of a Gaussian (Gneiting & Raftery 2007).
 
     With z = (y - μ) / σ that is σ (z (2Φ(z) - 1) + 2φ(z) - 1/√π). It is in the unit of y, and for a forecast without
@@ -34,14 +35,12 @@ def gaussian_crps(y: Float[Tensor, "*N"], mean: Float[Tensor, "*N"], scale: Floa
     return scale * (z * torch.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
 
 
-def quantile_crps(
-    y: Float[Tensor, "*N"], quantiles: Float[Tensor, "*N Q"], levels: Float[Tensor, " Q"]
-) -> Float[Tensor, "*N"]:
+def quantile_crps(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) -> Numbers:
     """The same from quantiles: 2 ∫ pinball(τ) dτ, by trapezia between the levels; at 0 and at 1 it is nothing."""
     ends = torch.cat([levels.new_zeros(1), levels, levels.new_ones(1)])
     return (pinball_loss(y, quantiles, levels) * (ends[2:] - ends[:-2])).sum(-1)
 
 
-def angle_loss(angle: Float[Tensor, "*N"], gold: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
+def angle_loss(angle: Numbers, gold: Numbers) -> Numbers:
     """1 - cos(α - γ): nothing at the same angle, 2 at the opposite one, and blind to whole turns."""
     return 1 - torch.cos(angle - gold)

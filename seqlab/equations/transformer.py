@@ -7,12 +7,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+Features = Float[Tensor, "... D"]
+Vectors = Float[Tensor, "B T D"]
+PerToken = Float[Tensor, "B T"]
+PerFeature = Float[Tensor, " D"]
+
 Sublayer = Callable[[Tensor], Tensor]
 
 
-def layer_norm(
-    x: Float[Tensor, "... D"], gain: Float[Tensor, " D"], bias: Float[Tensor, " D"], *, epsilon: float = 1e-5
-) -> Float[Tensor, "... D"]:
+def layer_norm(x: Features, gain: PerFeature, bias: PerFeature, *, epsilon: float = 1e-5) -> Features:
     """E50: gain (x - μ) / √(σ² + ε) + bias, with μ and σ² over the features of each position, σ² with 1/d."""
     mean = x.mean(-1, keepdim=True)
     variance = (x - mean).square().mean(-1, keepdim=True)
@@ -20,7 +23,7 @@ def layer_norm(
 
 
 def batch_norm(
-    x: Float[Tensor, "N D"], gain: Float[Tensor, " D"], bias: Float[Tensor, " D"], *, epsilon: float = 1e-5
+    x: Float[Tensor, "N D"], gain: PerFeature, bias: PerFeature, *, epsilon: float = 1e-5
 ) -> Float[Tensor, "N D"]:
     """E51: the same with μ and σ² over all positions of the batch, for each feature."""
     mean = x.mean(0)
@@ -28,23 +31,23 @@ def batch_norm(
     return gain * (x - mean) / (variance + epsilon).sqrt() + bias
 
 
-def add_and_norm(x: Float[Tensor, "... D"], sublayer: Sublayer, norm: Sublayer) -> Float[Tensor, "... D"]:
+def add_and_norm(x: Features, sublayer: Sublayer, norm: Sublayer) -> Features:
     """E52: LayerNorm(x + Sublayer(x)), as in the paper: the norm comes after."""
     return norm(x + sublayer(x))
 
 
-def norm_and_add(x: Float[Tensor, "... D"], sublayer: Sublayer, norm: Sublayer) -> Float[Tensor, "... D"]:
+def norm_and_add(x: Features, sublayer: Sublayer, norm: Sublayer) -> Features:
     """E52, pre-norm: x + Sublayer(LayerNorm(x)): the sum itself is never normalised, so deep stacks train."""
     return x + sublayer(norm(x))
 
 
 def feed_forward(
-    x: Float[Tensor, "... D"],
+    x: Features,
     W1: Float[Tensor, "F D"],
     b1: Float[Tensor, " F"],
     W2: Float[Tensor, "D F"],
-    b2: Float[Tensor, " D"],
-) -> Float[Tensor, "... D"]:
+    b2: PerFeature,
+) -> Features:
     """E53: max(0, x W₁ + b₁) W₂ + b₂, the same at each position."""
     return (x @ W1.mT + b1).relu() @ W2.mT + b2
 
@@ -57,9 +60,7 @@ def sinusoidal_positions(num_positions: int, size: int, *, first: int = 0) -> Fl
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size].float()
 
 
-def learned_positions(
-    x: Float[Tensor, "B T D"], table: Float[Tensor, "P D"], *, first: int = 0
-) -> Float[Tensor, "B T D"]:
+def learned_positions(x: Vectors, table: Float[Tensor, "P D"], *, first: int = 0) -> Vectors:
     """E55: a learned vector for each position, added."""
     return x + table[first : first + x.shape[1]]
 
@@ -78,17 +79,17 @@ def rotary(x: Float[Tensor, "... T D"], *, first: int = 0) -> Float[Tensor, "...
 class Halting(NamedTuple):
     """Where each token stands in adaptive computation (E56)."""
 
-    state: Float[Tensor, "B T D"]  # frozen as soon as the token has halted
-    spent: Float[Tensor, "B T"]  # halting probability used up so far
-    steps: Float[Tensor, "B T"]  # steps taken so far
-    remainder: Float[Tensor, "B T"]  # what was left at the last step
+    state: Vectors  # frozen as soon as the token has halted
+    spent: PerToken  # halting probability used up so far
+    steps: PerToken  # steps taken so far
+    remainder: PerToken  # what was left at the last step
 
     @property
     def running(self) -> Bool[Tensor, "B T"]:
         return self.remainder == 0
 
 
-def start_halting(x: Float[Tensor, "B T D"]) -> Halting:
+def start_halting(x: Vectors) -> Halting:
     """Nothing done, nothing spent."""
     zeros = x.new_zeros(x.shape[:2])
     return Halting(x, zeros, zeros, zeros)
@@ -96,8 +97,8 @@ def start_halting(x: Float[Tensor, "B T D"]) -> Halting:
 
 def halting_step(
     before: Halting,
-    proposed: Float[Tensor, "B T D"],
-    p: Float[Tensor, "B T"],
+    proposed: Vectors,
+    p: PerToken,
     *,
     threshold: float = 0.99,
     last: bool = False,

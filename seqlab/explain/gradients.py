@@ -117,11 +117,10 @@ def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
 
 def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
     """The recurrent matrices, gate by gate."""
-    gates = {"lstm": "ifgo", "gru": "run", "gru-torch": "rzn", "rnn": "h", "relu-rnn": "h"}
     blocks = []
     for layer in bundle.model.modules():
         if isinstance(layer, Recurrence):
-            for gate, block in zip(gates[layer.kind], layer.W.detach().double().split(layer.size), strict=True):
+            for gate, block in zip(layer.cell.gates, layer.W.detach().double().split(layer.size), strict=True):
                 radius = float(torch.linalg.eigvals(block).abs().max())
                 stretch = float(bound(block, max_slope=1.0, distance=1))
                 blocks.append(Matrix(f"{layer.name}.{gate}", stretch, radius))

@@ -21,19 +21,17 @@ from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.labels import number, text_width
 from seqlab.explain.lens import NAMES, stage_named
 from seqlab.explain.view import View
-from seqlab.layers.attention import MultiHeadAttention, SourceAttention
-from seqlab.layers.blocks import AddNorm, FeedForward
-from seqlab.layers.norms import LayerNorm
+from seqlab.layers.inputs import Entrance
+from seqlab.layers.linear import Head
 from seqlab.layers.recurrence import Recurrence
-from seqlab.models.heads import Head
-from seqlab.models.transformer import Entrance
+from seqlab.layers.transformer import AddNorm, FeedForward, LayerNorm, MultiHeadAttention
+from seqlab.models.attentive import SourceAttention
 from seqlab.subject import Subject
 from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 CLOSE = 1e-3  # of its size, or at all: by how much a sum in doubles may miss a number that was made in floats
 SUBLAYERS = {"first": "attention", "second": "feed_forward", "third": "cross"}
-GATES = {"lstm": "ifgo", "gru": "run", "gru-torch": "rzn"}  # in the order of their rows
 SCORES = {
     "dot": ("E41", "score = h·s"),
     "general": ("E42", "score = h·W s, with k = W s"),
@@ -358,23 +356,24 @@ def _driven(p: Place, gate: int, reset: Tensor | float = 1.0) -> tuple[tuple[Pro
 
 
 def _gate(p: Place) -> Account:
-    kind = p.layer(Recurrence).kind
-    products, terms = _driven(p, GATES[kind].index(p.leaf))
+    cell = p.layer(Recurrence).cell
+    products, terms = _driven(p, cell.gates.index(p.leaf))
     name = "tanh" if p.leaf == "g" else "σ"
-    equation = "E24" if kind == "lstm" else "E25"
-    return _squashed(equation, f"{p.leaf} = {name}(U x + W h + b)", products, terms, f"{name}({{}})")
+    return _squashed(cell.equation, f"{p.leaf} = {name}(U x + W h + b)", products, terms, f"{name}({{}})")
 
 
 def _candidate(p: Place) -> Account:
-    bias, reset = p.layer(Recurrence).b_n, p.part("r")[p.cell[0]]
+    layer = p.layer(Recurrence)
+    gate, last = layer.cell.gates[0], len(layer.cell.gates) - 1
+    bias, reset = layer.b_n, p.part(gate)[p.cell[0]]
     if bias is None:
-        formula = "n = tanh(U x + W (r h) + b)"
-        products, terms = _driven(p, 2, reset)
+        formula = f"n = tanh(U x + W ({gate} h) + b)"
+        products, terms = _driven(p, last, reset)
     else:  # torch's GRU resets after the product
         formula, unit = "n = tanh(U x + b + r (W h + b′))", p.cell[1]
-        products, terms = _driven(p, 2)
+        products, terms = _driven(p, last)
         terms[1] = float(reset[unit]) * (terms[1] + float(bias[unit]))
-    return _squashed("E25", formula, products, terms, "tanh({})")
+    return _squashed(layer.cell.equation, formula, products, terms, "tanh({})")
 
 
 def _cell_state(p: Place) -> Account:
@@ -392,12 +391,12 @@ def _state(p: Place) -> Account:
         value = o * math.tanh(c)
         line = f"{number(o)} × tanh({number(c)}) = {number(value)}"
         return Account("E24", "h = o × tanh(c)", value, (), (line,))
-    if layer.kind in ("gru", "gru-torch"):
-        h, n = float(before[p.cell[1]]), p.at("n")
-        u = p.at("u") if layer.kind == "gru" else 1 - p.at("z")
+    if layer.cell.gates[-1] == "n":  # a candidate, and the gate before it says how much of it to take
+        gate, h, n = layer.cell.gates[-2], float(before[p.cell[1]]), p.at("n")
+        u, name = (1 - p.at(gate), "u") if gate == "z" else (p.at(gate), gate)
         value = (1 - u) * h + u * n
         line = f"{number(1 - u)} × {number(h)} + {number(u)} × {number(n)} = {number(value)}"
-        return Account("E25", "h = (1 − u) × h before + u × n", value, (), (line,))
+        return Account(layer.cell.equation, f"h = (1 − {name}) × h before + {name} × n", value, (), (line,))
     squash = "tanh of {}" if layer.kind == "rnn" else "max(0, ·) of {}"
     return _squashed("E17", "h = φ(W h before + U x + b)", *_driven(p, 0), squash)
 

@@ -19,7 +19,7 @@ from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger
 from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
-from seqlab.tasks.forecast import Forecast, forecast, forecast_series
+from seqlab.tasks.bands import Forecast, forecast, forecast_series
 
 
 def trellis_view(bundle: Bundle, given: Any) -> View:

@@ -19,7 +19,7 @@ from seqlab.explain.labels import text_width
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.plots import Curve, line_chart, scatter
 from seqlab.explain.view import View
-from seqlab.layers.positions import Positions
+from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
 from seqlab.text.bpe import BPETokenizer, readable_spelling

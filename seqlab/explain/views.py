@@ -23,7 +23,7 @@ from seqlab.explain.surprisal import surprisal_view
 from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
-from seqlab.layers.positions import Positions
+from seqlab.layers.inputs import Positions
 from seqlab.recipe import Glimpse, Transformer
 from seqlab.tasks import task_of
 from seqlab.text.bpe import BPETokenizer

@@ -19,6 +19,7 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.export.stacks import refuse
 from seqlab.layers.inputs import TokenInputs, VectorInputs
+from seqlab.layers.recurrence import CELLS
 from seqlab.padded import Measured, Padded
 
 TO = "ONNX"
@@ -35,7 +36,8 @@ def write(bundle: Bundle, folder: Path) -> None:
     kind = getattr(recipe.model.encoder, "kind", None)
     if recipe.model.decoder is not None or recipe.model.hmm is not None or not hasattr(bundle.model, "features"):
         raise refuse(TO, f"a '{recipe.task}' model does more than one pass, or is no network")
-    if kind in ("gru", "universal") or not isinstance(inputs, TokenInputs | VectorInputs):
+    loops = kind == "universal" or (kind in CELLS and CELLS[kind].fused is None)
+    if loops or not isinstance(inputs, TokenInputs | VectorInputs):
         raise refuse(TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix")
     if bundle.int8:
         raise refuse(TO, "its products are taken in bytes")

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from seqlab.bundle import Bundle
 from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
-from seqlab.layers.inputs import TokenInputs
-from seqlab.layers.positions import Positions
+from seqlab.layers.inputs import Positions, TokenInputs
 from seqlab.recipe import Transformer
 
 

@@ -18,20 +18,26 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Moves, Posterior
+from seqlab.equations.hmm import Initial, Lengths, Moves, PerRow, Posterior, Trellis
+
+Scale = Float[Tensor, "T B 1"]
+Real = Bool[Tensor, "T B 1"]
+Blocks = Float[Tensor, "M R N"]
+Steps = Float[Tensor, "T B N"]
+BlockBelief = Float[Tensor, "R N"]
 
 EVERY = 8
 """Steps from one scaling to the next."""
 
 
 def forward(
-    pi: Float[Tensor, " N"],
+    pi: Initial,
     A: Moves,
-    log_b: Float[Tensor, "B T N"],
-    lengths: Int[Tensor, " B"],
+    log_b: Trellis,
+    lengths: Lengths,
     *,
     every: int = EVERY,
-) -> tuple[Float[Tensor, "B T N"], Float[Tensor, " B"]]:
+) -> tuple[Trellis, PerRow]:
     """The twin of `equations.hmm.forward`."""
     A = hmm.as_matrix(A)
     size = _block_size(*log_b.shape)
@@ -52,11 +58,11 @@ def forward(
 
 
 def posterior(
-    pi: Float[Tensor, " N"],
+    pi: Initial,
     A: Moves,
-    log_b: Float[Tensor, "B T N"] | Float[Tensor, "V N"],
-    lengths: Int[Tensor, " B"],
-    weights: Float[Tensor, " B"] | None = None,
+    log_b: Trellis | Float[Tensor, "V N"],
+    lengths: Lengths,
+    weights: PerRow | None = None,
     *,
     which: Int[Tensor, "B T"] | None = None,
     every: int = EVERY,
@@ -104,9 +110,7 @@ def _block_size(rows: int, num_steps: int, num_states: int) -> int:
     return math.isqrt(num_steps) if cut else max(1, num_steps)
 
 
-def _likelihoods(
-    log_b: Float[Tensor, "B _ N"], lengths: Int[Tensor, " B"], size: int
-) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
+def _likelihoods(log_b: Float[Tensor, "B _ N"], lengths: Lengths, size: int) -> tuple[Steps, Scale, Real | None]:
     """`_scaled` at each position, step by step; and which positions are real, if not all are.
 
     Pads, here also up to a whole number of blocks, observe nothing; since the rows of A sum to one they change nothing.
@@ -119,8 +123,8 @@ def _likelihoods(
 
 
 def _looked_up(
-    log_b: Float[Tensor, "V N"], which: Int[Tensor, "B _"], lengths: Int[Tensor, " B"], size: int
-) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "T B 1"], Bool[Tensor, "T B 1"] | None]:
+    log_b: Float[Tensor, "V N"], which: Int[Tensor, "B _"], lengths: Lengths, size: int
+) -> tuple[Steps, Scale, Real | None]:
     """The same from a row for each symbol."""
     which = pad(which, (0, -which.shape[1] % size), value=len(log_b) - 1).mT
     b, top = (part.index_select(0, which.flatten()).unflatten(0, which.shape) for part in _scaled(log_b))
@@ -133,14 +137,14 @@ def _scaled(log_b: Float[Tensor, "*rows N"]) -> tuple[Float[Tensor, "*rows N"], 
     return (log_b - top).exp_(), top
 
 
-def _real(lengths: Int[Tensor, " B"], num_steps: int) -> Bool[Tensor, "T B 1"] | None:
+def _real(lengths: Lengths, num_steps: int) -> Real | None:
     real = (torch.arange(num_steps)[:, None] < lengths)[..., None]
     return None if real.all() else real
 
 
 def _filter(
-    first: Float[Tensor, "R N"], A: Float[Tensor, "N N"], b: Float[Tensor, "M R N"], every: int
-) -> tuple[Float[Tensor, "M R N"], Float[Tensor, "M R 1"]]:
+    first: BlockBelief, A: Float[Tensor, "N N"], b: Blocks, every: int
+) -> tuple[Blocks, Float[Tensor, "M R 1"]]:
     """E7 from a belief before the first observation; gives α_t and c_t, by which it was divided, 1 at most steps.
 
     A step that falls to zero leaves NaN in its row, which `_lost` finds.
@@ -158,12 +162,12 @@ def _filter(
 
 
 def _look_back(
-    last: Float[Tensor, "R N"],
+    last: BlockBelief,
     A: Float[Tensor, "N N"],
-    b: Float[Tensor, "M R N"],
-    alpha: Float[Tensor, "M R N"],
+    b: Blocks,
+    alpha: Blocks,
     every: int,
-) -> tuple[Float[Tensor, "M R N"], Float[Tensor, "M R N"], Float[Tensor, "M R 1"]]:
+) -> tuple[Blocks, Blocks, Float[Tensor, "M R 1"]]:
     """E8 from β after the last observation: the same steps with Aᵀ; α_t β_t, b_t β_t / d_t (in place of b), d_t."""
     joint, d = torch.empty_like(b), torch.ones_like(b[..., :1])
     joints, scales, step = joint.numpy(), d.numpy(), A.mT.contiguous().numpy()
@@ -179,9 +183,7 @@ def _look_back(
     return joint, b, d
 
 
-def _cut(
-    pi: Float[Tensor, " N"], A: Float[Tensor, "N N"], b: Float[Tensor, "T B N"], size: int
-) -> tuple[Float[Tensor, "M R N"], Float[Tensor, "R N"], Float[Tensor, "R N"]]:
+def _cut(pi: Initial, A: Float[Tensor, "N N"], b: Steps, size: int) -> tuple[Blocks, BlockBelief, BlockBelief]:
     """The blocks of all rows side by side, with p(z | all before) at the start of each and β at its end."""
     num_steps, rows, num_states = b.shape
     num_blocks = num_steps // size
@@ -202,13 +204,13 @@ def _cut(
     return blocks, first, hmm.predict(rest, A.mT)
 
 
-def _joined(blocks: Float[Tensor, "M R K"], b: Float[Tensor, "T B N"]) -> Float[Tensor, "T B K"]:
+def _joined(blocks: Float[Tensor, "M R K"], b: Steps) -> Float[Tensor, "T B K"]:
     """The blocks of each row one after the other again."""
     num_blocks = len(b) // max(1, len(blocks))
     return blocks if num_blocks < 2 else blocks.unflatten(1, (num_blocks, -1)).transpose(0, 1).flatten(0, 1)
 
 
-def _lost(scale: Float[Tensor, "T B 1"]) -> Int[Tensor, " R"]:
+def _lost(scale: Scale) -> Int[Tensor, " R"]:
     """The rows in which some scale is too small to have all its digits, or no number any more."""
     return (~(scale >= _least(scale.dtype)).all(0)).nonzero()[:, 0]
 

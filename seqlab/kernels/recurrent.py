@@ -5,69 +5,17 @@ gradient is one product after it. Those gradients take the place of the gates, w
 go back through the same graph a second time. Call only when `native.ready()`.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def rnn(
-    x: Float[Tensor, "B T D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "H H"],
-    U: Float[Tensor, "H D"],
-    b: Float[Tensor, " H"],
-    *,
-    relu: bool = False,
-) -> Float[Tensor, "B T H"]:
-    """The twin of `equations.recurrent.rnn_step`, repeated: all states."""
-    states: Tensor = _RNN.apply(x, h, W, U, b, relu)
-    return states
-
-
-def lstm(
-    x: Float[Tensor, "B T D"],
-    h: Float[Tensor, "B H"],
-    c: Float[Tensor, "B H"],
-    W: Float[Tensor, "4*H H"],
-    U: Float[Tensor, "4*H D"],
-    b: Float[Tensor, " 4*H"],
-) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B H"]]:
-    """The twin of `equations.recurrent.lstm_step`, repeated: all h, and the last c."""
-    both: tuple[Tensor, Tensor] = _LSTM.apply(x, h, c, W, U, b)
-    return both
-
-
-def gru(
-    x: Float[Tensor, "B T D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-) -> Float[Tensor, "B T H"]:
-    """The twin of `equations.recurrent.gru_step`, repeated: all states."""
-    states: Tensor = _GRU.apply(x, h, W, U, b)
-    return states
-
-
-def gru_torch(
-    x: Float[Tensor, "B T D"],
-    h: Float[Tensor, "B H"],
-    W: Float[Tensor, "3*H H"],
-    U: Float[Tensor, "3*H D"],
-    b: Float[Tensor, " 3*H"],
-    b_n: Float[Tensor, " H"],
-) -> Float[Tensor, "B T H"]:
-    """The twin of `equations.recurrent.gru_torch_step`, repeated: all states."""
-    states: Tensor = _TorchGRU.apply(x, h, W, U, b, b_n)
-    return states
-
-
 class _RNN(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor, relu: bool) -> Tensor:
+    def forward(ctx: Any, relu: bool, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> Tensor:
         steps, states = _steps(x), _series(h, x)
         gates = _driven(steps, U, states)
         torch.ops.seqlab.rnn(gates, states, W, b, relu)
@@ -81,7 +29,7 @@ class _RNN(torch.autograd.Function):
         steps, states, W, U = ctx.saved_tensors
         g, g_h = ctx.room, torch.zeros_like(states[0])
         torch.ops.seqlab.rnn_back(g, states, W, ctx.relu, _time_major(g_out), g_h)
-        return _g_x(g, U, ctx), g_h, _sum(g, states[:-1]), _sum(g, steps), g.sum((0, 1)), None
+        return None, _g_x(g, U, ctx, 1), g_h, _sum(g, states[:-1]), _sum(g, steps), g.sum((0, 1))
 
 
 class _LSTM(torch.autograd.Function):
@@ -109,53 +57,49 @@ class _LSTM(torch.autograd.Function):
 
 
 class _GRU(torch.autograd.Function):
+    """The lectures' GRU; with b_n it is torch's, which resets after the product."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor, b_n: Tensor | None = None) -> Tensor:
         steps, states = _steps(x), _series(h, x)
-        ctx.gates = _GRU.scan(steps, states, W, U, b)
-        ctx.save_for_backward(steps, states, W, U, b)
-        return states[1:].transpose(0, 1)
-
-    @staticmethod
-    def scan(steps: Tensor, states: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        gates, reset = _driven(steps, U, states), torch.empty_like(states[1:])
-        torch.ops.seqlab.gru(gates, states, reset, W, b)
-        return gates, reset
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g_out: Tensor) -> tuple[Tensor | None, ...]:
-        steps, states, W, U, b = ctx.saved_tensors
-        (g, reset), ctx.gates = ctx.gates or _GRU.scan(steps, states, W, U, b), None
-        g_h, size = torch.zeros_like(states[0]), 2 * states.shape[-1]
-        torch.ops.seqlab.gru_back(g, states, W, _time_major(g_out), g_h)
-        g_W = torch.cat([_sum(g[..., :size], states[:-1]), _sum(g[..., size:], reset)])
-        return _g_x(g, U, ctx), g_h, g_W, _sum(g, steps), g.sum((0, 1))
-
-
-class _TorchGRU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor, b_n: Tensor) -> Tensor:
-        steps, states = _steps(x), _series(h, x)
-        ctx.gates = _TorchGRU.scan(steps, states, W, U, b, b_n)
+        ctx.gates = _GRU.scan(steps, states, W, U, b, b_n)
         ctx.save_for_backward(steps, states, W, U, b, b_n)
         return states[1:].transpose(0, 1)
 
     @staticmethod
-    def scan(steps: Tensor, states: Tensor, W: Tensor, U: Tensor, b: Tensor, b_n: Tensor) -> tuple[Tensor, Tensor]:
+    def scan(
+        steps: Tensor, states: Tensor, W: Tensor, U: Tensor, b: Tensor, b_n: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The gates of all steps, and what is inside the reset: r h, or with b_n W h + b_n."""
         gates, inner = _driven(steps, U, states), torch.empty_like(states[1:])
-        torch.ops.seqlab.gru_torch(gates, states, inner, W, b, b_n)
+        if b_n is None:
+            torch.ops.seqlab.gru(gates, states, inner, W, b)
+        else:
+            torch.ops.seqlab.gru_torch(gates, states, inner, W, b, b_n)
         return gates, inner
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g_out: Tensor) -> tuple[Tensor | None, ...]:
         steps, states, W, U, b, b_n = ctx.saved_tensors
-        (g, inner), ctx.gates = ctx.gates or _TorchGRU.scan(steps, states, W, U, b, b_n), None
+        (g, inner), ctx.gates = ctx.gates or _GRU.scan(steps, states, W, U, b, b_n), None
         g_h, size = torch.zeros_like(states[0]), 2 * states.shape[-1]
-        torch.ops.seqlab.gru_torch_back(g, states, inner, W, _time_major(g_out), g_h)
-        g_W = torch.cat([_sum(g[..., :size], states[:-1]), _sum(inner, states[:-1])])
-        return _g_x(g, U, ctx), g_h, g_W, _sum(g, steps), g.sum((0, 1)), inner.sum((0, 1))
+        if b_n is None:
+            torch.ops.seqlab.gru_back(g, states, W, _time_major(g_out), g_h)
+            g_n, g_b_n = _sum(g[..., size:], inner), None
+        else:
+            torch.ops.seqlab.gru_torch_back(g, states, inner, W, _time_major(g_out), g_h)
+            g_n, g_b_n = _sum(inner, states[:-1]), inner.sum((0, 1))
+        g_W = torch.cat([_sum(g[..., :size], states[:-1]), g_n])
+        return _g_x(g, U, ctx), g_h, g_W, _sum(g, steps), g.sum((0, 1)), g_b_n
+
+
+# The twins of the steps in `equations.recurrent`, repeated. Each takes x [B T D], the state before the first step and
+# the weights, and gives all h [B T H]; the LSTM gives its last c too.
+rnn = partial(_RNN.apply, False)
+relu_rnn = partial(_RNN.apply, True)
+lstm = _LSTM.apply
+gru = _GRU.apply
 
 
 def _steps(x: Tensor) -> Tensor:
@@ -185,7 +129,8 @@ def _sum(g: Tensor, met: Tensor) -> Tensor:
     return g.flatten(0, 1).T @ met.flatten(0, -2)
 
 
-def _g_x(g: Tensor, U: Tensor, ctx: Any) -> Tensor | None:
-    if not ctx.needs_input_grad[0]:
+def _g_x(g: Tensor, U: Tensor, ctx: Any, place: int = 0) -> Tensor | None:
+    """The gradient of x, which is argument number `place`, if anybody needs it."""
+    if not ctx.needs_input_grad[place]:
         return None
     return torch.ops.seqlab.times(g.flatten(0, 1), U.T).view(*g.shape[:2], U.shape[1]).transpose(0, 1)

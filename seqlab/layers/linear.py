@@ -1,11 +1,58 @@
-"""x Wᵀ + b, by bytes where a model was rounded to them."""
+"""x Wᵀ + b, in floats or in int8, and the head that makes logits by it."""
+
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Float32, Int, Int8, Shaped
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from seqlab.kernels import int8
-from seqlab.kernels.int8 import Matrix
+from seqlab.kernels import native
+from seqlab.kernels.logits import cross_entropy, head_cross_entropy
+from seqlab.layers.tap import listened_to, tap
+
+LARGEST = 127
+
+
+class Matrix(NamedTuple):
+    """W and b of x Wᵀ + b: W as it is, or packed int8, and then with the scale of each output."""
+
+    weight: Tensor
+    scale: Float32[Tensor, " N"] | None
+    bias: Float[Tensor, " N"] | None
+
+    def __call__(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
+        if self.scale is None:
+            return linear(x, self.weight, self.bias)
+        return torch.ops.seqlab.int8_linear(x, self.weight, self.scale, self.bias)
+
+
+def quantise(weight: Float32[Tensor, "N *rest"]) -> tuple[Int8[Tensor, "N *rest"], Float32[Tensor, " N"]]:
+    """The nearest s q, with s = max |w| / 127 for each output, cut to 17 bits so that every s q is a float exactly.
+
+    Quantising what was dequantised therefore gives the same again.
+    """
+    largest = weight.flatten(1).abs().amax(1) if weight.numel() else weight.new_zeros(len(weight))
+    scale = (largest / LARGEST).view(torch.int32).bitwise_and(-128).view(torch.float32)
+    divisor = torch.where(scale > 0, scale, 1.0)
+    q = (weight / divisor.view(-1, *[1] * (weight.dim() - 1))).round()
+    return q.clamp(-LARGEST, LARGEST).to(torch.int8), scale
+
+
+def dequantise(q: Int8[Tensor, "N *rest"], scale: Float32[Tensor, " N"]) -> Float32[Tensor, "N *rest"]:
+    """s q."""
+    return q * scale.view(-1, *[1] * (q.dim() - 1))
+
+
+def packed(weight: Float32[Tensor, "N K"], bias: Float32[Tensor, " N"] | None) -> Matrix:
+    """A matrix as the int8 product wants it; only where the native kernels are."""
+    q, scale = quantise(weight)
+    return Matrix(torch.ops.seqlab.pack_int8(q), scale, bias)
+
+
+def usable(x: Float[Tensor, "..."]) -> bool:
+    """Whether the int8 product can be taken: it knows float32 and no gradient, and is native."""
+    return x.dtype == torch.float32 and not torch.is_grad_enabled() and native.ready()
 
 
 class Linear(nn.Linear):
@@ -27,10 +74,10 @@ class Linear(nn.Linear):
 
     def part(self, first: int, last: int) -> Matrix:
         """The product for some of the outputs."""
-        if self.in_bytes and int8.usable(self.weight):
+        if self.in_bytes and usable(self.weight):
             if (first, last) not in self._packed:
                 bias = None if self.bias is None else self.bias[first:last].detach()
-                self._packed[first, last] = int8.packed(self.weight[first:last].detach(), bias)
+                self._packed[first, last] = packed(self.weight[first:last].detach(), bias)
             return self._packed[first, last]
         return Matrix(self.weight[first:last], None, None if self.bias is None else self.bias[first:last])
 
@@ -45,7 +92,7 @@ def round_to_bytes(model: nn.Module) -> None:
     """Every matrix of a model on the grid of int8, one scale for each output, and its products in bytes from now on."""
     for parameter in model.parameters():
         if is_rounded(parameter):
-            parameter.copy_(int8.dequantise(*int8.quantise(parameter)))
+            parameter.copy_(dequantise(*quantise(parameter)))
     for module in model.modules():
         if isinstance(module, Linear):
             module.in_bytes = True
@@ -55,3 +102,31 @@ def round_to_bytes(model: nn.Module) -> None:
 def in_bytes(model: nn.Module) -> bool:
     """Whether a model was rounded to bytes."""
     return any(isinstance(module, Linear) and module.in_bytes for module in model.modules())
+
+
+class Head(nn.Module):
+    """E18: o = V h + c. With `tied`, V is an embedding's weight, reached through a projection where sizes differ."""
+
+    def __init__(self, size: int, num_outputs: int, *, tied: nn.Parameter | None = None) -> None:
+        super().__init__()
+        inner = size if tied is None else tied.shape[1]
+        self.project = Linear(size, inner, bias=False) if inner != size else None
+        self.output = Linear(inner, num_outputs)
+        nn.init.zeros_(self.output.bias)
+        if tied is not None:
+            self.output.weight = tied
+
+    def forward(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
+        return tap("logits", self.output(tap("features", self._projected(features))))
+
+    def _projected(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
+        return features if self.project is None else self.project(features)
+
+    def loss(
+        self, features: Float[Tensor, "N D"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """E4 summed over the rows, without holding the logits of all of them where nobody looks."""
+        if listened_to() or torch.is_autocast_enabled(features.device.type):
+            return cross_entropy(self(features), gold, label_smoothing=label_smoothing).sum()
+        projected, output = self._projected(features), self.output
+        return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing=label_smoothing)

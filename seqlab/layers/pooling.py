@@ -5,11 +5,9 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.attention import diversity_penalty
-from seqlab.equations.pooling import max_pool, mean_pool
-from seqlab.equations.similarity import masked_softmax
-from seqlab.layers.norms import BatchNorm
+from seqlab.equations.attention import diversity_penalty, masked_softmax, max_pool, mean_pool
 from seqlab.layers.tap import tap
+from seqlab.layers.transformer import BatchNorm
 from seqlab.padded import Padded
 
 Kind = Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"]
@@ -52,8 +50,8 @@ class Pooling(nn.Module):
         self.output_size = sizes.get(kind, size)
         self.norm = BatchNorm(self.output_size) if normalise else None
         mixtures = {"hops": size, "detectors": size, "theme": theme}.get(kind)
-        self.hidden = nn.Linear(size, mixtures, bias=kind != "hops") if mixtures else None
-        self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else None
+        self.hidden = nn.Linear(size, mixtures, bias=kind != "hops") if mixtures else nn.Identity()
+        self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else nn.Identity()
 
     def forward(
         self, states: Padded, summary: Float[Tensor, "B F"]
@@ -70,18 +68,15 @@ class Pooling(nn.Module):
         if self.kind == "mean":
             return mean_pool(states.values, states.real), None
         if self.kind == "theme":
-            assert self.hidden is not None
             return self.hidden(mean_pool(states.values, states.real)), None
         if self.kind == "max":
             return max_pool(states.values, states.real), None
         if self.kind == "detectors":
-            assert self.hidden is not None
             return max_pool(self.hidden(states.values), states.real).tanh(), None
         if self.kind == "flat":
             return states.masked().values.flatten(1), None
-        assert self.score is not None
         x = states.masked().values
-        scores = self.score(x if self.hidden is None else self.hidden(x).tanh())
+        scores = self.score(self.hidden(x).tanh() if self.kind == "hops" else x)
         weights = tap(f"{self.name}.weights", masked_softmax(scores.mT, states.real[:, None]))
         penalty = self.penalty * diversity_penalty(weights).sum() if self.penalty else None
         return (weights @ x).flatten(1), penalty

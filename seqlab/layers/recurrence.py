@@ -1,12 +1,15 @@
 """One recurrent layer in one direction: the parameters around E17, E24 and E25, and their scan over time."""
 
-from typing import get_args
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.recurrent import gru_candidate, gru_torch_candidate, lstm_gates, reset_and_update, rnn_step
+from seqlab.equations.recurrent import gru_step, gru_torch_step, lstm_step, mgu_step, rnn_step
 from seqlab.kernels import native, recurrent
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
@@ -15,7 +18,31 @@ from seqlab.types import State
 WORTHWHILE = 8
 """Fewer steps do not pay for laying out the weights for the native kernels."""
 _NATIVE = (torch.float32, torch.float64)
-_GATES: dict[Cell, int] = {"rnn": 1, "relu-rnn": 1, "lstm": 4, "gru": 3, "gru-torch": 3}
+
+
+@dataclass(frozen=True)
+class CellKind:
+    """What makes one cell differ from another.
+
+    `gates` names the blocks of its weights in their order. `step` is its equation. `native` and `fused` are our kernel
+    and torch's for whole sequences, where there are any.
+    """
+
+    gates: str
+    step: Callable[..., Any]
+    native: Callable[..., Any] | None = None
+    fused: Callable[..., Any] | None = None
+    equation: str = "E25"
+
+
+CELLS: dict[Cell, CellKind] = {
+    "rnn": CellKind("h", rnn_step, recurrent.rnn, torch.rnn_tanh, "E17"),
+    "relu-rnn": CellKind("h", partial(rnn_step, phi=torch.relu), recurrent.relu_rnn, torch.rnn_relu, "E17"),
+    "lstm": CellKind("ifgo", lstm_step, recurrent.lstm, torch.lstm, "E24"),
+    "gru": CellKind("run", gru_step, recurrent.gru),
+    "gru-torch": CellKind("rzn", gru_torch_step, recurrent.gru, torch.gru),
+    "mgu": CellKind("fn", mgu_step, equation="MGU"),
+}
 
 
 def quicker(kind: Cell) -> bool:
@@ -28,15 +55,17 @@ class Recurrence(nn.Module):
 
     While somebody listens the equations run step by step; otherwise the native kernels where they are built and
     quicker, else torch's fused kernel where the mathematics is the same, and a scan with the input's product taken out
-    of the loop for the lectures' GRU, which torch lacks.
+    of the loop for the cells that torch lacks.
     """
 
     def __init__(self, kind: Cell, input_size: int, size: int, *, name: str) -> None:
         super().__init__()
-        if kind not in get_args(Cell):
-            raise ValueError(f"there is no cell '{kind}'; there are {', '.join(get_args(Cell))}")
+        if kind not in CELLS:
+            raise ValueError(f"there is no cell '{kind}'; there are {', '.join(CELLS)}")
         self.kind, self.size, self.name = kind, size, name
-        gates = _GATES[kind]
+        self.cell = CELLS[kind]
+        self.num_states = 2 if kind == "lstm" else 1
+        gates = len(self.cell.gates)
         self.W = nn.Parameter(torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(gates)]))
         self.U = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * size, input_size)))
         self.W.num_blocks = self.U.num_blocks = gates  # type: ignore[attr-defined]  # for optimisers that see matrices
@@ -46,16 +75,17 @@ class Recurrence(nn.Module):
                 self.b[size : 2 * size] = 1.0  # an open forget gate at the start (Jozefowicz et al. 2015)
         # torch's kernels add a second bias; only its GRU, which resets after the product, has a use for it
         self.b_n = nn.Parameter(torch.zeros(size)) if kind == "gru-torch" else None
-        self.no_bias: Tensor
-        self.register_buffer("no_bias", torch.zeros(gates * size), persistent=False)
+        self.no_bias = nn.Buffer(torch.zeros(gates * size), persistent=False)
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """What the equation is given beside the input and the state."""
+        shared = (self.W, self.U, self.b)
+        return shared if self.b_n is None else (*shared, self.b_n)
 
     def start(self, rows: int) -> State:
         """The state before the first step: zeros, once for h and, in an LSTM, once for c."""
         return tuple(self.W.new_zeros(rows, self.size) for _ in range(self.num_states))
-
-    @property
-    def num_states(self) -> int:
-        return 2 if self.kind == "lstm" else 1
 
     def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T H"], State]:
         if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
@@ -65,47 +95,41 @@ class Recurrence(nn.Module):
             return x.new_zeros(len(x), 0, self.size), state
         if listened_to():
             return self._observed(x, state)
-        if x.shape[1] >= WORTHWHILE and x.device.type == "cpu" and x.dtype in _NATIVE and quicker(self.kind):
-            return self._native(x, state)
-        if self.kind == "gru":
-            return self._gru_scan(x, state)
-        return self._fused(x, state)
+        kernel = self.cell.native
+        worthwhile = x.shape[1] >= WORTHWHILE and x.device.type == "cpu" and x.dtype in _NATIVE
+        if kernel is not None and worthwhile and quicker(self.kind):
+            return self._native(kernel, x, state)
+        if self.cell.fused is not None:
+            return self._fused(self.cell.fused, x, state)
+        return self._reset_scan(x, state)
 
-    def _native(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h, W, U, b = state[0], self.W, self.U, self.b
+    def _native(self, kernel: Callable[..., Any], x: Tensor, state: State) -> tuple[Tensor, State]:
+        outputs = kernel(x, *state, *self.weights)
         if self.kind == "lstm":
-            outputs, c = recurrent.lstm(x, h, state[1], W, U, b)
-            return outputs, (outputs[:, -1], c)
-        if self.kind == "gru":
-            outputs = recurrent.gru(x, h, W, U, b)
-        elif self.b_n is not None:
-            outputs = recurrent.gru_torch(x, h, W, U, b, self.b_n)
-        else:
-            outputs = recurrent.rnn(x, h, W, U, b, relu=self.kind == "relu-rnn")
+            h, c = outputs
+            return h, (h[:, -1], c)
         return outputs, (outputs[:, -1],)
 
-    def _fused(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        second = self.no_bias
+    def _fused(self, kernel: Callable[..., Any], x: Tensor, state: State) -> tuple[Tensor, State]:
+        second: Tensor = self.no_bias
         if self.b_n is not None:
             second = torch.cat([self.no_bias[: 2 * self.size], self.b_n])
-        weights = (self.U, self.W, self.b, second)
         before = tuple(part[None] for part in state)
-        if self.kind == "lstm":
-            h, *after = torch.lstm(x, before, weights, True, 1, 0.0, False, False, True)
-        else:
-            kernel = {"rnn": torch.rnn_tanh, "relu-rnn": torch.rnn_relu, "gru-torch": torch.gru}[self.kind]
-            h, *after = kernel(x, before[0], weights, True, 1, 0.0, False, False, True)
+        weights = (self.U, self.W, self.b, second)
+        first = before if self.kind == "lstm" else before[0]
+        h, *after = kernel(x, first, weights, True, 1, 0.0, False, False, True)
         return h, tuple(part[0] for part in after)
 
-    def _gru_scan(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """E25 over time: U x + b for all steps in one product, then two small products a step."""
-        size, h, outputs = self.size, state[0], []
-        read, update = self.W[: 2 * size].T, self.W[2 * size :].T
+    def _reset_scan(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """E25 or the MGU over time: U x + b for all steps in one product, then two small products a step."""
+        size = len(self.W) - self.size  # of the gates; the candidate's weights come last
+        read, update = self.W[:size].T, self.W[size:].T
         driven = nn.functional.linear(x, self.U, self.b)
+        h, outputs = state[0], []
         for step in driven.unbind(1):
-            r, u = torch.addmm(step[:, : 2 * size], h, read).sigmoid().chunk(2, dim=-1)
-            candidate = torch.addmm(step[:, 2 * size :], r * h, update).tanh()
-            h = torch.lerp(h, candidate, u)
+            gates = torch.addmm(step[:, :size], h, read).sigmoid().split(self.size, dim=-1)
+            candidate = torch.addmm(step[:, size:], gates[0] * h, update).tanh()
+            h = torch.lerp(h, candidate, gates[-1])
             outputs.append(h)
         return torch.stack(outputs, dim=1), (h,)
 
@@ -113,28 +137,11 @@ class Recurrence(nn.Module):
         """The equations, one step at a time, every gate and state through its tap."""
         outputs = []
         for x_t in x.unbind(1):
-            state = self._step(x_t, state)
+            tap(f"{self.name}.enters", torch.cat([x_t, *state], dim=-1))
+            after = self.cell.step(x_t, *state, *self.weights, tap=self._tap)
+            state = after if isinstance(after, tuple) else (after,)
             outputs.append(state[0])
         return torch.stack(outputs, dim=1), state
 
-    def _step(self, x: Tensor, state: State) -> State:
-        tap(f"{self.name}.enters", torch.cat([x, *state], dim=-1))
-        h, weights = state[0], (self.W, self.U, self.b)
-        if self.kind == "lstm":
-            i, f, g, o = self._seen("ifgo", lstm_gates(x, h, *weights))
-            c = tap(f"{self.name}.c", f * state[1] + i * g)
-            return tap(f"{self.name}.h", o * c.tanh()), c
-        if self.kind == "gru":
-            r, u = self._seen("ru", reset_and_update(x, h, *weights))
-            candidate = tap(f"{self.name}.n", gru_candidate(x, h, r, *weights))
-            h = (1 - u) * h + u * candidate
-        elif self.b_n is not None:
-            r, z = self._seen("rz", reset_and_update(x, h, *weights))
-            candidate = tap(f"{self.name}.n", gru_torch_candidate(x, h, r, *weights, self.b_n))
-            h = (1 - z) * candidate + z * h
-        else:
-            h = rnn_step(x, h, *weights, torch.tanh if self.kind == "rnn" else torch.relu)
-        return (tap(f"{self.name}.h", h),)
-
-    def _seen(self, names: str, gates: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(tap(f"{self.name}.{name}", gate) for name, gate in zip(names, gates, strict=True))
+    def _tap(self, name: str, x: Tensor) -> Tensor:
+        return tap(f"{self.name}.{name}", x)

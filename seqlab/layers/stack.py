@@ -1,17 +1,50 @@
-"""Recurrent layers on top of each other (E20), in one direction or in both (E21)."""
+"""Recurrent layers on top of each other (E20), in one direction or in both (E21), and how they are connected (S6)."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.pooling import final_pool
-from seqlab.equations.recurrent import bidirectional
-from seqlab.layers.connection import Connection
+from seqlab.equations.attention import final_pool
+from seqlab.equations.recurrent import bidirectional, dense, highway, residual
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.recurrence import Recurrence
+from seqlab.layers.tap import tap
 from seqlab.padded import Padded
+from seqlab.recipe import Connection as Kind
 from seqlab.recipe import Stack
 from seqlab.types import State
+
+Entering = Float[Tensor, "B T D"]
+Leaving = Float[Tensor, "B T R"]
+Summary = Float[Tensor, "B F"]
+
+
+class Connection(nn.Module):
+    """Plain, residual (E27), highway (E26) or dense (E28) around a layer from `input_size` to `size` features.
+
+    Residual and highway connections add the input to the output, so an input of another size is projected first.
+    """
+
+    def __init__(self, kind: Kind, input_size: int, size: int, *, name: str) -> None:
+        super().__init__()
+        self.kind, self.name = kind, name
+        self.output_size = input_size + size if kind == "dense" else size
+        adds = kind in ("residual", "highway")
+        self.project = nn.Linear(input_size, size, bias=False) if adds and input_size != size else None
+        self.transform = nn.Linear(size, size) if kind == "highway" else None
+        if self.transform is not None:
+            nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
+
+    def forward(self, x: Entering, hx: Float[Tensor, "B T H"]) -> Leaving:
+        if self.kind == "plain":
+            return hx
+        if self.kind == "dense":
+            return dense(x, hx)
+        if self.project is not None:
+            x = self.project(x)
+        if self.transform is None:
+            return residual(x, hx)
+        return highway(x, hx, tap(f"{self.name}.transform", torch.sigmoid(self.transform(x))))
 
 
 class CausalLayer(nn.Module):
@@ -23,7 +56,7 @@ class CausalLayer(nn.Module):
         self.connection = Connection(stack.connection, input_size, stack.size, name=name)
         self.dropout = Dropout(dropout, name=name)
 
-    def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T R"], State]:
+    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
         h, state = self.recurrence(x, state)
         return self.dropout(self.connection(x, h)), state
 
@@ -47,14 +80,14 @@ class CausalStack(nn.Module):
         like = next(self.parameters())
         return tuple(like.new_zeros(rows, size) for size in self.state_sizes)
 
-    def forward(self, x: Float[Tensor, "B T D"], state: State) -> tuple[Float[Tensor, "B T R"], State]:
+    def forward(self, x: Entering, state: State) -> tuple[Leaving, State]:
         each, after = len(state) // len(self.layers), list[Tensor]()
         for depth, layer in enumerate(self.layers):
             x, now = layer(x, state[depth * each : (depth + 1) * each])
             after.extend(now)
         return x, tuple(after)
 
-    def encode(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+    def encode(self, x: Padded) -> tuple[Padded, Summary]:
         """The states of whole sequences, and their last ones: what is left of each when it has been read."""
         states, _ = self(x.values, self.start(len(x)))
         masked = x.with_values(states).masked()
@@ -71,7 +104,7 @@ class BidirectionalLayer(nn.Module):
         self.connection = Connection(stack.connection, input_size, 2 * stack.size, name=name)
         self.dropout = Dropout(dropout, name=name)
 
-    def forward(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+    def forward(self, x: Padded) -> tuple[Padded, Summary]:
         ahead, back = _read(self.ahead, x), _read(self.back, x.reversed())
         both = bidirectional(ahead.values, back.reversed().values)
         joined = self.dropout(self.connection(x.values, both))
@@ -90,7 +123,7 @@ class BidirectionalStack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.output_size, self.summary_size = input_size, 2 * stack.size
 
-    def encode(self, x: Padded) -> tuple[Padded, Float[Tensor, "B F"]]:
+    def encode(self, x: Padded) -> tuple[Padded, Summary]:
         """The states of whole sequences, and the last of each direction in the last layer."""
         summary = x.values.new_zeros(len(x), 0)
         for layer in self.layers:

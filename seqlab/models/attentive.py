@@ -1,27 +1,77 @@
 """A recurrent decoder that looks at the source at every step, in the three wirings of the lectures (S14)."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seqlab.equations.attention import doubly_stochastic_penalty
-from seqlab.layers.attention import SourceAttention
+from seqlab.equations.attention import (
+    additive_score,
+    attention_weights,
+    dot_score,
+    doubly_stochastic_penalty,
+    scaled_score,
+)
+from seqlab.equations.attention import context as weighted_sum
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Embedding
+from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
-from seqlab.models.decoders import Bridge
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Read, logits_of
+from seqlab.layers.tap import tap
+from seqlab.models.interface import Memory, Read
+from seqlab.models.recurrent import Bridge
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.recipe import Attention
-from seqlab.text.special import PAD
+from seqlab.text.vocabulary import PAD
 from seqlab.types import State
 
+ScoreKind = Literal["dot", "general", "additive", "scaled"]
 Step = Callable[[Tensor, State, State], tuple[Tensor, Tensor, State]]  # features, where it looked, the state after
 
 
-class AttentiveDecoder(nn.Module):
+class SourceAttention(nn.Module):
+    """Where in the source to look, given a state: E41-E44 for the score, then E38 and E39.
+
+    `keys` is computed once for each source; queries come as many at a time as there are, several hypotheses of one
+    source among them.
+    """
+
+    def __init__(self, kind: ScoreKind, query_size: int, memory_size: int, *, name: str) -> None:
+        super().__init__()
+        self.kind, self.name = kind, name
+        # dot and scaled need both sides of one size; where they are not, the memory is projected once
+        self.key: nn.Linear | None = None
+        if kind in ("general", "additive") or query_size != memory_size:
+            self.key = nn.Linear(memory_size, query_size, bias=False)
+        self.query = nn.Linear(query_size, query_size) if kind == "additive" else None
+        self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
+
+    def keys(self, memory: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
+        return tap(f"{self.name}.k", memory if self.key is None else self.key(memory))
+
+    def forward(
+        self,
+        query: Float[Tensor, "B T Q"],
+        keys: Float[Tensor, "B S Q"],
+        memory: Float[Tensor, "B S M"],
+        visible: Bool[Tensor, "B S"],
+    ) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
+        """What each query gets, and where it looked for it."""
+        query = tap(f"{self.name}.q", query if self.query is None else self.query(query))
+        if self.v is not None:
+            score = additive_score(query, keys, self.v)
+        elif self.kind == "scaled":
+            score = scaled_score(query, keys)
+        else:
+            score = dot_score(query, keys)  # for "general" the keys are W s, so that this is hᵀ W s
+        weights = attention_weights(tap(f"{self.name}.score", score), visible[:, None])
+        weights = tap(f"{self.name}.weights", weights)
+        return weighted_sum(weights, memory), weights
+
+
+class AttentiveDecoder(FeatureDecoder):
     """Which state asks, and where the answer goes:
 
     bahdanau   the previous state asks; the context enters the recurrence          h_t = RNN([y; c_t], h_{t-1})
@@ -52,11 +102,9 @@ class AttentiveDecoder(nn.Module):
             self.vector = nn.Linear(memory_size + stack.output_size, stack.output_size, bias=False)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        assert memory.states is not None
-        assert memory.summary is not None
-        states = memory.states.values
-        context = (self.attention.keys(states), states, memory.states.real)
-        state = self.bridge(memory.summary)
+        states = memory.require_states().values
+        context = (self.attention.keys(states), states, memory.require_states().real)
+        state = self.bridge(memory.require_summary())
         if self.settings.feeding:
             state = (*state, states.new_zeros(memory.rows, feature_size(self.settings, self.stack, states.shape[-1])))
         return context, state
@@ -75,13 +123,6 @@ class AttentiveDecoder(nn.Module):
             return Read(features, state)
         penalty = doubly_stochastic_penalty(weights, tokens != PAD).sum()
         return Read(features, state, self.settings.doubly_stochastic * penalty)
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
 
     def _steps(self, x: Tensor, context: State, state: State, step: Step) -> tuple[Tensor, Tensor, State]:
         features, weights = [], []

@@ -10,23 +10,18 @@ import torch
 from torch import nn
 
 from seqlab.errors import RecipeError, UsageError
-from seqlab.layers.attention import MultiHeadAttention, SourceAttention
-from seqlab.layers.blocks import FeedForward
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import Inputs, SpelledInputs, TokenInputs, VectorInputs
-from seqlab.layers.pictures import Pictures
+from seqlab.layers.inputs import Embedding, Entrance, Inputs, SpelledInputs, TokenInputs, VectorInputs
+from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
-from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
-from seqlab.models.decoders import Bridge, RecurrentDecoder
+from seqlab.layers.transformer import FeedForward, MultiHeadAttention
+from seqlab.models.attentive import AttentiveDecoder, SourceAttention, feature_size, input_size
 from seqlab.models.elmo import ElmoInputs, TwoReaders
-from seqlab.models.encoders import RecurrentEncoder
-from seqlab.models.glimpse import GlimpseEncoder
-from seqlab.models.heads import Head
 from seqlab.models.interface import Encoder, Teachable
-from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, PictureEncoder
+from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, GlimpseEncoder, PictureEncoder, Pictures
+from seqlab.models.recurrent import Bridge, RecurrentDecoder, RecurrentEncoder
 from seqlab.models.seq2seq import Seq2Seq
-from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
+from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.models.universal import UniversalDecoder, UniversalEncoder
 from seqlab.padded import Measured, Tokens
 from seqlab.recipe import Attention, Convolution, Features, Glimpse, Image, Recipe, Stack, Transformer

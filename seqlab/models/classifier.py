@@ -5,11 +5,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.layers.dropout import Dropout
+from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
-from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
+from seqlab.models.interface import Encoder, Reading
 from seqlab.models.outputs import Output
+from seqlab.models.seq2seq import added, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -31,14 +32,13 @@ class Classifier(nn.Module):
 
     def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, ""] | None]:
         memory = self.encoder(source)
-        pooled, penalty = self.pooling(*states_and_summary(memory))
+        pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         return self.dropout(pooled)[:, None], added(memory.penalty, penalty)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.source is not None, "a classifier reads a source"
-        assert batch.target is not None, "a label is a target of length one"
-        label = Padded(batch.target.values[:, :1], batch.target.lengths)
-        features, penalty = self._read(batch.source)
+        target = batch.require("target")
+        label = Padded(target.values[:, :1], target.lengths)
+        features, penalty = self._read(batch.require("source"))
         return Reading(features, label, penalty=penalty)
 
 
@@ -50,7 +50,7 @@ class Tagger(nn.Module):
         self.encoder, self.head = encoder, head
 
     def features(self, source: Padded) -> Float[Tensor, "B T D"]:
-        return states_and_summary(self.encoder(source))[0].values
+        return self.encoder(source).require_states().values
 
     def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
         return mean_states(self.encoder, source)
@@ -60,10 +60,8 @@ class Tagger(nn.Module):
         return self.head(self.features(source)).argmax(-1)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.source is not None, "a tagger reads a source"
-        assert batch.target is not None, "a tagger has a label for each position"
-        memory = self.encoder(batch.source)
-        return Reading(states_and_summary(memory)[0].values, batch.target, penalty=memory.penalty)
+        memory = self.encoder(batch.require("source"))
+        return Reading(memory.require_states().values, batch.require("target"), penalty=memory.penalty)
 
 
 class Measurer(nn.Module):
@@ -75,16 +73,12 @@ class Measurer(nn.Module):
         super().__init__()
         self.encoder, self.output, self.width = encoder, output, len(mean)
         self.measure = nn.Linear(encoder.output_size, self.width * output.size)
-        self.mean: Tensor
-        self.deviation: Tensor
-        self.register_buffer("mean", torch.tensor(mean), persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation), persistent=False)
+        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
 
     def features(self, source: Padded) -> Float[Tensor, "B TD P"]:
         """The parameters of each number: those of a position side by side, then those of the next."""
-        raw = self.measure(states_and_summary(self.encoder(source))[0].values).unflatten(
-            -1, (self.width, self.output.size)
-        )
+        raw = self.measure(self.encoder(source).require_states().values).unflatten(-1, (self.width, self.output.size))
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
 
     def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
@@ -98,8 +92,7 @@ class Measurer(nn.Module):
         return features
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.source is not None, "numbers are measured at each position of a source"
-        assert batch.target is not None, "and known at some of them"
-        values = batch.target.values.flatten(1, 2)
-        gold = Padded(values.nan_to_num(), batch.target.lengths * self.width, ~values.isnan())
-        return Reading(self.features(batch.source), gold, output=self.output)
+        target = batch.require("target")
+        values = target.values.flatten(1, 2)
+        gold = Padded(values.nan_to_num(), target.lengths * self.width, ~values.isnan())
+        return Reading(self.features(batch.require("source")), gold, output=self.output)

@@ -4,18 +4,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.pooling import mean_pool
+from seqlab.equations.attention import mean_pool
 from seqlab.equations.pretraining import mix_layers
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import Inputs, ids_of
+from seqlab.layers.inputs import Embedding, Inputs, ids_of
+from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
-from seqlab.models.heads import Head
 from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
-from seqlab.text.special import EOS, SOS
+from seqlab.text.vocabulary import EOS, SOS
 from seqlab.types import State
 
 
@@ -61,8 +60,7 @@ class BidirectionalLanguageModel(nn.Module):
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         """The two directions stand one after the other in time."""
-        assert batch.source is not None, "a language model reads a source"
-        both = framed(batch.source)
+        both = framed(batch.require("source"))
         ways = [(self.readers.ahead, both), (self.readers.back, both.reversed())]
         features = torch.cat([self.readers.read(stack, way)[-1] for stack, way in ways], dim=1)
         gold = torch.cat([way.values[:, 1:] for _, way in ways], dim=1)
@@ -86,7 +84,8 @@ class ElmoInputs(nn.Module):
 
     def forward(self, source: Padded) -> Float[Tensor, "B T D"]:
         ids = ids_of(source)
-        assert ids is not None, "a language model reads tokens"
+        if ids is None:
+            raise ValueError("the language model under ELMo inputs reads tokens, and this source has none")
         layers = self.readers.layers(source.with_values(ids))
         return torch.cat([self.inputs(source), tap("encoder.elmo", mix_layers(layers, self.scores, self.gain))], dim=-1)
 

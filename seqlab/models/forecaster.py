@@ -15,11 +15,15 @@ from torch.nn.functional import gelu, pad
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Encoder, Reading, added
+from seqlab.models.interface import Encoder, Reading
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
+from seqlab.models.seq2seq import added
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
+
+Steps = Float[Tensor, "B K P"]
+Parameters = Float[Tensor, "*N P"]
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
 COVARIATE_UNITS = 32
@@ -33,7 +37,7 @@ class Forecasts(Protocol):
     output: Spread
     widths: nn.Parameter
 
-    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]: ...
+    def distribution(self, batch: Batch) -> Steps: ...
 
 
 class Forecaster(nn.Module):
@@ -66,21 +70,20 @@ class Forecaster(nn.Module):
         )
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
 
-    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
+    def distribution(self, batch: Batch) -> Steps:
         """The parameters of each value to come, before calibration."""
         return self._read(batch)[0]
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.target is not None, "what is to be forecast is the target"
         parameters, penalty = self._read(batch)
-        return Reading(parameters, batch.target, penalty=penalty, output=self.output)
+        return Reading(parameters, batch.require("target"), penalty=penalty, output=self.output)
 
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+    def head(self, features: Parameters) -> Parameters:
         return features
 
-    def _read(self, batch: Batch) -> tuple[Float[Tensor, "B K P"], Float[Tensor, ""] | None]:
-        assert batch.source is not None, "a forecaster reads a window of the past"
-        values, seen = batch.source.values.to(self.ahead.weight.dtype), batch.source.scored
+    def _read(self, batch: Batch) -> tuple[Steps, Float[Tensor, ""] | None]:
+        window = batch.require("source")
+        values, seen = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
         if self.scale_windows:
             centre, spread = window_scale(values, seen)
@@ -89,9 +92,7 @@ class Forecaster(nn.Module):
         if known is not None:
             columns.append(known[:, : -self.horizon])
         memory = self.encoder(patches(torch.cat(columns, dim=-1), self.patch))
-        assert memory.states is not None
-        assert memory.summary is not None
-        pooled, penalty = self.pooling(memory.states, memory.summary)
+        pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         pooled = self.dropout(pooled)
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
         if self.covariates is not None and known is not None:
@@ -141,8 +142,7 @@ class LDSForecaster(nn.Module):
             table.copy_(torch.stack([system.tensors()[name] for system in systems]))
 
     @torch.no_grad()
-    def distribution(self, batch: Batch) -> Float[Tensor, "B K P"]:
-        assert batch.source is not None, "a forecaster reads a window of the past"
+    def distribution(self, batch: Batch) -> Steps:
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
@@ -154,20 +154,17 @@ class LDSForecaster(nn.Module):
         return parameters
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.target is not None, "what is to be forecast is the target"
-        return Reading(self.distribution(batch), batch.target, output=self.output)
+        return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
+    def head(self, features: Parameters) -> Parameters:
         return features
 
 
 def evidence_of(batch: Batch, rows: Int[Tensor, " N"]) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
     """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
-    source, known = batch.source, batch.covariates
-    assert source is not None
-    observed = None if source.observed is None else source.observed[rows]
-    inputs = None if known is None else known.values[rows].double()
-    return Padded(source.values[rows].double(), source.lengths[rows], observed), inputs
+    window = batch.require("source").rows_at(rows)
+    inputs = None if batch.covariates is None else batch.covariates.values[rows].double()
+    return window.with_values(window.values.double()), inputs
 
 
 def window_scale(

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
-from seqlab.models.hmm import HMM, Tied, Untied
-from seqlab.models.interface import Memory, Read, Reading, logits_of, mean_states
+from seqlab.models.emissions import Tied, Untied
+from seqlab.models.hmm import HMM
+from seqlab.models.interface import Memory, Read, Reading
+from seqlab.models.seq2seq import FeatureDecoder, mean_states
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
@@ -53,9 +55,7 @@ class HMMTagger(nn.Module):
         return Memory(len(source), states, states.last())
 
     def features(self, source: Padded) -> Float[Tensor, "B T K"]:
-        states = self.encoder(source).states
-        assert states is not None
-        return states.values
+        return self.encoder(source).require_states().values
 
     def vectors(self, source: Padded) -> Float[Tensor, "B K"]:
         return mean_states(self.encoder, source)
@@ -64,9 +64,7 @@ class HMMTagger(nn.Module):
         return features.clamp(min=torch.finfo(features.dtype).tiny).log()
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.source is not None, "a tagger reads a source"
-        assert batch.target is not None, "a tagger has a label for each position"
-        return Reading(self.features(batch.source), batch.target)
+        return Reading(self.features(batch.require("source")), batch.require("target"))
 
     def decode(self, source: Padded) -> Int[Tensor, "B T"]:
         """The labels of the likeliest path, or the likeliest labels."""
@@ -76,7 +74,7 @@ class HMMTagger(nn.Module):
         return _by_rows(hmm, source, lambda part: hmm.viterbi(part)[0]) % hmm.emissions.num_rows
 
 
-class HMMDecoder(nn.Module):
+class HMMDecoder(FeatureDecoder):
     """The state is the belief about the next state of the chain, before its token is seen: E6, then E5.
 
     The token `first` begins a sequence: nothing is observed, and the belief is the initial one again.
@@ -102,13 +100,6 @@ class HMMDecoder(nn.Module):
     def head(self, features: Float[Tensor, "... N"]) -> Float[Tensor, "... V"]:
         """log p(x_t | x_<t) = log Σ_j p(z_t = j | x_<t) b_j(x_t)."""
         return tap("logits", (features @ self.hmm.emissions["probabilities"]).log())
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
 
 
 def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Untied) -> HMM:

@@ -1,13 +1,12 @@
-"""What models are to the rest of the house: to training a reading with its gold, to the search a decoder."""
+"""What models are to the rest of the package: to training a reading with its gold, to the search a decoder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqlab.equations.pooling import mean_pool
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
@@ -28,6 +27,18 @@ class Memory:
     summary: Float[Tensor, "B F"] | None = None
     penalty: Float[Tensor, ""] | None = None
     grid: tuple[int, int] | None = None
+
+    def require_states(self) -> Padded:
+        """The states, for whoever cannot do without."""
+        if self.states is None:
+            raise ValueError("this memory has no states: no source was encoded")
+        return self.states
+
+    def require_summary(self) -> Float[Tensor, "B F"]:
+        """The summary, for whoever cannot do without."""
+        if self.summary is None:
+            raise ValueError("this memory has no summary: no source was encoded")
+        return self.summary
 
 
 class Read(NamedTuple):
@@ -96,11 +107,6 @@ class Quick(Protocol):
         ...
 
 
-def for_search(decoder: Decoder) -> Decoder:
-    """A decoder as a search should drive it."""
-    return decoder.quick() if isinstance(decoder, Quick) else decoder
-
-
 @runtime_checkable
 class Teachable(Decoder, Protocol):
     """A decoder that training can read a target with: what the head is given, at all positions at once."""
@@ -109,47 +115,3 @@ class Teachable(Decoder, Protocol):
     def head(self) -> Scorer: ...
 
     def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read: ...
-
-
-def read_target(decoder: Teachable, target: Padded, context: State, state: State) -> Reading:
-    """Teacher forcing: all tokens but the last are read, all but the first are to be predicted."""
-    tokens, lengths = target.values, (target.lengths - 1).clamp(min=0)
-    read = decoder.features(tokens[:, :-1], context, state)
-    observed = None if target.observed is None else target.observed[:, 1:]
-    return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
-
-
-def logits_of(decoder: Teachable, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Tensor, State]:
-    """`Decoder.read`, for every decoder that is a head on features."""
-    read = decoder.features(tokens, context, state)
-    return decoder.head(read.features), read.state
-
-
-def states_and_summary(memory: Memory) -> tuple[Padded, Float[Tensor, "B F"]]:
-    """What an encoder of a sequence leaves, which has both."""
-    assert memory.states is not None
-    assert memory.summary is not None
-    return memory.states, memory.summary
-
-
-def mean_states(encoder: Callable[[Padded], Memory], source: Padded) -> Float[Tensor, "B D"]:
-    """One vector for each row: the mean of what an encoder made of its positions."""
-    states = encoder(source).states
-    if states is None:
-        raise ValueError("this encoder leaves no states")
-    return mean_pool(states.values, states.real)
-
-
-def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Two penalties as one, where there are any."""
-    return other if one is None else one if other is None else one + other
-
-
-def for_each_hypothesis(part: Shaped[Tensor, "B *rest"], rows: int) -> Shaped[Tensor, "R *rest"]:
-    """A part of the context for `rows` hypotheses, which stand source by source."""
-    return part if len(part) == rows else part.repeat_interleave(rows // len(part), dim=0)
-
-
-def reorder(state: State, rows: Int[Tensor, " K"]) -> State:
-    """The state of the rows that survived, in their new places."""
-    return tuple(part.index_select(0, rows) for part in state)

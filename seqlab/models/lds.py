@@ -22,6 +22,7 @@ from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
 
+Square = Float[Tensor, "H H"]
 Present = Bool[Tensor, "B T D"] | None
 Inputs = Float[Tensor, "B T_x X"] | None
 WIDE = 1e6
@@ -53,12 +54,12 @@ class Forecast(NamedTuple):
 class LDS:
     """h_1 ~ N(initial mean, covariance); h_t = transition h_{t-1} + input_matrix x_t + ε; y_t = observation h_t + η."""
 
-    transition: Float[Tensor, "H H"]
+    transition: Square
     observation: Float[Tensor, "D H"]
-    process_noise: Float[Tensor, "H H"]
+    process_noise: Square
     observation_noise: Float[Tensor, "D D"]
     initial_mean: Float[Tensor, " H"]
-    initial_covariance: Float[Tensor, "H H"]
+    initial_covariance: Square
     input_matrix: Float[Tensor, "H X"] | None = None
 
     def __post_init__(self) -> None:
@@ -218,9 +219,7 @@ def constant_velocity(
     return LDS(**blocks, initial_mean=one.initial_mean.repeat(dimensions))
 
 
-def _structure(
-    transition: Float[Tensor, "H H"], process_noise: Float[Tensor, "H H"], noise: float, initial_variance: float
-) -> LDS:
+def _structure(transition: Square, process_noise: Square, noise: float, initial_variance: float) -> LDS:
     """A system of which the first state is seen, and whose start is unknown."""
     eye = torch.eye(len(transition), dtype=torch.float64)
     start = torch.zeros(len(transition), dtype=torch.float64)

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from seqlab.equations.pretraining import corrupt, theme_loss
 from seqlab.keyed import mix, uniform
 from seqlab.layers.dropout import current_noise
-from seqlab.layers.linear import Linear
+from seqlab.layers.linear import Head, Linear
 from seqlab.layers.pooling import Pooling
-from seqlab.models.heads import Head
-from seqlab.models.interface import Encoder, Reading, added, mean_states, states_and_summary
+from seqlab.models.interface import Encoder, Reading
+from seqlab.models.seq2seq import added, mean_states
 from seqlab.padded import Batch, Padded
-from seqlab.text.special import MASK, SPECIALS
+from seqlab.text.vocabulary import MASK, SPECIALS
 from seqlab.types import State
 
 
@@ -40,18 +40,18 @@ class MaskedLanguageModel(nn.Module):
     def _read(self, source: Padded) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"] | None, Tensor | None]:
         """What each position is guessed from, the theme in it, and what the encoder's work costs."""
         memory = self.encoder(source)
-        states, summary = states_and_summary(memory)
+        states = memory.require_states()
         if self.pooling is None or self.widen is None:
             return states.values, None, memory.penalty
-        theme = self.widen(self.pooling(states, summary)[0])
+        theme = self.widen(self.pooling(states, memory.require_summary())[0])
         return states.values + theme[:, None], theme, memory.penalty
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        assert batch.source is not None, "a masked model reads a source"
-        hidden, gold = self.hide(batch.source, batch.rows)
+        source = batch.require("source")
+        hidden, gold = self.hide(source, batch.rows)
         features, theme, penalty = self._read(hidden)
         if theme is not None:
-            words = theme_loss(self.head(theme), gold.values, _words(batch.source))
+            words = theme_loss(self.head(theme), gold.values, _words(source))
             penalty = added(penalty, (words * gold.scored.sum(1)).sum())  # a text counts as its hidden tokens do
         return Reading(features, gold, penalty=penalty)
 

@@ -10,6 +10,10 @@ from torch.nn.functional import softplus
 
 from seqlab.equations.regression import angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
 
+Scale = Float[Tensor, "*#N"]
+Parameters = Float[Tensor, "*N P"]
+Numbers = Float[Tensor, "*N"]
+
 NARROW = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
@@ -20,14 +24,12 @@ class Output(Protocol):
 
     size: int
 
-    def place(
-        self, raw: Float[Tensor, "*N R"], centre: Float[Tensor, "*#N"], spread: Float[Tensor, "*#N"]
-    ) -> Float[Tensor, "*N P"]:
+    def place(self, raw: Float[Tensor, "*N R"], centre: Scale, spread: Scale) -> Parameters:
         """The parameters: what is said in units of `spread`, seen from `centre`."""
 
     def losses(self, parameters: Float[Tensor, "N P"], gold: Float[Tensor, " N"]) -> Float[Tensor, " N"]: ...
 
-    def mean(self, parameters: Float[Tensor, "*N P"]) -> Float[Tensor, "*N"]:
+    def mean(self, parameters: Parameters) -> Numbers:
         """The one number to name, if it must be one."""
 
 
@@ -35,13 +37,13 @@ class Output(Protocol):
 class Spread(Output, Protocol):
     """An output that says how sure it is."""
 
-    def band(self, parameters: Float[Tensor, "*N P"]) -> tuple[Float[Tensor, "*N"], Float[Tensor, "*N"]]:
+    def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
         """Between these two the value falls with the probability that was asked for, if the distribution is right."""
 
-    def widened(self, parameters: Float[Tensor, "*N P"], factor: Float[Tensor, "*#N"]) -> Float[Tensor, "*N P"]:
+    def widened(self, parameters: Parameters, factor: Scale) -> Parameters:
         """The same around the same middle, so many times as wide."""
 
-    def crps(self, parameters: Float[Tensor, "*N P"], gold: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]: ...
+    def crps(self, parameters: Parameters, gold: Numbers) -> Numbers: ...
 
 
 class GaussianOutput:

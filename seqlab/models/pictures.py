@@ -1,21 +1,68 @@
-"""Pictures to memory: any encoder over rows or patches, or a convolutional one over the whole (S8, S9)."""
+"""Pictures to memory: rows or patches for any encoder, a convolutional encoder (S8, S9), or glimpses (S22)."""
 
+import zlib
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from seqlab.equations.glimpse import filter_bank, place_window, read_window
 from seqlab.equations.transformer import sinusoidal_positions
-from seqlab.layers.dropout import Dropout
+from seqlab.keyed import mix
+from seqlab.layers.dropout import Dropout, current_noise
 from seqlab.layers.inputs import Inputs
-from seqlab.layers.norms import LayerNorm
-from seqlab.layers.pictures import Pictures
+from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
+from seqlab.layers.transformer import LayerNorm
 from seqlab.models.interface import Encoder, Memory
 from seqlab.models.transformer import remembered
 from seqlab.padded import Padded
-from seqlab.recipe import Convolution, Image
+from seqlab.recipe import Convolution, Glimpse, Image, Stack
+
+_KEY = zlib.crc32(b"pictures")
+REACH = (1.0, 1.0, 1.5, 1.0, 1.0)  # how far the five numbers go: a centre is never outside of the picture
+
+
+class Pictures(nn.Module):
+    """A picture comes as H rows of W·C pixel values. It leaves as rows, or as patches from left to right and down."""
+
+    def __init__(self, mean: list[float], deviation: list[float], settings: Image) -> None:
+        super().__init__()
+        self.settings = settings
+        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
+        side = settings.patch
+        self.grid = (settings.height // side, settings.width // side) if side else None
+        self.size = side**2 * settings.channels if side else settings.width * settings.channels
+
+    def forward(self, source: Padded) -> Padded:
+        image = self.settings
+        pixels = source.values[:, : image.height].unflatten(-1, (image.width, image.channels))
+        rows = (jittered(pixels, image).flatten(-2).to(self.mean.dtype) - self.mean) / self.deviation
+        if self.grid is not None and image.patch is not None:
+            rows = patches(rows.unflatten(-1, (image.width, image.channels)), image.patch)
+        return Padded(rows, source.lengths.new_full((len(source),), rows.shape[1]))
+
+
+def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Float[Tensor, "B T D"]:
+    """Squares of `side` pixels, row by row, each as one vector."""
+    cut = pixels.unflatten(2, (-1, side)).unflatten(1, (-1, side))  # B, row, y, column, x, C
+    return cut.transpose(2, 3).flatten(3).flatten(1, 2)
+
+
+def jittered(pixels: Shaped[Tensor, "B H W C"], settings: Image) -> Shaped[Tensor, "B H W C"]:
+    """In training, each picture moved and perhaps mirrored, as (seed, step, row) say; its edge fills what is free."""
+    noise, (height, width) = current_noise(), pixels.shape[1:3]
+    if noise is None or not (settings.shift or settings.flip):
+        return pixels
+    drawn = [mix(noise.rows, noise.seed, noise.step, _KEY, way) for way in range(3)]
+    down, right = (number % (2 * settings.shift + 1) - settings.shift for number in drawn[:2])
+    y = (torch.arange(height) - down[:, None]).clamp(0, height - 1)
+    x = (torch.arange(width) - right[:, None]).clamp(0, width - 1)
+    if settings.flip:
+        x = torch.where((drawn[2] % 2 == 1)[:, None], width - 1 - x, x)
+    return pixels[torch.arange(len(pixels))[:, None, None], y[:, :, None], x[:, None]]
 
 
 class PictureEncoder(nn.Module):
@@ -92,8 +139,7 @@ class ConvolutionalEncoder(nn.Module):
         self.pool = nn.Linear(settings.size, settings.size)
         shrink = 2**settings.layers
         self.grid = (-(-image.height // shrink), -(-image.width // shrink))
-        self.positions: Tensor
-        self.register_buffer("positions", grid_positions(*self.grid, settings.size), persistent=False)
+        self.positions = nn.Buffer(grid_positions(*self.grid, settings.size), persistent=False)
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
@@ -122,3 +168,41 @@ def _convolution(before: int, after: int, *, stride: int) -> nn.Conv2d:
 def _normed(norm: nn.Module, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
     places = x.permute(0, 2, 3, 1)
     return norm(places.flatten(1, 2)).view(places.shape).permute(0, 3, 1, 2)
+
+
+class GlimpseEncoder(nn.Module):
+    """h_t = LSTM([patch_t; where_t], h_{t-1}), where the window of step t is placed by h_{t-1} (E64).
+
+    States are those after each glimpse; the summary is the last. The first window is learned, and begins as all of
+    the picture.
+    """
+
+    def __init__(self, settings: Glimpse, image: Image, *, dropout: float) -> None:
+        super().__init__()
+        self.settings, self.image = settings, image
+        self.look = nn.Linear(settings.size, 5)
+        nn.init.normal_(self.look.weight, std=0.01)
+        nn.init.zeros_(self.look.bias)
+        self.reach = nn.Buffer(torch.tensor(REACH), persistent=False)
+        self.read = nn.Linear(settings.window**2 * image.channels, settings.size)
+        stack = Stack(kind="lstm", size=settings.size)
+        self.stack = CausalStack(settings.size + 5, stack, dropout=0.0, name="encoder")
+        self.dropout = Dropout(dropout, name="encoder.glimpse")
+        self.output_size = self.summary_size = settings.size
+
+    def forward(self, source: Padded) -> Memory:
+        image, n = self.image, self.settings.window
+        pixels = source.values.unflatten(-1, (image.width, image.channels))
+        state, states = self.stack.start(len(source)), []
+        for _ in range(self.settings.glimpses):
+            numbers = self.look(state[0]).tanh() * self.reach
+            window = place_window(numbers, height=image.height, width=image.width, num_filters=n)
+            tap("glimpse.window", torch.stack(window, dim=-1))
+            rows = filter_bank(window.y, window.stride, window.variance, num_filters=n, length=image.height)
+            columns = filter_bank(window.x, window.stride, window.variance, num_filters=n, length=image.width)
+            patch = tap("glimpse.patch", read_window(pixels, rows, columns, window.intensity)[:, None])
+            seen = self.dropout(self.read(patch.flatten(1)).relu())
+            h, state = self.stack(torch.cat([seen, numbers], dim=-1)[:, None], state)
+            states.append(h)
+        places = source.lengths.new_full((len(source),), len(states))
+        return Memory(len(source), Padded(torch.cat(states, dim=1), places), states[-1][:, 0])

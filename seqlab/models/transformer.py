@@ -1,58 +1,34 @@
-"""The Transformer: encoder and decoder (S15), and the causal language model (S17), which is its decoder alone."""
+"""The Transformer: encoder and decoder (S15); the decoder alone is the causal language model (S17)."""
 
 import math
-from typing import cast
+import mmap
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seqlab.equations.pooling import mean_pool
-from seqlab.layers.blocks import DecoderBlock, EncoderBlock
-from seqlab.layers.dropout import Dropout, training
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import Inputs, ids_of
-from seqlab.layers.norms import LayerNorm
-from seqlab.layers.positions import Positions
+from seqlab.equations.attention import mean_pool, split_heads
+from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.kernels import native
+from seqlab.layers.dropout import training
+from seqlab.layers.inputs import Embedding, Entrance, Inputs, ids_of
+from seqlab.layers.linear import Head, Matrix
 from seqlab.layers.tap import listened_to
-from seqlab.models.heads import Head
-from seqlab.models.interface import Decoder, Memory, Read, logits_of
-from seqlab.models.stepping import Stepping
+from seqlab.layers.transformer import ACTIVATIONS, AddNorm, DecoderBlock, EncoderBlock, Heads, LayerNorm
+from seqlab.models.interface import Decoder, Memory, Read
+from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
-from seqlab.text.special import SEP
+from seqlab.text.vocabulary import SEP
 from seqlab.types import State
 
+Table = Int[Tensor, "B T"]
 
-class Entrance(nn.Module):
-    """Vectors of tokens at the door: scaled to the size of the positions, plus the positions, plus the segments."""
-
-    def __init__(self, input_size: int, settings: Transformer, *, most: int, dropout: float, name: str) -> None:
-        super().__init__()
-        self.bridge = nn.Linear(input_size, settings.size) if input_size != settings.size else None
-        self.scale = math.sqrt(settings.size) if settings.scale else 1.0
-        self.positions = Positions(settings.positions, settings.size, most=most, name=name)
-        self.segments: nn.Parameter | None = None
-        if settings.segments:
-            self.segments = nn.Parameter(torch.randn(settings.segments, settings.size) * settings.size**-0.5)
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.entrance_norm else None
-        self.dropout = Dropout(dropout, name=f"{name}.input")
-
-    def forward(
-        self, x: Float[Tensor, "B T E"], *, first: int = 0, tokens: Int[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """`tokens` tell the segments apart, where the model knows segments: what follows a [SEP] is the next one."""
-        x = x if self.bridge is None else self.bridge(x)
-        x = self.positions(x * self.scale, first=first)
-        if self.segments is not None and tokens is not None:
-            x = x + self.segments[segment_numbers(tokens).clamp(max=len(self.segments) - 1)]
-        return self.dropout(x if self.norm is None else self.norm(x))
-
-
-def segment_numbers(tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """Which text of a pair each token belongs to; a [SEP] is the last token of its own."""
-    ends = (tokens == SEP).long()
-    return ends.cumsum(1) - ends
+ROOM = 64  # positions that the first cache has, each next one twice as many: pages that nobody writes to cost nothing
+LARGE = 1 << 25  # bytes from which on the C library asks the system for new pages each time
 
 
 class TransformerEncoder(nn.Module):
@@ -68,7 +44,7 @@ class TransformerEncoder(nn.Module):
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
-        x, real = self.entrance(self.inputs(source), tokens=ids_of(source)), source.real
+        x, real = self.entrance(self.inputs(source), segments=segment_numbers(source)), source.real
         if training() or torch.is_grad_enabled() or listened_to() or real.all():
             for block in self.blocks:
                 x = block(x, real)
@@ -81,7 +57,7 @@ class TransformerEncoder(nn.Module):
         return remembered(source, x if self.norm is None else self.norm(x))
 
 
-class TransformerDecoder(nn.Module):
+class TransformerDecoder(FeatureDecoder):
     """N blocks of masked self-attention, each looking at the source where there is one.
 
     The state holds each row's position and the keys and values of the tokens so far, the context those of the source.
@@ -116,7 +92,7 @@ class TransformerDecoder(nn.Module):
         heads = [part for cross in crosses if cross is not None for part in cross.project_memory(states)]
         return (memory.states.real, *heads), state
 
-    def features(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> Read:
+    def features(self, tokens: Table, context: State, state: State) -> Read:
         place, *caches = state
         first = position_of(place)
         x = self.entrance(self.embedding(tokens), first=first)
@@ -128,15 +104,17 @@ class TransformerDecoder(nn.Module):
             after.extend(now)
         return Read(x if self.norm is None else self.norm(x), tuple(after))
 
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state
-
     def quick(self) -> Decoder:
         return self if listened_to() else Stepping(self)
+
+
+def segment_numbers(source: Padded) -> Table | None:
+    """Which text of a pair each token belongs to; a [SEP] is the last token of its own text."""
+    tokens = ids_of(source)
+    if tokens is None:
+        return None
+    ends = (tokens == SEP).long()
+    return ends.cumsum(1) - ends
 
 
 def remembered(source: Padded, x: Float[Tensor, "B S D"], penalty: Tensor | None = None) -> Memory:
@@ -160,3 +138,164 @@ def empty_caches(rows: int, settings: Transformer, *, like: Tensor) -> State:
 def position_of(place: Int[Tensor, " B"]) -> int:
     """How many tokens were read; all rows of a call stand at the same place."""
     return int(place[0]) if len(place) else 0
+
+
+class Stepping:
+    """One search of a Transformer decoder, for one batch of sources; the decoder itself stays the oracle.
+
+    The keys and values of a token lie in the cache in the row in which they were made, for good. The state is a table
+    that says of each row and position in which row of the cache to look; the context, of which source each row is.
+    Hypotheses change places, and rows end, by small tables of numbers alone.
+    """
+
+    def __init__(self, decoder: Any) -> None:
+        self.decoder, self.settings = decoder, decoder.settings
+        self.blocks = cast(list[DecoderBlock], list(decoder.blocks))
+        self.native = native.ready() and decoder.embedding.weight.dtype == torch.float32
+        self.native &= self.settings.normalise == "layer"
+        self.weights = self._weights() if self.native else []
+
+    def start(self, memory: Memory) -> tuple[State, State]:
+        like, size = self.decoder.embedding.weight, self.settings.size
+        self.cache = like.new_empty(len(self.blocks), 0, 0, 2 * size)
+        self.cross, self.lengths = like.new_empty(0), torch.zeros(0, dtype=torch.long)
+        self.waves = sinusoidal_positions(0, size // self.settings.heads)
+        self.seen: tuple[Tensor | None, State] = (None, ())
+        if memory.states is not None:
+            bridge, states = self.decoder.bridge, memory.states.values
+            states = states if bridge is None else bridge(states)
+            self.real, self.lengths = memory.states.real, memory.states.lengths
+            places = self.real.flatten().nonzero()[:, 0]  # the padding is not worth a product
+            known = states.flatten(0, 1)[places][None]
+            self.cross = states.new_zeros(len(self.blocks), *self.real.shape, 2 * size)
+            for layer, block in zip(self.cross.flatten(1, 2), self.blocks, strict=True):
+                if block.cross is not None:
+                    layer[places] = block.cross.keys_and_values(known)[0]
+        return (torch.arange(memory.rows),), (torch.zeros(memory.rows, 0, dtype=torch.long),)
+
+    def read(self, tokens: Table, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+        """By the decoder itself; then its keys and values are laid into the cache."""
+        table = self._with_room(state[0], tokens.shape[1])
+        rows, before = table.shape
+        place = torch.full((rows,), before)
+        window = self.settings.window
+        past = None if window is None else window - 1
+        caches = [part for depth in range(len(self.blocks)) for part in self._kept(depth, table, past)]
+        logits, (_, *after) = self.decoder.read(tokens, self._sources(context[0]), (place, *caches))
+        now = before + tokens.shape[1]
+        for depth, (k, v) in enumerate(zip(after[0::2], after[1::2], strict=True)):
+            both = torch.cat([k, v], dim=1).transpose(1, 2).flatten(2)
+            self.cache[depth, now - both.shape[1] : now, :rows] = both.transpose(0, 1)
+        return logits, (torch.arange(rows)[:, None].expand(-1, now).contiguous(),)
+
+    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
+        table = self._with_room(state[0], 1)
+        rows, first = table.shape
+        table = torch.cat([table, torch.arange(rows)[:, None]], dim=1)
+        x = self.decoder.entrance(self.decoder.embedding(token[:, None]), first=first)
+        if self.native:
+            return self._native_step(x[:, 0], context[0], table), (table,)
+        source = self._sources(context[0])
+        for depth, block in enumerate(self.blocks):
+            own = (source[1 + 2 * depth], source[2 + 2 * depth]) if source else None
+            remember = partial(self._remember, depth, table)
+            x, _ = block.further(x, remember, own, source[0] if source else None, first=first)
+        norm = self.decoder.norm
+        return self.decoder.head(x[:, 0] if norm is None else norm(x)[:, 0]), (table,)
+
+    def _native_step(self, x: Float[Tensor, "B D"], source: Int[Tensor, " S"], table: Table) -> Tensor:
+        settings, now = self.settings, table.shape[1] - 1
+        return torch.ops.seqlab.decoder_step(
+            x.contiguous(),
+            self.weights,
+            self.cache,
+            table,
+            source,
+            self.cross,
+            self.lengths,
+            self.waves[now] if settings.positions == "rotary" else self.waves[:0],
+            settings.heads,
+            settings.epsilon,
+            settings.norm == "pre",
+            list(ACTIVATIONS).index(settings.activation),
+            settings.window or 0,
+        )
+
+    def _remember(self, depth: int, table: Table, k: Tensor, v: Tensor) -> Heads:
+        """The new keys and values into the cache, and all that the rows can see of it."""
+        rows, now = len(table), table.shape[1] - 1
+        self.cache[depth, now, :rows] = torch.cat([k, v], dim=1).flatten(1)
+        return self._kept(depth, table, self.settings.window)
+
+    def _kept(self, depth: int, table: Table, most: int | None) -> Heads:
+        """The keys and values of the last positions, at most so many."""
+        rows, length = table.shape
+        first = 0 if most is None else max(0, length - most)
+        kept, places = self.cache[depth, first:length, :rows].transpose(0, 1), torch.arange(first, length)
+        if not torch.equal(table[:, first:], torch.arange(rows)[:, None].expand(-1, length - first)):
+            kept = self.cache[depth][places, table[:, first:]]
+        k, v = kept.chunk(2, dim=-1)
+        return split_heads(k, self.settings.heads), split_heads(v, self.settings.heads)
+
+    def _with_room(self, table: Table, more: int) -> Table:
+        """A larger cache where this one is too small; what is still needed moves, row by row, into its place."""
+        (rows, length), (_, positions, there, _) = table.shape, self.cache.shape
+        if rows <= there and length + more <= positions:
+            return table
+        old, most = self.cache, max(ROOM, 2 * (length + more))
+        self.cache = empty_pages(len(self.blocks), most, rows, old.shape[3], like=old)
+        if length:
+            self.cache[:, :length] = old[:, torch.arange(length)[:, None], table.t()]
+        if self.settings.positions == "rotary":
+            self.waves = sinusoidal_positions(most, self.settings.size // self.settings.heads)
+        return torch.arange(rows)[:, None].expand(-1, length)
+
+    def _sources(self, numbers: Int[Tensor, " S"]) -> State:
+        """The context of the decoder itself, for the sources that are left."""
+        if not len(self.lengths):
+            return ()
+        if self.seen[0] is not numbers:
+            halves = [half for layer in self.cross[:, numbers] for half in layer.chunk(2, dim=-1)]
+            heads = [split_heads(half, self.settings.heads) for half in halves]
+            self.seen = (numbers, (self.real[numbers], *heads))
+        return self.seen[1]
+
+    def _weights(self) -> list[Tensor]:
+        """All weights in the order of their use; a matrix is three tensors: itself, its scales, its bias."""
+        none, size, found = torch.empty(0), self.settings.size, list[Tensor]()
+
+        def matrix(one: Matrix) -> None:
+            found.extend((one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias)))
+
+        def norm(one: Any) -> None:
+            found.extend((one.gain, one.bias))
+
+        for block in self.blocks:
+            norm(block.first.norm)
+            matrix(block.attention.query_key_value.part(0, 3 * size))
+            matrix(block.attention.mix.part(0, size))
+            if block.cross is not None:
+                norm(cast(AddNorm, block.third).norm)
+                matrix(block.cross.query_key_value.part(0, size))
+                matrix(block.cross.mix.part(0, size))
+            norm(block.second.norm)
+            matrix(block.feed_forward.widen.part(0, self.settings.inner))
+            matrix(block.feed_forward.narrow.part(0, size))
+        if self.decoder.norm is not None:
+            norm(self.decoder.norm)
+        matrix(self.decoder.head.output.part(0, len(self.decoder.embedding.weight)))
+        return found
+
+
+def empty_pages(*shape: int, like: Tensor) -> Tensor:
+    """Numbers of the kind of `like` that are not set yet, in large pages where they are many.
+
+    What is never written to takes no memory, as with any.
+    """
+    size, advice = math.prod(shape) * like.element_size(), getattr(mmap, "MADV_HUGEPAGE", None)
+    if size < LARGE or advice is None or like.device.type != "cpu":
+        return like.new_empty(shape)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a system without large pages: these are memory all the same
+        pages.madvise(advice)
+    return torch.frombuffer(pages, dtype=like.dtype).view(shape)

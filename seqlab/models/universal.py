@@ -11,14 +11,13 @@ from seqlab.equations.transformer import (
     sinusoidal_positions,
     start_halting,
 )
-from seqlab.layers.blocks import DecoderBlock, EncoderBlock
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import Inputs, ids_of
-from seqlab.layers.norms import LayerNorm
+from seqlab.layers.inputs import Embedding, Entrance, Inputs
+from seqlab.layers.linear import Head
 from seqlab.layers.tap import tap
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, Read, logits_of
-from seqlab.models.transformer import Entrance, empty_caches, memory_bridge, position_of, remembered
+from seqlab.layers.transformer import DecoderBlock, EncoderBlock, LayerNorm
+from seqlab.models.interface import Memory, Read
+from seqlab.models.seq2seq import FeatureDecoder
+from seqlab.models.transformer import empty_caches, memory_bridge, position_of, remembered, segment_numbers
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.types import State
@@ -32,8 +31,7 @@ class Ponder(nn.Module):
         self.settings, self.name = settings, name
         self.halt = nn.Linear(settings.size, 1)
         nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
-        self.signal: Tensor
-        self.register_buffer("signal", sinusoidal_positions(settings.layers, settings.size), persistent=False)
+        self.signal = nn.Buffer(sinusoidal_positions(settings.layers, settings.size), persistent=False)
 
     def enter(self, halting: Halting, depth: int) -> Float[Tensor, "B T D"]:
         """What the block is given at this depth: the state, and a signal that says how deep we are."""
@@ -61,7 +59,7 @@ class UniversalEncoder(nn.Module):
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
-        real, halting = source.real, start_halting(self.entrance(self.inputs(source), tokens=ids_of(source)))
+        real, halting = source.real, start_halting(self.entrance(self.inputs(source), segments=segment_numbers(source)))
         for depth in range(self.depth):
             entered = self.ponder.enter(halting, depth)
             halting = self.ponder(halting, entered, self.block(entered, real), depth)
@@ -69,7 +67,7 @@ class UniversalEncoder(nn.Module):
         return remembered(source, x, self.ponder.cost(halting, real))
 
 
-class UniversalDecoder(nn.Module):
+class UniversalDecoder(FeatureDecoder):
     """The same for the target; each depth has a cache of its own, in which halted tokens stay as they are."""
 
     def __init__(
@@ -111,10 +109,3 @@ class UniversalDecoder(nn.Module):
         everywhere = torch.ones(tokens.shape, dtype=torch.bool)  # a pad of the target is cheap and is not worth a mask
         x = halting.state if self.norm is None else self.norm(halting.state)
         return Read(x, tuple(after), self.ponder.cost(halting, everywhere))
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return logits_of(self, tokens, context, state)
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, state = self.read(token[:, None], context, state)
-        return logits[:, 0], state

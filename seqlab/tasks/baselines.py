@@ -10,7 +10,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
-from seqlab.equations.similarity import perplexity
+from seqlab.equations.decoding import perplexity
 from seqlab.metrics.linear import LinearFloor
 from seqlab.metrics.ngram import WittenBell
 from seqlab.text import Tokenizer

@@ -14,16 +14,16 @@ from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.corpus.stream import StreamBatches
 from seqlab.data.batching import Rows, plan_in_order
 from seqlab.data.store import TokenStore
+from seqlab.models.emissions import Untied
 from seqlab.models.hidden import HMMDecoder, HMMTagger, Probabilities, label_chain
-from seqlab.models.hmm import HMM, Untied
-from seqlab.models.language_model import LanguageModel
+from seqlab.models.hmm import HMM
+from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
-from seqlab.training.hmm_em import HMMLearner
-from seqlab.training.hmm_fit import Family, draw_hmm
+from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
 from seqlab.training.run import Learner
 
 

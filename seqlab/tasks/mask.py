@@ -15,11 +15,11 @@ from seqlab.codecs.codec import Codec, Examples, Nothing, SourceType, TargetType
 from seqlab.codecs.text import TextSource
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
-from seqlab.equations.similarity import perplexity
+from seqlab.equations.decoding import perplexity
 from seqlab.errors import SeqlabWarning
+from seqlab.layers.linear import Head
 from seqlab.metrics.ngram import WittenBell
 from seqlab.models.build import build_encoder, build_pooling, embedding_of
-from seqlab.models.heads import Head
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
@@ -31,16 +31,16 @@ from seqlab.tasks.examples import (
     encode_inputs,
     example_batches,
     example_loss,
+    gradient_learner,
     looked_at,
     open_store,
     read_lines,
     writes_no_text,
 )
-from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import MASK, SPECIALS, Tokenizer
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 CANDIDATES = 5  # guesses shown for a blank
 

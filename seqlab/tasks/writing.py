@@ -12,17 +12,16 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import padded
 from seqlab.data.sources import Example, Picture
 from seqlab.decode.beam import Beam, Hypothesis, beam_search
-from seqlab.decode.generate import Limits, generate, stream
-from seqlab.decode.rules import Greedy, Rule, Sample
-from seqlab.decode.score import score as forced
+from seqlab.decode.generate import Greedy, Limits, Rule, Sample, generate, stream
+from seqlab.decode.generate import score as forced
 from seqlab.errors import DataError, UsageError, shorten
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Decode
 from seqlab.subject import Question, Subject
-from seqlab.tasks.examples import batches, encode_inputs, looked_at, room
-from seqlab.tasks.task import Job, Opening, Prediction, Task, ask
+from seqlab.tasks.examples import ask, batches, encode_inputs, looked_at, room
+from seqlab.tasks.task import Job, Opening, Prediction, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
 NEVER = (PAD, UNK, SOS, SEP, MASK)

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.equations.similarity import perplexity
-from seqlab.kernels.cross_entropy import cross_entropy
+from seqlab.equations.decoding import perplexity
+from seqlab.kernels.logits import cross_entropy
 from seqlab.layers.dropout import training
-from seqlab.models.heads import Head
+from seqlab.layers.linear import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.training.world import ALONE, World
 from seqlab.types import State
+from seqlab.world import ALONE, World
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.layers.embedding import Embedding
-from seqlab.models.heads import Head
+from seqlab.layers.inputs import Embedding
+from seqlab.layers.linear import Head
 from seqlab.recipe import Train
 from seqlab.training.distributed import spread, whole
 

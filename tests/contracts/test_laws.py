@@ -12,8 +12,7 @@ from seqlab.bundle import Bundle, save_bundle
 from seqlab.codecs.codec import padded
 from seqlab.data import synthetic
 from seqlab.data.sources import Example, Picture
-from seqlab.decode.generate import Limits, generate
-from seqlab.decode.rules import Greedy
+from seqlab.decode.generate import Greedy, Limits, generate
 from seqlab.layers.tap import listened_to
 from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
@@ -22,7 +21,7 @@ from seqlab.tasks import build_model, load_bundle
 from seqlab.tasks import learn as learn_codec
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 
-CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch"), ("plain", "residual", "highway", "dense")
+CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"), ("plain", "residual", "highway", "dense")
 POOLINGS = ("final", "mean", "max", "detectors", "theme", "attention")
 SWITCH, CONTEXTS = ("false", "true"), ("first", "every")
 

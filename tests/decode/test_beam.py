@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from seqlab.decode.beam import Beam, beam_search
-from seqlab.decode.generate import Limits, generate
-from seqlab.decode.rules import Greedy
+from seqlab.decode.generate import Greedy, Limits, generate
 from seqlab.errors import UsageError
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded

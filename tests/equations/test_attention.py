@@ -2,24 +2,35 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cosine as cosine_distance
 from torch.nn.functional import scaled_dot_product_attention
 
 from seqlab.equations.attention import (
     additive_score,
     attend,
+    attention_pool,
     attention_vector,
     attention_weights,
     causal,
+    cosine,
     diversity_penalty,
+    dot,
     dot_score,
     doubly_stochastic_penalty,
+    final_pool,
     general_score,
     hop_overlap,
     join_heads,
+    masked_softmax,
+    max_pool,
+    mean_pool,
     scaled_score,
     self_attention,
     split_heads,
 )
+from seqlab.padded import Padded
 
 
 def test_the_lectures_worked_example():
@@ -120,3 +131,137 @@ def test_looking_at_each_place_once_in_all_costs_nothing():
     everything, two = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, False]] * 2)
     assert doubly_stochastic_penalty(weights, everything).tolist() == [0, 2]  # (1 - 2)² + (1 - 0)² + 0
     assert doubly_stochastic_penalty(weights, two).tolist() == [1, 3]
+
+
+def attended(states, real, lengths):
+    """One learned query, scored by the dot product."""
+    query = torch.linspace(-1, 1, states.shape[-1], dtype=states.dtype)
+    return attention_pool(states, states @ query, real)[0]
+
+
+POOLS = {
+    "mean": lambda states, real, lengths: mean_pool(states, real),
+    "final": lambda states, real, lengths: final_pool(states, lengths),
+    "max": lambda states, real, lengths: max_pool(states, real),
+    "attention": attended,
+}
+
+
+every_pool = pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS.keys())
+
+
+def padded(lengths, *, pad=0.0, width=None, seed=0):
+    width = max(lengths) if width is None else width
+    states = torch.randn(len(lengths), width, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    rows = Padded(states, torch.tensor(lengths))
+    return rows.with_values(states.masked_fill(~rows.real[..., None], pad))
+
+
+def test_by_hand():
+    states = torch.tensor([[[1.0, 4.0], [3.0, -2.0], [9.0, 9.0]]])
+    real = torch.tensor([[True, True, False]])
+    assert mean_pool(states, real).tolist() == [[2.0, 1.0]]
+    assert final_pool(states, torch.tensor([2])).tolist() == [[3.0, -2.0]]
+    assert max_pool(states, real).tolist() == [[3.0, 4.0]]
+
+    pooled, weights = attention_pool(states, torch.tensor([[0.0, math.log(3), 7.0]]), real)
+    torch.testing.assert_close(weights, torch.tensor([[0.25, 0.75, 0.0]]))
+    torch.testing.assert_close(pooled, torch.tensor([[2.5, -0.5]]))
+
+
+def test_the_maximum_may_be_negative():
+    rows = padded([2, 4])
+    assert max_pool(rows.values - 100, rows.real).max() < 0
+
+
+def test_indifferent_attention_is_the_mean():
+    rows = padded([2, 4, 0, 1])
+    pooled, _ = attention_pool(rows.values, torch.full((4, 4), 7.0, dtype=torch.float64), rows.real)
+    torch.testing.assert_close(pooled, mean_pool(rows.values, rows.real))
+
+
+@every_pool
+@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4), pad=st.sampled_from([7.0, math.inf, math.nan]))
+def test_pads_change_nothing(pool, lengths, pad):
+    """Law: a batch equals its rows one by one, whatever lies at the pads."""
+    rows = padded(lengths, pad=pad, width=7)
+    alone = [
+        pool(row[None], torch.ones(1, len(row), dtype=torch.bool), torch.tensor([len(row)])) for row in rows.rows()
+    ]
+    torch.testing.assert_close(pool(rows.values, rows.real, rows.lengths), torch.cat(alone))
+
+
+@every_pool
+def test_no_gradient_reaches_a_pad(pool):
+    rows = padded([2, 4, 0])
+    states = rows.values.requires_grad_()
+    pool(states, rows.real, rows.lengths).sum().backward()
+    assert states.grad[~rows.real].eq(0).all()
+    assert states.grad[1].ne(0).any()
+
+
+@every_pool
+@pytest.mark.parametrize("width", [0, 3])
+def test_an_empty_row_pools_to_zeros(pool, width):
+    rows = padded([0, 0], pad=math.nan, width=width)
+    assert pool(rows.values, rows.real, rows.lengths).equal(torch.zeros(2, 3, dtype=torch.float64))
+
+
+def test_dot_gives_the_lectures_scores():
+    """W2: q = (-1, 1, 0, 1) with the keys e1, e2, e1."""
+    query, keys = torch.tensor([-1.0, 1.0, 0.0, 1.0]), torch.eye(4)[[0, 1, 0]]
+    assert dot(query.expand(3, 4), keys).tolist() == [-1.0, 1.0, -1.0]
+
+
+def test_cosine_is_one_minus_scipys_distance():
+    """W8."""
+    x, y = torch.randn(2, 20, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = [1 - cosine_distance(a, b) for a, b in zip(x.numpy(), y.numpy(), strict=True)]
+    torch.testing.assert_close(cosine(x, y), torch.tensor(expected, dtype=torch.float64))
+    assert cosine(x, y).min() < 0  # the slide's "between 0 and 1" is a slip
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_cosine_neither_leaves_its_range_nor_minds_the_scale(scale):
+    x = torch.randn(500, 7, generator=torch.Generator().manual_seed(0))
+    assert cosine(scale * x, x).max() <= 1
+    assert cosine(scale * x, -x).min() >= -1
+    torch.testing.assert_close(cosine(scale * x, x), torch.ones(500))
+
+
+def test_the_zero_vector_is_like_nothing():
+    x = torch.zeros(1, 3, requires_grad=True)
+    similarity = cosine(x, torch.ones(1, 3))
+    similarity.sum().backward()
+    assert similarity.item() == 0
+    assert x.grad.isfinite().all()
+
+
+def test_masked_softmax_is_the_softmax_of_what_is_left():
+    """W3; the slide's own rows 2 to 4 are not the softmax of its scores."""
+    score = torch.tensor(
+        [[0.11, 0.04, 0.05, 0.3], [0.19, 0.53, 0.42, 0.37], [0.81, 0.21, 0.05, 0.09], [0.51, 0.43, 0.12, 0.03]]
+    )
+    expected = torch.tensor(
+        [[1, 0, 0, 0], [0.41581, 0.58419, 0, 0], [0.49591, 0.27216, 0.23192, 0], [0.31066, 0.28678, 0.21033, 0.19223]]
+    )
+    causal = torch.ones(4, 4).tril().bool()
+    torch.testing.assert_close(masked_softmax(score, causal), expected, atol=1e-5, rtol=0)
+
+
+def test_one_mask_serves_many_rows_and_hides_whatever_is_there():
+    score = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    score[..., 1] = math.nan
+    visible = torch.tensor([True, False, True, True])
+    weights = masked_softmax(score, visible[None, None])
+    assert weights[..., 1].eq(0).all()
+    torch.testing.assert_close(weights[..., visible], score[..., visible].softmax(-1))
+
+
+def test_a_row_that_sees_nothing_gets_zeros_and_no_gradient():
+    score = torch.randn(2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights = masked_softmax(score, torch.tensor([[False] * 4, [True] * 4]))
+    (weights**2).sum().backward()
+    assert weights[0].eq(0).all()
+    assert score.grad[0].eq(0).all()
+    assert score.grad[1].abs().min() > 0

@@ -5,22 +5,30 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from seqlab.equations.decoding import (
     beam_step,
     choose,
+    cross_entropy,
     greedy_choice,
     keep_top_k,
     keep_top_p,
     length_normalised,
+    perplexity,
     sequence_log_probability,
     temper,
 )
 
 HELO = "helo"
+
+
 HELLO_LOGITS = torch.tensor([[1.0, 2.2, -3.0, 4.1], [0.5, 0.3, -1.0, 1.2]])
 
+
 probability_rows = st.lists(st.sampled_from([0.0, 1e-30, 1e-8, 0.1, 0.5, 3.0]), min_size=1, max_size=6).filter(any)
+
+
 few_logits = st.lists(st.sampled_from([-math.inf, -3.0, 0.0, 0.5, 2.0]), min_size=1, max_size=6).filter(
     lambda row: max(row) > -math.inf
 )
@@ -177,3 +185,29 @@ def test_a_length_penalty_of_one_is_the_mean_and_of_zero_the_sum():
     lengths = torch.tensor([2, 4])
     assert length_normalised(score, lengths, 1.0).tolist() == [-3.0, -2.0]  # the longer one wins
     assert length_normalised(score, lengths, 0.0).tolist() == [-6.0, -8.0]  # the shorter one does
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 1.0])
+def test_cross_entropy_and_its_gradient_are_torchs(label_smoothing):
+    generator = torch.Generator().manual_seed(0)
+    ours = torch.randn(6, 5, generator=generator, dtype=torch.float64).requires_grad_()
+    theirs = ours.detach().clone().requires_grad_()
+    gold, weight = torch.randint(5, (6,), generator=generator), torch.rand(6, generator=generator, dtype=torch.float64)
+
+    loss = cross_entropy(ours, gold, label_smoothing=label_smoothing)
+    expected = F.cross_entropy(theirs, gold, label_smoothing=label_smoothing, reduction="none")
+    (weight @ loss).backward()
+    (weight @ expected).backward()
+
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_guessing_among_equals_has_their_number_as_perplexity():
+    loss = cross_entropy(torch.zeros(3, 10), torch.tensor([0, 4, 9])).mean()
+    assert perplexity(loss) == pytest.approx(10)
+    assert perplexity(math.log(7)) == pytest.approx(7)
+
+
+def test_a_hopeless_model_has_infinite_perplexity():
+    assert perplexity(1e4) == math.inf

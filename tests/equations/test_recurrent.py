@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -119,8 +121,9 @@ def test_an_lstm_that_forgets_nothing_and_reads_nothing_keeps_its_cell():
     b = torch.tensor([-50.0, 50.0, 0.0, 50.0], dtype=torch.float64).repeat_interleave(H)  # i, f, g, o
     W, U = numbers(4 * H, H, seed=3), numbers(4 * H, D, seed=4)
 
-    i, f, g, o = recurrent.lstm_gates(x, h, W, U, b)
-    new_h, new_c = recurrent.lstm_step(x, h, c, W, U, b)
+    gates = {}
+    new_h, new_c = recurrent.lstm_step(x, h, c, W, U, b, tap=gates.setdefault)
+    i, f, g, o = (gates[name] for name in "ifgo")
 
     torch.testing.assert_close(torch.stack([i, f, o])[:, 0, 0], torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
     torch.testing.assert_close(g, (h @ W[2 * H : 3 * H].mT + x @ U[2 * H : 3 * H].mT).tanh())
@@ -146,14 +149,38 @@ def test_the_lectures_gru_resets_before_the_product():
     b = torch.tensor([0.0, 50.0, 50.0, 0.0, 0.0, 0.0])
     h = torch.tensor([[0.8, -0.4]])
 
-    r, u, candidate = recurrent.gru_gates(torch.zeros(1, 1), h, W, torch.zeros(6, 1), b)
-    stepped = recurrent.gru_step(torch.zeros(1, 1), h, W, torch.zeros(6, 1), b)
+    gates = {}
+    stepped = recurrent.gru_step(torch.zeros(1, 1), h, W, torch.zeros(6, 1), b, tap=gates.setdefault)
+    r, u, candidate = (gates[name] for name in "run")
 
     expected = torch.tensor([[-0.4, 0.4]]).tanh()
     torch.testing.assert_close(r, torch.tensor([[0.5, 1.0]]))
     torch.testing.assert_close(u, torch.tensor([[1.0, 0.5]]))
     torch.testing.assert_close(candidate, expected)
     torch.testing.assert_close(stepped, torch.stack([expected[:, 0], (h[:, 1] + expected[:, 1]) / 2], dim=1))
+
+
+def test_the_minimal_gated_unit_by_hand():
+    """f = (½, σ(1)) resets and updates: h̃ = tanh of the swapped f h, and h = (1 - f) h + f h̃."""
+    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    W, U, b = torch.cat([torch.zeros(2, 2), swap]), torch.zeros(4, 1), torch.tensor([0.0, 1.0, 0.0, 0.5])
+    h, gates = torch.tensor([[0.8, -0.4]]), {}
+
+    stepped = recurrent.mgu_step(torch.zeros(1, 1), h, W, U, b, tap=gates.setdefault)
+
+    f = 1 / (1 + math.exp(-1))
+    candidate = [math.tanh(-0.4 * f), math.tanh(0.5 * 0.8 + 0.5)]
+    expected = [[0.5 * 0.8 + 0.5 * candidate[0], (1 - f) * -0.4 + f * candidate[1]]]
+    torch.testing.assert_close(gates["f"], torch.tensor([[0.5, f]]))
+    torch.testing.assert_close(gates["n"], torch.tensor([candidate]))
+    torch.testing.assert_close(stepped, torch.tensor(expected))
+
+
+def test_a_minimal_gated_unit_is_a_gru_whose_gates_are_one():
+    x, h = numbers(B, D), numbers(B, H, seed=1)
+    W, U, b = numbers(2 * H, H, seed=2), numbers(2 * H, D, seed=3), numbers(2 * H, seed=4)
+    doubled = (torch.cat([part[:H], part]) for part in (W, U, b))
+    torch.testing.assert_close(recurrent.mgu_step(x, h, W, U, b), recurrent.gru_step(x, h, *doubled))
 
 
 def test_torchs_z_is_one_minus_u_and_the_two_grus_agree_where_nothing_is_reset():

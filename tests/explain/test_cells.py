@@ -42,3 +42,8 @@ def test_the_states_stand_beside_the_tokens(bundle_of):
         unit_of(layers, "decoder.7.h", 0)
     with pytest.raises(UsageError, match="not a regular expression"):
         marks(TEXT, "(")
+
+
+def test_every_cell_has_states_to_look_at(bundle_of):
+    looked = subject(bundle_of("lm", "model.decoder.kind=mgu"), "the cat")
+    assert set(states(looked.trace(), list(looked.written))) == {"decoder.0.h", "decoder.1.h"}

@@ -17,6 +17,7 @@ CASES = {
     "lstm": ("lm", "", {"E24", "E18"}),
     "gru": ("lm", "model.decoder.kind=gru", {"E25"}),
     "gru-torch": ("lm", "model.decoder.kind=gru-torch", {"E25"}),
+    "mgu": ("lm", "model.decoder.kind=mgu", {"MGU"}),
     "rnn": ("tag", "model.encoder.kind=rnn", {"E17"}),
     "relu": ("tag", "model.encoder.kind=relu-rnn", {"E17"}),
     "both ways": ("tag", "model.encoder.bidirectional=true", {"E24"}),

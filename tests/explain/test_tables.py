@@ -2,7 +2,7 @@
 
 import torch
 
-from seqlab.equations.similarity import cosine
+from seqlab.equations.attention import cosine
 from seqlab.explain.tables import positions_view
 
 from .conftest import TRANSFORMER

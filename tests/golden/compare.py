@@ -26,8 +26,10 @@ RENAMED_ARGUMENTS: dict[str, str] = {}
 RENEWED: list[tuple[str, str]] = [
     (
         "http/explain-png/content/sha256",
-        "PNG files are rendered from the SVG by resvg instead of being drawn by Pillow",
+        "PNG files are rendered from the SVG by resvg, and no longer drawn by Pillow",
     ),
+    ("losses/recipes/speaker", "a new recipe"),
+    ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),
     ("http/models/body/models/*/views", "the view 'surprisal' is new"),
 ]

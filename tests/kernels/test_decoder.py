@@ -4,16 +4,13 @@ import pytest
 import torch
 
 from seqlab.decode.beam import Beam, beam_search
-from seqlab.decode.generate import Limits, generate
-from seqlab.decode.rules import Greedy
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import TokenInputs
-from seqlab.layers.linear import Linear, round_to_bytes
+from seqlab.decode.generate import Greedy, Limits, generate
+from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
+from seqlab.layers.linear import Head, Linear, round_to_bytes
 from seqlab.layers.tap import listening
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, for_search, reorder
-from seqlab.models.stepping import ROOM, Stepping
-from seqlab.models.transformer import Entrance, TransformerDecoder, TransformerEncoder
+from seqlab.models.interface import Memory
+from seqlab.models.seq2seq import for_search, reorder
+from seqlab.models.transformer import ROOM, Stepping, TransformerDecoder, TransformerEncoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 

@@ -44,11 +44,8 @@ def fast(kind, *given):
     """All states, and for an LSTM its last c."""
     if kind == "lstm":
         return kernels.lstm(*given)
-    if kind == "gru-torch":
-        return (kernels.gru_torch(*given),)
-    if kind == "gru":
-        return (kernels.gru(*given),)
-    return (kernels.rnn(*given, relu=kind == "relu-rnn"),)
+    kernel = {"rnn": kernels.rnn, "relu-rnn": kernels.relu_rnn}.get(kind, kernels.gru)
+    return (kernel(*given),)
 
 
 def slow(kind, x, *given):
@@ -122,7 +119,7 @@ def test_the_sigmoid_is_precise_everywhere():
     x = torch.cat([torch.linspace(-80, 80, 9999), torch.tensor([-torch.inf, torch.inf])])
     U, W, b = torch.tensor([[0.0], [1.0], [0.0]]), torch.zeros(3, 1), torch.zeros(3)
     drive = x.where(x.isfinite(), x.sign() * 3e38)[:, None, None]
-    found = kernels.gru_torch(drive, torch.ones(len(x), 1), W, U, b, torch.zeros(1))[:, 0, 0]
+    found = kernels.gru(drive, torch.ones(len(x), 1), W, U, b, torch.zeros(1))[:, 0, 0]
     torch.testing.assert_close(found.double(), drive[:, 0, 0].double().sigmoid(), rtol=4e-6, atol=1e-36)
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from seqlab.equations import recurrent
-from seqlab.layers.connection import Connection
+from seqlab.layers.stack import Connection
 from seqlab.layers.tap import listening
 
 B, T, D, H = 2, 5, 3, 4

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from seqlab.equations import pooling
+from seqlab.equations import attention as equations
 from seqlab.equations.attention import diversity_penalty
 from seqlab.layers.dropout import noise
 from seqlab.layers.pooling import Pooling
@@ -32,16 +32,16 @@ SUMMARY = numbers(B, F, seed=1)
 def test_each_kind_is_its_equation(states):
     """E22, E23 and a learned weighting."""
     attention = pool("attention")
-    weighted, _ = pooling.attention_pool(states.values, attention.score(states.values)[..., 0], states.real)
+    weighted, _ = equations.attention_pool(states.values, attention.score(states.values)[..., 0], states.real)
     assert pool("final")(states, SUMMARY)[0] is SUMMARY
-    assert pool("mean")(states, SUMMARY)[0].equal(pooling.mean_pool(states.values, states.real))
-    assert pool("max")(states, SUMMARY)[0].equal(pooling.max_pool(states.values, states.real))
+    assert pool("mean")(states, SUMMARY)[0].equal(equations.mean_pool(states.values, states.real))
+    assert pool("max")(states, SUMMARY)[0].equal(equations.max_pool(states.values, states.real))
     torch.testing.assert_close(attention(states, SUMMARY)[0], weighted)
     detectors = pool("detectors")
     heard = detectors.hidden(states.values).tanh()  # max and tanh may change places
-    torch.testing.assert_close(detectors(states, SUMMARY)[0], pooling.max_pool(heard, states.real))
+    torch.testing.assert_close(detectors(states, SUMMARY)[0], equations.max_pool(heard, states.real))
     theme, full = pool("theme"), states.rows_at(torch.tensor([0, 2, 3]))
-    mixed = pooling.mean_pool(theme.hidden(full.values), full.real)  # mixing and the mean may change places
+    mixed = equations.mean_pool(theme.hidden(full.values), full.real)  # mixing and the mean may change places
     torch.testing.assert_close(theme(full, SUMMARY[[0, 2, 3]])[0], mixed)
 
 

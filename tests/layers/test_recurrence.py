@@ -18,7 +18,7 @@ TORCHS = {
     "lstm": lambda: nn.LSTM(D, H, batch_first=True),
     "gru-torch": lambda: nn.GRU(D, H, batch_first=True),
 }
-TAPS = {"rnn": "h", "relu-rnn": "h", "lstm": "cfghio", "gru": "hnru", "gru-torch": "hnrz"}
+TAPS = {"rnn": "h", "relu-rnn": "h", "lstm": "cfghio", "gru": "hnru", "gru-torch": "hnrz", "mgu": "fhn"}
 
 
 def numbers(*shape, seed=0):
@@ -79,6 +79,23 @@ def test_the_lectures_gru_is_its_equation_repeated():
     torch.testing.assert_close(last, states[-1])
     weights = [x, layer.W, layer.U, layer.b]
     torch.testing.assert_close(gradients([found, last], weights), gradients([expected, states[-1]], weights))
+
+
+def test_a_minimal_gated_unit_learns_to_remember_the_first_number():
+    """Its states after five steps follow what it read first, and more closely after training than before."""
+    torch.manual_seed(0)
+    layer, head = Recurrence("mgu", 1, 8, name="cell"), nn.Linear(8, 1)
+    x = torch.randn(64, 5, 1)
+    parameters = [*layer.parameters(), *head.parameters()]
+    optimiser, losses = torch.optim.Adam(parameters, lr=0.02), []
+    for _ in range(150):
+        outputs, _ = layer(x, layer.start(len(x)))
+        loss = (head(outputs[:, -1]) - x[:, 0]).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0]
 
 
 def test_the_two_grus_are_not_the_same_function():

@@ -7,7 +7,7 @@ from torch import nn
 
 from seqlab.equations import recurrent
 from seqlab.layers.dropout import noise
-from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Embedding
 from seqlab.layers.stack import BidirectionalStack, CausalStack, recurrent_stack
 from seqlab.layers.tap import listening
 from seqlab.padded import Padded

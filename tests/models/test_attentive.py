@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from seqlab.equations.attention import attention_vector
-from seqlab.layers.attention import SourceAttention
-from seqlab.layers.embedding import Embedding
+from seqlab.layers.inputs import Embedding
+from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
-from seqlab.models.attentive import AttentiveDecoder, feature_size, input_size
-from seqlab.models.decoders import Bridge
-from seqlab.models.heads import Head
+from seqlab.models.attentive import AttentiveDecoder, SourceAttention, feature_size, input_size
 from seqlab.models.interface import Memory
+from seqlab.models.recurrent import Bridge
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Stack
 

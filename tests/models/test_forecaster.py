@@ -8,11 +8,11 @@ import torch
 from seqlab.layers.inputs import VectorInputs
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack
-from seqlab.models.encoders import RecurrentEncoder
 from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster, patches, window_scale
 from seqlab.models.interface import Model
 from seqlab.models.lds import local_level
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
+from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
 from seqlab.training.objective import batch_loss, mean_loss

@@ -6,8 +6,9 @@ import torch
 from seqlab.equations.hmm import as_matrix
 from seqlab.layers.tap import listening
 from seqlab.models import hidden
+from seqlab.models.emissions import Categorical
 from seqlab.models.hidden import HMMDecoder, HMMTagger, label_chain
-from seqlab.models.hmm import HMM, Categorical
+from seqlab.models.hmm import HMM
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 

@@ -6,8 +6,10 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from seqlab.errors import DataError
-from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
+from tests.hmm_samples import sample
 
 KINDS = ["categorical", "diagonal", "full"]
 
@@ -32,7 +34,7 @@ def covariances(num_states, size):
 
 def ragged(hmm, *, gaps=True):
     """Rows of 5, 0, 2 and 3 positions, one of them unobserved; of vectors, some features are missing and NaN."""
-    _, sampled = hmm.sample(4, 5, seed=1)
+    _, sampled = sample(hmm, 4, 5, seed=1)
     lengths, observed = torch.tensor([5, 0, 2, 3]), torch.ones(4, 5, dtype=torch.bool)
     observed[0, 2] = observed[3, 0] = False
     if sampled.values.dim() == 2 or not gaps:
@@ -105,7 +107,7 @@ def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
 def test_all_features_present_is_no_mask_and_none_is_missing(kind):
     hmm = model(kind)
-    _, observations = hmm.sample(3, 6, seed=1)
+    _, observations = sample(hmm, 3, 6, seed=1)
     everything, nothing = (torch.full((3, 6, 4), present) for present in (True, False))
     torch.testing.assert_close(hmm.smooth(observations, everything), hmm.smooth(observations))
     assert hmm.log_emissions(observations, nothing).eq(0).all()
@@ -125,17 +127,17 @@ def test_a_full_gaussian_with_a_diagonal_covariance_is_the_diagonal_one():
 @pytest.mark.parametrize("kind", KINDS)
 def test_samples_are_keyed_by_row_and_step(kind):
     hmm = model(kind)
-    states, observations = hmm.sample(6, 9, seed=1)
-    fewer_states, fewer = hmm.sample(4, 5, seed=1)
+    states, observations = sample(hmm, 6, 9, seed=1)
+    fewer_states, fewer = sample(hmm, 4, 5, seed=1)
     assert fewer_states.equal(states[:4, :5])
     assert fewer.values.equal(observations.values[:4, :5])
-    assert not hmm.sample(6, 9, seed=2)[0].equal(states)
+    assert not sample(hmm, 6, 9, seed=2)[0].equal(states)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_samples_have_the_models_statistics(kind):
     hmm = model(kind)
-    states, observations = hmm.sample(4000, 5, seed=1)
+    states, observations = sample(hmm, 4000, 5, seed=1)
     chain = torch.nn.functional.one_hot(states, 3).double()
     moves = torch.einsum("bti,btj->ij", chain[:, :-1], chain[:, 1:])
     torch.testing.assert_close(chain[:, 0].mean(0), hmm.initial, atol=0.03, rtol=0)
@@ -154,7 +156,7 @@ def test_samples_have_the_models_statistics(kind):
 def test_what_has_no_probability_is_never_sampled():
     emissions = Categorical(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
     hmm = HMM(torch.tensor([0.0, 1.0]).double(), torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double(), emissions)
-    states, observations = hmm.sample(500, 4, seed=0)
+    states, observations = sample(hmm, 500, 4, seed=0)
     assert states.unique(dim=0).tolist() == [[1, 0, 1, 0]]
     assert observations.values[:, ::2].unique().tolist() == [0, 2]
     assert observations.values[:, 1::2].unique().tolist() == [1]

@@ -3,18 +3,15 @@ import torch
 
 from seqlab.equations import recurrent
 from seqlab.layers.dropout import noise
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import TokenInputs
+from seqlab.layers.inputs import Embedding, TokenInputs
+from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.tap import listening
 from seqlab.models.classifier import Classifier, Tagger
-from seqlab.models.decoders import Bridge, RecurrentDecoder
-from seqlab.models.encoders import RecurrentEncoder
-from seqlab.models.heads import Head
-from seqlab.models.interface import Memory, reorder
-from seqlab.models.language_model import LanguageModel
-from seqlab.models.seq2seq import Seq2Seq
+from seqlab.models.interface import Memory
+from seqlab.models.recurrent import Bridge, RecurrentDecoder, RecurrentEncoder
+from seqlab.models.seq2seq import LanguageModel, Seq2Seq, reorder
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
 

@@ -1,7 +1,7 @@
 import torch
 
-from seqlab.models.glimpse import GlimpseEncoder
-from seqlab.models.pictures import ConvolutionalEncoder, grid_positions
+from seqlab.layers.dropout import noise
+from seqlab.models.pictures import ConvolutionalEncoder, GlimpseEncoder, Pictures, grid_positions, jittered, patches
 from seqlab.padded import Padded
 from seqlab.recipe import Convolution, Glimpse, Image
 from seqlab.trace import Trace
@@ -61,3 +61,56 @@ def test_a_gradient_reaches_every_weight_of_a_glimpse():
     encoder = GlimpseEncoder(Glimpse(size=6, glimpses=3, window=3), image, dropout=0.0)
     encoder(rows(4, image)).summary.square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoder.parameters())
+
+
+def pictures(num, height=4, width=6, channels=1):
+    values = torch.arange(num * height * width * channels) % 251
+    return values.reshape(num, height, width, channels).to(torch.uint8)
+
+
+def test_patches_go_from_left_to_right_and_down():
+    picture = torch.tensor([[0.0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]])[None, ..., None]
+    assert patches(picture, 2).tolist() == [[[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]]
+
+
+def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen():
+    layer = Pictures([10.0, 20.0] * 2, [2.0, 4.0] * 2, Image(height=2, width=2, channels=3))
+    rows = torch.tensor([[[12, 24, 8, 16], [10, 20, 14, 28], [99, 99, 99, 99]]], dtype=torch.uint8)
+    layer.settings = layer.settings.model_copy(update={"channels": 2})  # two colours are easier to check by hand
+    seen = layer(Padded(rows, torch.tensor([2])))
+    assert seen.values.tolist() == [[[1, 1, -1, -1], [0, 0, 2, 2]]]
+    assert seen.lengths.tolist() == [2]
+
+
+def test_patches_are_as_many_positions_as_there_are():
+    layer = Pictures([0.0] * 6, [1.0] * 6, Image(height=4, width=6, channels=1, patch=2))
+    seen = layer(Padded(pictures(3).flatten(2), torch.tensor([4, 4, 4])))
+    assert seen.values.shape == (3, 6, 4)
+    assert seen.lengths.tolist() == [6, 6, 6]
+    assert (layer.grid, layer.size) == ((2, 3), 4)
+
+
+def test_a_picture_is_moved_only_in_training_and_as_its_key_says():
+    settings = Image(height=4, width=6, channels=1, shift=2, flip=True)
+    pixels = pictures(40)
+    assert jittered(pixels, settings).equal(pixels)
+    with noise(1, 7, torch.arange(40)):
+        moved = jittered(pixels, settings)
+    with noise(1, 7, torch.arange(40).flip(0)):
+        other_way_round = jittered(pixels.flip(0), settings)
+    with noise(1, 8, torch.arange(40)):
+        later = jittered(pixels, settings)
+    assert other_way_round.flip(0).equal(moved)
+    assert not later.equal(moved)
+    same = sum(one.equal(other) for one, other in zip(moved, pixels, strict=True))
+    assert 0 <= same < 10
+
+
+def test_a_moved_picture_is_the_same_picture_with_its_edge_drawn_out():
+    settings = Image(height=4, width=6, channels=1, shift=1)
+    pixels = pictures(1).expand(200, -1, -1, -1)
+    with noise(1, 1, torch.arange(200)):
+        moved = {tuple(each.flatten().tolist()) for each in jittered(pixels, settings)}
+    wide = torch.nn.functional.pad(pixels[:1, ..., 0].float(), (1, 1, 1, 1), mode="replicate")[0].long()
+    possible = {tuple(wide[y : y + 4, x : x + 6].flatten().tolist()) for y in range(3) for x in range(3)}
+    assert moved == possible

@@ -6,19 +6,18 @@ from torch import nn
 
 from seqlab.equations.pretraining import theme_loss
 from seqlab.layers.dropout import noise
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import SpelledInputs, TokenInputs
+from seqlab.layers.inputs import Embedding, Entrance, SpelledInputs, TokenInputs
+from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import recurrent_stack
 from seqlab.models.classifier import Tagger
 from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
-from seqlab.models.encoders import RecurrentEncoder
-from seqlab.models.heads import Head
 from seqlab.models.masked import MaskedLanguageModel
-from seqlab.models.transformer import Entrance, segment_numbers
+from seqlab.models.recurrent import RecurrentEncoder
+from seqlab.models.transformer import segment_numbers
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack, Transformer
-from seqlab.text.special import EOS, MASK, SEP, SOS, SPECIALS, UNK
+from seqlab.text.vocabulary import EOS, MASK, SEP, SOS, SPECIALS, UNK
 from seqlab.training.objective import batch_loss
 
 V, D = 40, 6
@@ -279,11 +278,16 @@ class TestSpelledInputs:
 class TestSegments:
     def test_a_separator_is_the_last_token_of_its_own_text(self):
         tokens = torch.tensor([[SOS, 7, SEP, 8, 9, SEP, 10], [7, 8, 9, 10, 11, 12, 13], [SEP, SEP, 7, 0, 0, 0, 0]])
-        assert segment_numbers(tokens).tolist() == [[0, 0, 0, 1, 1, 1, 2], [0] * 7, [0, 1, 2, 2, 2, 2, 2]]
+        segments = segment_numbers(Padded.from_rows(list(tokens)))
+        assert segments.tolist() == [
+            [0, 0, 0, 1, 1, 1, 2],
+            [0] * 7,
+            [0, 1, 2, 2, 2, 2, 2],
+        ]
 
     def test_the_entrance_adds_a_vector_for_each_text_and_the_last_for_all_that_follow(self):
         settings = Transformer(size=4, heads=2, segments=2, positions="none")
         entrance = Entrance(4, settings, most=9, dropout=0.0, name="encoder")
         tokens, x = torch.tensor([[7, SEP, 8, SEP, 9]]), torch.randn(1, 5, 4)
-        told = entrance(x, tokens=tokens) - entrance(x)
+        told = entrance(x, segments=segment_numbers(Padded.from_rows(list(tokens)))) - entrance(x)
         torch.testing.assert_close(told[0], entrance.segments[[0, 0, 1, 1, 1]])

@@ -7,12 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.hmm_fit import Family, baum_welch, count_hmm, fit_hmm, grouped, select_order, start_hmm
 from seqlab.errors import DataError, RunError
-from seqlab.models.hmm import HMM, Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian
+from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
 from seqlab.training import baum_welch as em
-from seqlab.training.baum_welch import HMMData, HMMSettings, baum_welch
-from seqlab.training.hmm_fit import Family, count_hmm, fit_hmm, select_order, start_hmm
+from seqlab.training.baum_welch import HMMData, HMMSettings
+from tests.hmm_samples import sample
 
 KINDS = ["categorical", "diagonal", "full"]
 INITIAL = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
@@ -34,7 +36,7 @@ def planted(kind):
 
 
 def data(kind, num=60, length=40, seed=1):
-    states, observations = planted(kind).sample(num, length, seed=seed)
+    states, observations = sample(planted(kind), num, length, seed=seed)
     return states, HMMData(observations)
 
 
@@ -232,7 +234,7 @@ def test_the_size_of_batches_changes_nothing(monkeypatch):
     start = start_hmm(evidence, family("categorical"), seed=0)
     whole = baum_welch(start, evidence, settings=HMMSettings(iterations=5))
     monkeypatch.setattr(em, "_CELLS", 1)
-    assert len(em.grouped(evidence, 3)) == 5
+    assert len(grouped(evidence, 3)) == 5
     assert_same(baum_welch(start, evidence, settings=HMMSettings(iterations=5)).model, whole.model)
 
 
@@ -260,7 +262,7 @@ def test_a_gaussian_that_nothing_visits_keeps_its_parameters(kind):
 def test_a_chain_that_only_goes_right_keeps_its_shape():
     right = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]], dtype=torch.float64)
     start = HMM(torch.tensor([1.0, 0.0, 0.0]).double(), right, planted("diagonal").emissions)
-    _, observations = start.sample(30, 50, seed=1)
+    _, observations = sample(start, 30, 50, seed=1)
     run = baum_welch(start, HMMData(observations), settings=HMMSettings(pseudo=0.5))
     assert run.model.transitions[right == 0].eq(0).all()
     torch.testing.assert_close(run.model.transitions, right, atol=0.05, rtol=0)

@@ -4,22 +4,23 @@ from functools import partial
 import pytest
 import torch
 
+from experiments.hmm_fit import Family, baum_welch, draw_hmm
 from seqlab.models.hidden import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import Train
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, baum_welch
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings
 from seqlab.training.counting import CountingLearner
 from seqlab.training.hmm_em import HMMLearner
-from seqlab.training.hmm_fit import Family, draw_hmm
 from seqlab.training.log import Silence
 from seqlab.training.run import Run
+from tests.hmm_samples import sample
 
 FAMILY = Family(3)
 
 
 @pytest.fixture
 def evidence():
-    _, seen = draw_hmm(FAMILY, 4, seed=5).sample(20, 12, seed=6)
+    _, seen = sample(draw_hmm(FAMILY, 4, seed=5), 20, 12, seed=6)
     return HMMData(Padded(seen.values, torch.arange(20) % 12 + 1))
 
 

@@ -5,15 +5,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from seqlab.equations import bptt
-from seqlab.layers.embedding import Embedding
-from seqlab.layers.inputs import TokenInputs
+from seqlab.layers.inputs import Embedding, TokenInputs
+from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack
 from seqlab.models.classifier import Classifier, Tagger
-from seqlab.models.decoders import RecurrentDecoder
-from seqlab.models.encoders import RecurrentEncoder
-from seqlab.models.heads import Head
-from seqlab.models.language_model import LanguageModel
+from seqlab.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
 from seqlab.training.objective import batch_loss, mean_loss

@@ -1,0 +1,161 @@
+"""Where pictures lie, each under a name: a directory, a .zip, arrays of an .npz, tensors of a .safetensors."""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Shaped
+
+from seqlab.data.arrays import member, readable
+from seqlab.errors import DataError
+
+MOST_BYTES = 256 * 2**20  # of one file
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".npy")
+CONTAINERS = (".zip", ".npz", ".safetensors")
+
+
+@contextmanager
+def open_archive(path: str) -> Iterator[Any]:
+    kind = Path(path).suffix.lower()
+    if kind not in CONTAINERS or os.path.isdir(path):
+        yield Files(path, None)
+    elif not os.path.isfile(path):
+        raise DataError(f"{path}: there is no such file", hint="it should hold the pictures, or features of them.")
+    elif kind == ".safetensors":
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            file = safe_open(path, framework="np")
+        except SafetensorError as error:
+            raise DataError(f"{path}: not a safetensors file: {error}", hint="save the features again.") from None
+        yield Tensors(path, file)
+    else:
+        try:
+            archive = zipfile.ZipFile(path)
+        except Exception as error:  # a forged zip can make its reader raise nearly anything
+            raise DataError(f"{path}: cannot be read: {error}", hint="it is damaged, or no archive at all.") from None
+        with archive:
+            yield Arrays(path, archive) if kind == ".npz" else Files(path, archive)
+
+
+class ImageArchive(Protocol):
+    """Where pictures lie, each under a name."""
+
+    def names(self) -> set[str]: ...
+
+    def resolve(self, name: str) -> str: ...
+
+    def get(self, name: str, where: str) -> bytes | Shaped[np.ndarray, "..."]: ...
+
+
+class Files:
+    """Files of a directory or of a .zip; a name alone will do where it is the only one."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile | None) -> None:
+        self.path, self.archive = path, archive
+        self._listed: dict[str, str] | None = None
+
+    def names(self) -> set[str]:
+        return set(self._names().values())
+
+    def _names(self) -> dict[str, str]:
+        """Every file by its path, and by its name alone."""
+        if self._listed is None:
+            if self.archive is not None:
+                files = self.archive.namelist()
+            else:
+                files = [p.relative_to(self.path).as_posix() for p in sorted(Path(self.path).rglob("*")) if p.is_file()]
+            visible = [f for f in files if f.lower().endswith(SUFFIXES) and not PurePosixPath(f).name.startswith(".")]
+            self._listed = {PurePosixPath(f).name: f for f in reversed(visible)} | {f: f for f in visible}
+        return self._listed
+
+    def resolve(self, name: str) -> str:
+        return self._names().get(name, name)
+
+    def get(self, name: str, where: str) -> bytes:
+        if Path(name).anchor or ".." in Path(name).parts:
+            raise DataError(
+                f"{where}: this path leads out of {self.path}",
+                hint="names in a table are relative to where the pictures lie, without '..'.",
+            )
+        place = name if self._size(name) is not None else self.resolve(name)
+        size = self._size(place)
+        if size is None:
+            raise DataError(
+                f"{where}: there is no such picture",
+                hint=f"'{name}' was looked for in {self.path or 'this directory'}.",
+            )
+        if size > MOST_BYTES:
+            raise DataError(f"{where}: a file of {size:,} bytes", hint="make the picture smaller.")
+        if self.archive is None:
+            return (Path(self.path) / place).read_bytes()
+        try:
+            return self.archive.read(place)
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError) as error:
+            raise DataError(
+                f"{where}: cannot be unpacked: {error}", hint="the .zip is damaged; make it again."
+            ) from None
+
+    def _size(self, name: str) -> int | None:
+        if self.archive is None:
+            path = Path(self.path) / name
+            return path.stat().st_size if path.is_file() else None
+        return self.archive.getinfo(name).file_size if name in self.archive.NameToInfo else None
+
+
+class Arrays:
+    """Arrays of an .npz, each of many pictures: "images/0" is the first of them."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile) -> None:
+        self.path, self.archive = path, archive
+        self._read: dict[str, np.ndarray] = {}
+
+    def names(self) -> set[str]:
+        return set()
+
+    def resolve(self, name: str) -> str:
+        return name
+
+    def has(self, name: str) -> bool:
+        return f"{name}.npy" in self.archive.namelist()
+
+    def whole(self, name: str, kind: str = "numbers") -> Shaped[np.ndarray, "..."]:
+        if name not in self._read:
+            with readable(self.path, f"{self.path}: '{name}'"):
+                array = member(self.archive, self.path, name, kind)
+                self._read[name] = array.take(array.shape[0])
+        return self._read[name]
+
+    def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
+        array, _, index = name.rpartition("/")
+        pictures = self.whole(array or "images")
+        if not index.isdecimal() or int(index) >= len(pictures):
+            raise _missing(where, f"'{array or 'images'}' of {self.path} has the numbers 0 to {len(pictures) - 1}.")
+        return pictures[int(index)]
+
+
+class Tensors:
+    """Tensors of a .safetensors, one for each picture."""
+
+    def __init__(self, path: str, file: Any) -> None:
+        self.path, self.file, self.keys = path, file, set(file.keys())
+
+    def names(self) -> set[str]:
+        return self.keys
+
+    def resolve(self, name: str) -> str:
+        return name
+
+    def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
+        if name not in self.keys:
+            raise _missing(where, f"{self.path} has no tensor '{name}'.")
+        return self.file.get_tensor(name)
+
+
+def _missing(where: str, hint: str) -> DataError:
+    return DataError(f"{where}: there is no such picture", hint=hint)

@@ -1,0 +1,116 @@
+"""The models that are served, by name. A request says a name, never a path."""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seqlab.bundle import find_bundle, is_bundle
+from seqlab.errors import SeqlabError, UsageError, nearest
+from seqlab.explain.views import usual_view, views_of
+from seqlab.lab import checkpoints, load_checkpoint
+from seqlab.model import RUN, Model, load
+from seqlab.recipe import parse_recipe
+from seqlab.training.log import MetricsFile
+
+EXAMPLES = 5
+SILENT = 600.0  # seconds without a line in its log after which a run is taken for dead
+
+
+class UnknownError(UsageError):
+    """A name that nothing here has."""
+
+
+class ModelRegistry:
+    """Trained models and trainings in progress, each under the name of its directory."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders: dict[str, Path] = {}
+        self._loaded: dict[str, tuple[float, Model]] = {}
+        self._lock = threading.Lock()
+        for folder in map(find_bundle, folders):
+            name = folder.resolve().name
+            number = sum(known.partition("~")[0] == name for known in self.folders)
+            self.folders[f"{name}~{number + 1}" if number else name] = folder
+        for name, folder in self.folders.items():
+            if is_bundle(folder):
+                self.model(name)  # so that a model that cannot be read is told of now
+            elif not (folder / RUN / "recipe.toml").is_file():
+                load(folder)  # which says what is wrong
+
+    def model(self, name: str) -> Model:
+        """A model by its name; NAME@CHECKPOINT is it at a checkpoint, and a run in progress is at its best so far."""
+        if (model := self.at_hand(name)) is not None:
+            return model
+        folder, checkpoint, written = self._wanted(name)
+        with self._lock:
+            model = load_checkpoint(folder, checkpoint) if checkpoint else load(folder)
+            self._loaded[name] = (written, model)
+        return model
+
+    def at_hand(self, name: str) -> Model | None:
+        """The model, if it is loaded and still what lies on disk."""
+        written, model = self._loaded.get(name, (0.0, None))
+        return model if self._wanted(name)[2] == written else None
+
+    def _wanted(self, name: str) -> tuple[Path, str, float]:
+        """Where a name leads: directory, checkpoint if any, and when that was written."""
+        plain, _, checkpoint = (name, "", "") if name in self.folders else name.rpartition("@")
+        folder = self._folder(plain or name)
+        if not checkpoint and not is_bundle(folder):
+            checkpoint = "best" if "best" in checkpoints(folder) else "last"
+        files = checkpoints(folder) if checkpoint else {}
+        if checkpoint and checkpoint not in files:
+            kept = ", ".join(f"{plain}@{each}" for each in files)
+            what = f"'{plain}' has no checkpoint '{checkpoint}'"
+            raise UnknownError(what, hint=f"there are: {kept}." if kept else "wait for its first validation.")
+        file = files[checkpoint] if checkpoint else folder / "manifest.json"
+        return folder, checkpoint, file.stat().st_mtime
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What there is, for whoever chooses."""
+        return [self._described(name) for name in self.folders]
+
+    def run(self, name: str, after: int) -> dict[str, Any]:
+        """What a training has logged since its first `after` lines."""
+        folder = self._folder(name.rpartition("@")[0] if name not in self.folders and "@" in name else name)
+        log = folder / RUN / "metrics.jsonl"
+        rows = list(MetricsFile(log).rows())
+        running = log.exists() and time.time() - log.stat().st_mtime < SILENT
+        if running and is_bundle(folder):  # which is written when a training ends
+            running = log.stat().st_mtime > (folder / "manifest.json").stat().st_mtime
+        return {"rows": rows[after:], "next": len(rows), "running": running, "checkpoints": list(checkpoints(folder))}
+
+    def _folder(self, name: str) -> Path:
+        if name not in self.folders:
+            raise UnknownError(f"there is no model '{name[:100]}' here", hint=nearest(name[:100], self.folders))
+        return self.folders[name]
+
+    def _described(self, name: str) -> dict[str, Any]:
+        folder = self.folders[name]
+        has_run = (folder / RUN / "metrics.jsonl").is_file()
+        try:
+            model = self.model(name)
+        except UnknownError:
+            recipe = parse_recipe((folder / RUN / "recipe.toml").read_text("utf-8"), where=str(folder))
+            facts = {"parameters": 0, "usual": "", "views": [], "examples": []}
+        else:
+            recipe = model.recipe
+            facts = {
+                "parameters": model.bundle.num_parameters,
+                "usual": usual_view(model.bundle),
+                "views": views_of(model.bundle, has_run=has_run),
+                "examples": _examples(model),
+            }
+        about = {"name": name, "task": recipe.task, "recipe": recipe.name, "about": recipe.about}
+        return {**about, **facts, "decode": recipe.decode.model_dump(), "run": has_run}
+
+
+def _examples(model: Model) -> list[str]:
+    """A few inputs that training held out, or that were given to the model on its way."""
+    try:
+        typed = model.data().typed(model.bundle, EXAMPLES) if model.stores.is_dir() else []
+    except (OSError, SeqlabError):
+        return []
+    return typed or list(model.metrics.get("examples", []))
