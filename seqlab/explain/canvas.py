@@ -203,9 +203,9 @@ def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *
 
 def element(name: str, attributes: dict[str, object], inner: str = "") -> str:
     """An XML element; attributes that are None or empty are left out."""
-    said = [(key, value) for key, value in attributes.items() if value not in (None, "")]
-    shown = [(key, _number(value) if isinstance(value, float) else str(value)) for key, value in said]
-    return f"<{name} {' '.join(f'{key}={quoteattr(value)}' for key, value in shown)}>{inner}</{name}>"
+    present = {key: value for key, value in attributes.items() if value not in (None, "")}
+    texts = {key: _number(value) if isinstance(value, float) else str(value) for key, value in present.items()}
+    return f"<{name} {' '.join(f'{key}={quoteattr(text)}' for key, text in texts.items())}>{inner}</{name}>"
 
 
 def _paint(fill: str, stroke: str) -> dict[str, object]:

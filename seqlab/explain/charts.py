@@ -121,13 +121,13 @@ def coloured_text(tokens: Sequence[str], values: Vector, *, title: str = "", wid
     items: list[Item] = []
     x, y, size = 24.0, 16.0, 14.0
     for token, value in zip(tokens, values.tolist(), strict=True):
-        shown = cut(token.strip("\n") or token, 80) if token.strip(" ") else token
-        long = text_width(shown, size, monospace=True) + 2
+        name = cut(token.strip("\n") or token, 80) if token.strip(" ") else token
+        long = text_width(name, size, monospace=True) + 2
         if x > 24 and x + long > width - 24:
             x, y = 24.0, y + 28
         fill = colour_of(value, DIVERGING, *reach)
         items.append(Rect(x, y, long - 1, 23, fill, radius=3, hint=f"{visible(token)}: {number(value)}"))
-        items.append(Text(x + 0.5, y + 16, shown if shown.strip(" ") else "", size, ink_on(fill), monospace=True))
+        items.append(Text(x + 0.5, y + 16, name.strip(" ") and name, size, ink_on(fill), monospace=True))
         items += [Rect(x, y + 22, long - 1, 1, ink_on(fill), opacity=0.6)] if value < 0 else []
         x, y = (24.0, y + 28) if token.endswith("\n") else (x + long, y)
     items += _scale_of_colours(24, y + 40, DIVERGING, reach)

@@ -64,8 +64,8 @@ def widest(texts: Iterable[str], size: Pixels) -> float:
 
 def number(value: Pixels) -> str:
     """A number as it stands in a picture: short, with a true minus."""
-    shown = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.4g}"
-    return shown.replace("-", "−")
+    form = ".3g" if abs(value) < 1000 else ",.0f" if abs(value) < 1e6 else ".4g"
+    return f"{value:{form}}".replace("-", "−")
 
 
 def cell(value: Pixels) -> str:

@@ -117,14 +117,14 @@ def stage_named(trace: Trace, name: str) -> str:
 def _chosen(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
         return [stage_named(trace, layer)]
-    shown, cells = list[str](), 0
+    drawn, cells = list[str](), 0
     for name in trace.names():
         if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):
             cells += trace[name].numel()
-            if len(shown) == PICTURES or (shown and cells > CELLS):
+            if len(drawn) == PICTURES or (drawn and cells > CELLS):
                 break
-            shown.append(name)
-    return shown
+            drawn.append(name)
+    return drawn
 
 
 def _picture(subject: Subject, trace: Trace, name: str) -> Any:

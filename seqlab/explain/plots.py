@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -126,15 +127,16 @@ class Axes:
 
     def points(self, x: Vector, y: Vector) -> Points:
         """Where numbers fall, in pixels."""
-        across = self.left + (x - self.x_range[0]) / (self.x_range[1] - self.x_range[0]) * (self.right - self.left)
-        up = self.bottom - (y - self.y_range[0]) / (self.y_range[1] - self.y_range[0]) * (self.bottom - self.top)
-        return np.stack([across, up], 1)
+        return np.stack([self.x(x), self.y(y)], 1)
 
-    def x(self, value: Pixels) -> float:
-        return float(self.points(np.array([value]), np.array([self.y_range[0]]))[0, 0])
+    def x(self, value: Any) -> Any:
+        """The pixel of a number, or of each in an array."""
+        low, high = self.x_range
+        return self.left + (value - low) / (high - low) * (self.right - self.left)
 
-    def y(self, value: Pixels) -> float:
-        return float(self.points(np.array([self.x_range[0]]), np.array([value]))[0, 1])
+    def y(self, value: Any) -> Any:
+        low, high = self.y_range
+        return self.bottom - (value - low) / (high - low) * (self.bottom - self.top)
 
 
 def frame(
@@ -168,14 +170,14 @@ def frame(
 def legend(entries: Sequence[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
     """Samples 18 pixels wide around (9, 0), each with its name, in rows from the top left; and how high that is."""
     x, y, items = 24.0, 20.0, list[Item]()
-    shown = [(name, sample) for name, sample in entries if name]
-    for name, sample in shown:
+    entries = [(name, sample) for name, sample in entries if name]
+    for name, sample in entries:
         needed = 24 + text_width(name, SMALL)
         if x > 24 and x + needed > width - 24:
             x, y = 24.0, y + 20
         items += [Group(x, y, (sample,)), Text(x + 24, y + 4, name, SMALL)]
         x += needed + 18
-    return items, y + 16 if shown else 16.0
+    return items, y + 16 if entries else 16.0
 
 
 def ticks(low: Pixels, high: Pixels, *, most: int = 6) -> list[float]:

@@ -75,13 +75,13 @@ class Remembering:
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
         logits, after = self.decoder.step(token, context, state[:-1])
-        places, known = [], self.memo.places
+        here, places = [], self.memo.places
         for before, chosen, row in zip(state[-1].tolist(), token.tolist(), logits, strict=True):
-            if (before, chosen) not in known:
-                known[before, chosen] = len(known)
+            if (before, chosen) not in places:
+                places[before, chosen] = len(places)
                 self.memo.logits.append(row.clone())
-            places.append(known[before, chosen])
-        return logits, (*after, torch.tensor(places))
+            here.append(places[before, chosen])
+        return logits, (*after, torch.tensor(here))
 
 
 class Remembered:

@@ -10,10 +10,12 @@ from jaxtyping import Float
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import answer_names
+from seqlab.equations.similarity import perplexity
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
 from seqlab.explain.labels import Pixels, cut, display_width, number, text_width, visible
 from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.terminal import painted
 from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.tasks import subject as subject_of
@@ -27,14 +29,14 @@ LINES, EIGHTHS = 4, " ▁▂▃▄▅▆▇█"  # of the highest bar in a termi
 def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     """How surprising each token of a text, a translation or the labels is, in bits; and what was expected instead."""
     subject = subject_of(bundle, given, output=output)
-    known = len(subject.answers) - (subject.reads is None)  # a language model's last answer is its own guess
-    if not known:
+    count = len(subject.answers) - (subject.reads is None)  # a language model's last answer is its own guess
+    if not count:
         raise UsageError("one token alone is not predicted from anything", hint="give a longer text.")
     with torch.inference_mode():
-        log_p = subject.logits()[:known].double().log_softmax(-1) / math.log(2)
-    bits = log_p[torch.arange(known), list(subject.answers[:known])].neg().numpy()
+        log_p = subject.logits()[:count].double().log_softmax(-1) / math.log(2)
+    bits = log_p[torch.arange(count), list(subject.answers[:count])].neg().numpy()
     total, mean = float(bits.sum()), float(bits.mean())
-    tokens = _names(subject)[:known]
+    tokens = _names(subject)[:count]
     ranked = np.argsort(-bits, kind="stable")[:NOTABLE].tolist()
     notable = [place for place in ranked if bits[place] >= mean]
     likeliest, names = log_p.max(-1), answer_names(bundle.codec)
@@ -48,16 +50,17 @@ def surprisal_view(bundle: Bundle, given: Any, *, output: str | None = None) -> 
         }
         for place in notable
     ]
-    length = f"{known} token{'s' * (known > 1)}"
-    summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(2**mean)}"
+    guesses = perplexity(mean * math.log(2))
+    length = f"{count} token{'s' * (count > 1)}"
+    summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(guesses)}"
     lines = ["", summary, "most surprising:", *map(_sentence, surprises)]
     data = {"source": subject.source, "tokens": tokens, "bits": bits, "total": total, "mean": mean}
     return View(
         "surprisal",
         f"how surprising each token is to {bundle.recipe.name}",
-        data | {"perplexity": 2**mean, "most_surprising": surprises},
+        data | {"perplexity": guesses, "most_surprising": surprises},
         (_picture(tokens, bits, notable, summary),),
-        lambda width, colour: "\n".join([_letters(tokens, bits, width), *lines]),
+        lambda width, colour: "\n".join([_letters(tokens, bits, notable, width, colour=colour), *lines]),
     )
 
 
@@ -116,7 +119,9 @@ def _picture(tokens: Sequence[str], bits: Float[np.ndarray, " N"], notable: Sequ
     return Canvas(WIDTH, base + 8, tuple(items), title)
 
 
-def _letters(tokens: Sequence[str], bits: Float[np.ndarray, " N"], width: int) -> str:
+def _letters(
+    tokens: Sequence[str], bits: Float[np.ndarray, " N"], notable: Sequence[int], width: int, *, colour: bool
+) -> str:
     """The same in letters, each bar in eighths of a line."""
     names = [cut(token, min(LONGEST, width)) for token in tokens]
     gap = " " * any(len(name) > 1 for name in names)
@@ -124,7 +129,12 @@ def _letters(tokens: Sequence[str], bits: Float[np.ndarray, " N"], width: int) -
     lines: list[str] = []
     for row in _wrapped([display_width(name + gap) for name in names], width + len(gap)):
         for floor in range(8 * (LINES - 1), -1, -8):
-            parts = [EIGHTHS[min(max(heights[place] - floor, 0), 8)] * display_width(names[place]) for place in row]
-            lines += [bars] if (bars := gap.join(parts).rstrip()) else []
+            parts = {place: EIGHTHS[min(max(heights[place] - floor, 0), 8)] for place in row}
+            if set(parts.values()) == {" "}:
+                continue  # no bar is that high
+            bars = [part * display_width(names[place]) for place, part in parts.items()]
+            if colour:
+                bars = [painted(bar, CATEGORICAL[place in notable]) for place, bar in zip(row, bars, strict=True)]
+            lines.append(gap.join(bars).rstrip())
         lines.append(gap.join(names[place] for place in row))
     return "\n".join(lines)

@@ -59,13 +59,13 @@ def line_chart(
         for row, column in np.argwhere(dots.any((1, 3))).tolist():
             braille = chr(0x2800 + int((dots[row, :, column] * DOTS).sum()))
             sign = braille if colour or len(lines) == 1 else MARKS[k % len(MARKS)]
-            plot[row][column] = _painted(sign, nth(k)) if colour else sign
+            plot[row][column] = painted(sign, nth(k)) if colour else sign
     sides = {0: names[0], height // 2: names[1], height - 1: names[2]}
     drawn = [f"{sides.get(r, ''):>{margin}} ┤{''.join(row)}".rstrip() for r, row in enumerate(plot)]
     ends = [cut(x_labels[int(at)], wide // 2 - 1) if x_labels else number(float(at)) for at in (x.min(), x.max())]
     drawn.append(" " * (margin + 2) + ends[0] + fitted(ends[1], wide - display_width(ends[0]), right=True))
     for k, curve in enumerate(lines if len(lines) > 1 else []):
-        sign = _painted("━", nth(k)) if colour else MARKS[k % len(MARKS)]
+        sign = painted("━", nth(k)) if colour else MARKS[k % len(MARKS)]
         drawn.append(" " * (margin + 2) + f"{sign} {cut(curve.label, wide - 2)}")
     return "\n".join(drawn)
 
@@ -76,10 +76,10 @@ def bars(values: Vector, labels: Sequence[str], *, width: int = 80, colour: bool
     numbers = [number(value) for value in values.tolist()]
     room = width - margin - 2 - max(map(len, numbers), default=0)
     most, lines = float(np.nanmax(np.abs(values), initial=0)) or 1.0, []
-    for name, value, shown in zip(labels, values.tolist(), numbers, strict=True):
+    for name, value, figure in zip(labels, values.tolist(), numbers, strict=True):
         bar = ("█" if value >= 0 else "▒") * round(room * abs(np.nan_to_num(value)) / most)
-        bar = _painted(bar, CATEGORICAL[value < 0]) if colour else bar
-        lines.append(f"{fitted(name, margin, right=True)} {bar} {shown}")
+        bar = painted(bar, CATEGORICAL[value < 0]) if colour else bar
+        lines.append(f"{fitted(name, margin, right=True)} {bar} {figure}")
     return "\n".join(lines)
 
 
@@ -88,15 +88,15 @@ def coloured_text(tokens: Sequence[str], values: Vector, *, width: int = 80, col
     reach = limits(values, diverging=True)
     lines, used = [""], 0
     for token, value in zip(tokens, values.tolist(), strict=True):
-        shown = cut(token if token.strip(" ") else "·" * len(token), width - 9)
+        name = cut(token if token.strip(" ") else "·" * len(token), width - 9)
         if not colour and abs(value) >= 0.1 * reach[1]:
-            shown = f"{shown.rstrip()}[{value:+.2f}]{' ' if shown.endswith(' ') else ''}"
-        long = display_width(shown)
+            name = f"{name.rstrip()}[{value:+.2f}]{' ' if name.endswith(' ') else ''}"
+        long = display_width(name)
         if used and used + long > width:
             lines.append("")
             used = 0
         fill = colour_of(value, DIVERGING, *reach)
-        lines[-1] += _painted(shown, ink_on(fill), fill) if colour else shown
+        lines[-1] += painted(name, ink_on(fill), fill) if colour else name
         used += long
         if token.endswith("\n"):
             lines.append("")
@@ -117,7 +117,7 @@ def tree(nodes: Sequence[Node], *, width: int = 80, colour: bool = False) -> str
         sign = "* " if node.best else "× " if node.pruned else "  "
         score = "" if node.score is None else number(node.score)
         line = cut(f"{sign}{lead}{visible(node.text)} {score}".rstrip(), width)
-        lines.append(_painted(line, CATEGORICAL[0]) if colour and node.best else line)
+        lines.append(painted(line, CATEGORICAL[0]) if colour and node.best else line)
         lead = lead.replace("├─", "│ ").replace("└─", "  ")
         waiting += [(child, lead + ("└─" if child == below[-1] else "├─")) for child in reversed(below)]
     return "\n".join(lines)
@@ -142,7 +142,7 @@ def _shade(value: float, wide: int, reach: tuple[float, float], *, diverging: bo
         return "?" * wide
     if colour:
         fill = colour_of(value, DIVERGING if diverging else SEQUENTIAL, *reach)
-        return _painted(" " * wide, ink_on(fill), fill)
+        return painted(" " * wide, ink_on(fill), fill)
     share = levels(np.array([abs(value) if diverging else value]), 0.0 if diverging else reach[0], reach[1])[0] / TOP
     shades = BELOW if diverging and value < 0 else SHADES
     return shades[min(len(shades) - 1, int(share * len(shades)))] * wide
@@ -161,6 +161,6 @@ def _dots(
     return ((place >= top) & (place <= bottom)).reshape(height, 4, wide, 2)
 
 
-def _painted(text: str, ink: str, paper: str = "") -> str:
+def painted(text: str, ink: str, paper: str = "") -> str:
     codes = "38;2;{};{};{}".format(*rgb(ink)) + (";48;2;{};{};{}".format(*rgb(paper)) if paper else "")
     return f"\x1b[{codes}m{text}\x1b[0m"

@@ -91,17 +91,19 @@ def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **opt
     if view not in VIEWS:
         raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
     takes = inspect.signature(VIEWS[view]).parameters
+    own = [name for name, option in takes.items() if option.kind is option.KEYWORD_ONLY and name != "folder"]
     for name in options:
         if name not in takes:
-            own = ", ".join(
-                f"--{n.replace('_', '-')}" for n, p in takes.items() if p.kind is p.KEYWORD_ONLY and n != "folder"
-            )
-            raise UsageError(
-                f"the view '{view}' has no --{name.replace('_', '-')}", hint=f"it takes {own or 'no options'}."
-            )
-    needed = takes.get("given")
-    if needed is not None and needed.default is needed.empty and given is None:
-        raise UsageError(f"the view '{view}' needs an input to look at", hint="give a text after the model.")
-    options |= {"given": given} if needed is not None else {}
-    options |= {"folder": folder} if "folder" in takes else {}
+            hint = f"it takes {', '.join(map(_flag, own)) or 'no options'}."
+            raise UsageError(f"the view '{view}' has no {_flag(name)}", hint=hint)
+    if "given" in takes:
+        if given is None and takes["given"].default is inspect.Parameter.empty:
+            raise UsageError(f"the view '{view}' needs an input to look at", hint="give a text after the model.")
+        options["given"] = given
+    if "folder" in takes:
+        options["folder"] = folder
     return VIEWS[view](bundle, **options)
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -67,6 +68,14 @@ def test_a_terminal_shows_bars_within_its_columns(bundle_of, task, given):
     assert max(map(display_width, shown[1 : shown.index("")])) <= 60
     assert any("█" in line for line in shown)
     assert any(" bits a token, a perplexity of " in line for line in shown)
+
+
+def test_colours_change_nothing_else(bundle_of):
+    view = surprisal_view(bundle_of("tag"), "the dog ran")
+    coloured = view.to_text(colour=True)
+    assert "\x1b[" in coloured
+    plain = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", coloured).split("\n")]
+    assert plain == view.to_text().split("\n")
 
 
 def test_one_token_alone_has_no_surprise(bundle_of):
