@@ -2,19 +2,18 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import Json, Threads, print_json, print_table, print_text, use_threads
 
 
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="which claims, like C6 C12; none: all")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory of the report")] = Path("report"),
-    quick: Annotated[bool, typer.Option("--quick", help="small experiments: all in about 10 minutes, not 150")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="how often each is trained; 3, with --quick 2")] = None,
-    names: Annotated[bool, typer.Option("--list", help="the claims there are")] = False,
+    ids: list[str] | None = Argument(None, help="which claims, like C6 C12; none: all"),
+    out: Path = Option(Path("report"), "--out", "-o", help="directory of the report"),
+    quick: bool = Option(False, "--quick", help="small experiments: all in about 10 minutes, not 150"),
+    seeds: int | None = Option(None, min=1, help="how often each is trained; 3, with --quick 2"),
+    names: bool = Option(False, "--list", help="the claims there are"),
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Optional, ParamSpec, TypeVar
 
 import typer
+from typer import Option
 
 from seqlab.errors import SeqlabError, SeqlabWarning, UsageError, nearest
 from seqlab.recipes import default_recipes
@@ -54,9 +55,7 @@ def _version(asked: bool) -> bool:
 
 
 def seqlab(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
-    ] = False,
+    version: bool = Option(False, "--version", callback=_version, is_eager=True, help="print the version"),
 ) -> None:
     """A laboratory for sequence models: train one on your own file, use it, look inside."""
 

@@ -1,9 +1,9 @@
 """`seqlab data`: get, make and look at data."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import Json, check_task, print_facts, print_json, print_table, reports_errors, tasks_help
 
@@ -28,9 +28,9 @@ def data_list(json: Json = False) -> None:
 @app.command("get")
 @reports_errors
 def data_get(
-    name: Annotated[str, typer.Argument(help="a name of `data list`")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory")] = Path("data"),
-    address: Annotated[str | None, typer.Option(help="another address of the same file")] = None,
+    name: str = Argument(help="a name of `data list`"),
+    out: Path = Option(Path("data"), "--out", "-o", help="directory"),
+    address: str | None = Option(None, help="another address of the same file"),
 ) -> None:
     """Download a public data set and check its sha256."""
     from seqlab.data.catalogue import fetch, find
@@ -41,10 +41,10 @@ def data_get(
 @app.command("make")
 @reports_errors
 def data_make(
-    kind: Annotated[str, typer.Argument(help="dates, copies, reversals, parity; shapes, digits, shifted-digits")],
-    num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples; of digits, all there are")] = 10_000,
-    seed: Annotated[int, typer.Option(help="another seed, other examples")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="the file; of pictures, an .npz")] = None,
+    kind: str = Argument(help="dates, copies, reversals, parity; shapes, digits, shifted-digits"),
+    num: int = Option(10_000, "--num", "-n", min=1, help="examples; of digits, all there are"),
+    seed: int = Option(1, help="another seed, other examples"),
+    out: Path | None = Option(None, "--out", "-o", help="the file; of pictures, an .npz"),
 ) -> None:
     """Make a file to learn from: text as TSV, pictures as an .npz.
 
@@ -74,9 +74,9 @@ def data_make(
 @app.command("look")
 @reports_errors
 def data_look(
-    task: Annotated[str, typer.Argument(help=tasks_help())],
-    data: Annotated[list[str], typer.Argument(help="file(s), as for train")],
-    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like data.source=2")] = None,
+    task: str = Argument(help=tasks_help()),
+    data: list[str] = Argument(help="file(s), as for train"),
+    settings: list[str] | None = Option(None, "--set", "-s", help="override, like data.source=2"),
     json: Json = False,
 ) -> None:
     """Read a file as training would, and say what is in it."""

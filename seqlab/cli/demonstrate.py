@@ -2,9 +2,10 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import INTERRUPTED, Json, Threads, print_json, print_table, print_text, program, use_threads
 from seqlab.cli.serving import serve_demo
@@ -14,14 +15,14 @@ DEMOS = ("dates", "tracking")
 
 
 def demo(
-    which: Annotated[str, typer.Argument(help="dates or tracking")] = "dates",
-    out: Annotated[Path, typer.Option("--out", "-o", help="dates: directory for the model")] = Path("runs/dates"),
-    steps: Annotated[int | None, typer.Option(min=1, help="dates: fewer steps for a quick look")] = None,
-    seed: Annotated[int, typer.Option(help="tracking: another seed, another target")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="tracking: a picture, .svg, .png or .html")] = None,
-    serve: Annotated[bool, typer.Option(help="dates: end with a page to try it; only on a terminal")] = True,
+    which: str = Argument("dates", help="dates or tracking"),
+    out: Path = Option(Path("runs/dates"), "--out", "-o", help="dates: directory for the model"),
+    steps: int | None = Option(None, min=1, help="dates: fewer steps for a quick look"),
+    seed: int = Option(0, help="tracking: another seed, another target"),
+    plot: Path | None = Option(None, help="tracking: a picture, .svg, .png or .html"),
+    serve: bool = Option(True, help="dates: end with a page to try it; only on a terminal"),
     threads: Threads = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
+    quiet: bool = Option(False, "--quiet", "-q", help="no progress"),
     json: Json = False,
 ) -> None:
     """The lectures' points on data made on the spot.

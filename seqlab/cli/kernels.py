@@ -1,15 +1,13 @@
 """`seqlab kernels`: the native kernels, which are optional."""
 
-from typing import Annotated
-
-import typer
+from typer import Argument
 
 from seqlab.cli.command import Json, print_json, print_text
 from seqlab.errors import UsageError
 
 
 def kernels(
-    verb: Annotated[str | None, typer.Argument(help="build: compile them; none: whether they are in use")] = None,
+    verb: str | None = Argument(None, help="build: compile them; none: whether they are in use"),
     json: Json = False,
 ) -> None:
     """Compile the native kernels, or see whether they are in use.

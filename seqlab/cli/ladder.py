@@ -3,9 +3,9 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import Json, Threads, check_task, print_json, print_table, print_text, tasks_help, use_threads
 
@@ -13,17 +13,15 @@ UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 
 
 def compare(
-    task: Annotated[str, typer.Argument(help=tasks_help())],
-    data: Annotated[list[str], typer.Argument(help="file(s) to train on")],
-    recipes: Annotated[str, typer.Option("--recipes", "-r", help="hmm,gru,mine.toml; none: the task's ladder")] = "",
-    budget: Annotated[str | None, typer.Option(help="time for each training, like 90s, 10m or 1h")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="how often each is trained")] = 1,
-    valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
-    test: Annotated[
-        list[str] | None, typer.Option("--test", help="file(s) to score on; none: what is held out")
-    ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, for all of them")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory; none: runs/compare-FILE")] = None,
+    task: str = Argument(help=tasks_help()),
+    data: list[str] = Argument(help="file(s) to train on"),
+    recipes: str = Option("", "--recipes", "-r", help="hmm,gru,mine.toml; none: the task's ladder"),
+    budget: str | None = Option(None, help="time for each training, like 90s, 10m or 1h"),
+    seeds: int = Option(1, min=1, help="how often each is trained"),
+    valid: list[str] | None = Option(None, "--valid", help="file(s) to validate on"),
+    test: list[str] | None = Option(None, "--test", help="file(s) to score on; none: what is held out"),
+    settings: list[str] | None = Option(None, "--set", "-s", help="override, for all of them"),
+    out: Path | None = Option(None, "--out", "-o", help="directory; none: runs/compare-FILE"),
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -1,38 +1,39 @@
 """`seqlab explain`, `check` and `doctor`: looking into a model."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import MODEL, Json, ModelPath, Threads, print_json, print_table, print_text, use_threads
 
 
 def explain(
-    model: Annotated[Path | None, typer.Argument(help=MODEL)] = None,
-    text: Annotated[str | None, typer.Argument(help="what the model is to work on")] = None,
-    view: Annotated[str | None, typer.Option("--view", "-v", help="what to look at; --list names all")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="a file: .html, .svg, .png or .json")] = None,
-    names: Annotated[bool, typer.Option("--list", help="the views there are")] = False,
-    output: Annotated[str | None, typer.Option(help="look at this answer instead of the model's own")] = None,
-    layer: Annotated[str | None, typer.Option(help="a layer or stage by its name")] = None,
-    cell: Annotated[str | None, typer.Option(help="number: which of a stage's numbers, as 0,2,5")] = None,
-    head: Annotated[int | None, typer.Option(min=1, help="attention: one head")] = None,
-    hypothesis: Annotated[int | None, typer.Option(min=1, help="attention: the n-th best of a beam")] = None,
-    position: Annotated[int | None, typer.Option(min=1, help="which part of the answer, counted from 1")] = None,
-    unit: Annotated[int | None, typer.Option(min=0, help="cells: one unit")] = None,
-    pattern: Annotated[str | None, typer.Option(help="cells: a regular expression to follow")] = None,
-    method: Annotated[str | None, typer.Option(help="saliency: integrated, gradient or leave-one-out")] = None,
-    ablate: Annotated[list[str] | None, typer.Option(help="what-if: silence NAME or NAME:3,4")] = None,
-    replace: Annotated[str | None, typer.Option(help="what-if: another word, as PLACE=WORD")] = None,
-    prefix: Annotated[str | None, typer.Option(help="what-if: what the answer must begin with")] = None,
-    temperature: Annotated[float | None, typer.Option(help="what-if: sample at this temperature")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="beam: how many hypotheses")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
-    replay_beam: Annotated[int | None, typer.Option(min=1, help="beam: search the tree again, this wide")] = None,
-    replay_penalty: Annotated[float | None, typer.Option(help="beam: rank the tree again")] = None,
-    column: Annotated[str | None, typer.Option(help="band: which column of the series")] = None,
-    trace: Annotated[Path | None, typer.Option(help="write everything that was recorded, .safetensors")] = None,
+    model: Path | None = Argument(None, help=MODEL),
+    text: str | None = Argument(None, help="what the model is to work on"),
+    view: str | None = Option(None, "--view", "-v", help="what to look at; --list names all"),
+    out: Path | None = Option(None, "--out", "-o", help="a file: .html, .svg, .png or .json"),
+    names: bool = Option(False, "--list", help="the views there are"),
+    output: str | None = Option(None, help="look at this answer instead of the model's own"),
+    layer: str | None = Option(None, help="a layer or stage by its name"),
+    cell: str | None = Option(None, help="number: which of a stage's numbers, as 0,2,5"),
+    head: int | None = Option(None, min=1, help="attention: one head"),
+    hypothesis: int | None = Option(None, min=1, help="attention: the n-th best of a beam"),
+    position: int | None = Option(None, min=1, help="which part of the answer, counted from 1"),
+    unit: int | None = Option(None, min=0, help="cells: one unit"),
+    pattern: str | None = Option(None, help="cells: a regular expression to follow"),
+    method: str | None = Option(None, help="saliency: integrated, gradient or leave-one-out"),
+    ablate: list[str] | None = Option(None, help="what-if: silence NAME or NAME:3,4"),
+    replace: str | None = Option(None, help="what-if: another word, as PLACE=WORD"),
+    prefix: str | None = Option(None, help="what-if: what the answer must begin with"),
+    temperature: float | None = Option(None, help="what-if: sample at this temperature"),
+    beam: int | None = Option(None, min=1, help="beam: how many hypotheses"),
+    length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
+    replay_beam: int | None = Option(None, min=1, help="beam: search the tree again, this wide"),
+    replay_penalty: float | None = Option(None, help="beam: rank the tree again"),
+    column: str | None = Option(None, help="band: which column of the series"),
+    trace: Path | None = Option(None, help="write everything that was recorded, .safetensors"),
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -75,8 +76,8 @@ def explain(
 
 def check(
     model: ModelPath,
-    data: Annotated[list[str] | None, typer.Argument(help="file(s) of examples; none: what was held out")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="stop and resume a copy of its run instead")] = False,
+    data: list[str] | None = Argument(None, help="file(s) of examples; none: what was held out"),
+    resume: bool = Option(False, "--resume", help="stop and resume a copy of its run instead"),
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -108,7 +109,7 @@ def check(
 
 def doctor(
     model: ModelPath,
-    data: Annotated[list[str] | None, typer.Argument(help="file(s) with known answers; none: held out")] = None,
+    data: list[str] | None = Argument(None, help="file(s) with known answers; none: held out"),
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -1,9 +1,9 @@
 """`seqlab info`, `import`, `export` and `recipes`: models as files."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import (
     MODEL,
@@ -20,7 +20,7 @@ from seqlab.cli.command import (
 
 
 def info(
-    model: Annotated[Path | None, typer.Argument(help=f"{MODEL}; none: this installation")] = None,
+    model: Path | None = Argument(None, help=f"{MODEL}; none: this installation"),
     json: Json = False,
 ) -> None:
     """What a model is, or what this installation is and has."""
@@ -41,8 +41,8 @@ def info(
 
 
 def import_model(
-    folder: Annotated[Path, typer.Argument(help="directory with config.json, model.safetensors and a tokenizer")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
+    folder: Path = Argument(help="directory with config.json, model.safetensors and a tokenizer"),
+    out: Path = Option(..., "--out", "-o", help="directory for the model"),
     json: Json = False,
 ) -> None:
     """Read a Hugging Face BERT or GPT-2 directory, offline.
@@ -61,8 +61,8 @@ def import_model(
 
 def export(
     model: ModelPath,
-    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
-    to: Annotated[str | None, typer.Option(help="for another program: ctranslate2, huggingface or onnx")] = None,
+    out: Path = Option(..., "--out", "-o", help="directory for the model"),
+    to: str | None = Option(None, help="for another program: ctranslate2, huggingface or onnx"),
     int8: Int8 = False,
     json: Json = False,
 ) -> None:
@@ -86,7 +86,7 @@ def export(
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,
+    name: str | None = Argument(None, help="a recipe to show in full"),
     json: Json = False,
 ) -> None:
     """List the recipes; with a name, show that one as TOML to change.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import Device, Int8, ModelPath, Threads, Workers, use_device, use_threads
 from seqlab.errors import UsageError
@@ -16,33 +16,29 @@ from seqlab.errors import UsageError
 
 def predict(
     model: ModelPath,
-    text: Annotated[
-        list[str] | None, typer.Argument(help="what to answer; a forecaster's series. None: the lines of --input")
-    ] = None,
-    source: Annotated[str, typer.Option("--input", "-i", help="file of lines; - is standard input")] = "-",
-    greedy: Annotated[bool, typer.Option("--greedy", help="always the likeliest token")] = False,
-    temperature: Annotated[float | None, typer.Option(help="sample; below 1 is safer, above 1 wilder")] = None,
-    top_k: Annotated[int | None, typer.Option(help="sample among the k likeliest tokens")] = None,
-    top_p: Annotated[float | None, typer.Option(help="sample among the likeliest tokens of mass p")] = None,
-    beam: Annotated[int | None, typer.Option(help="beam search with this many hypotheses")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
-    no_repeat: Annotated[int | None, typer.Option(help="beam: no n-gram of this length twice")] = None,
-    min_length: Annotated[int | None, typer.Option(help="beam: shortest answer, in tokens")] = None,
-    max_length: Annotated[int | None, typer.Option(help="longest answer, in tokens")] = None,
-    prefix: Annotated[str, typer.Option(help="what each translation must begin with")] = "",
-    seed: Annotated[int, typer.Option(help="another seed, another sample")] = 0,
+    text: list[str] | None = Argument(None, help="what to answer; a forecaster's series. None: the lines of --input"),
+    source: str = Option("-", "--input", "-i", help="file of lines; - is standard input"),
+    greedy: bool = Option(False, "--greedy", help="always the likeliest token"),
+    temperature: float | None = Option(None, help="sample; below 1 is safer, above 1 wilder"),
+    top_k: int | None = Option(None, help="sample among the k likeliest tokens"),
+    top_p: float | None = Option(None, help="sample among the likeliest tokens of mass p"),
+    beam: int | None = Option(None, help="beam search with this many hypotheses"),
+    length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
+    no_repeat: int | None = Option(None, help="beam: no n-gram of this length twice"),
+    min_length: int | None = Option(None, help="beam: shortest answer, in tokens"),
+    max_length: int | None = Option(None, help="longest answer, in tokens"),
+    prefix: str = Option("", help="what each translation must begin with"),
+    seed: int = Option(0, help="another seed, another sample"),
     int8: Int8 = False,
-    stream: Annotated[bool, typer.Option("--stream", help="lm: show each token as it is chosen")] = False,
-    embed: Annotated[bool, typer.Option("--embed", help="a vector for each line, as JSON, or into --out")] = False,
-    normalise: Annotated[bool, typer.Option("--normalise", help="with --embed: vectors of length one")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="file of a forecast; with --embed, a .npy or .jsonl")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="picture of a forecast: .svg, .png or .html")] = None,
+    stream: bool = Option(False, "--stream", help="lm: show each token as it is chosen"),
+    embed: bool = Option(False, "--embed", help="a vector for each line, as JSON, or into --out"),
+    normalise: bool = Option(False, "--normalise", help="with --embed: vectors of length one"),
+    out: Path | None = Option(None, "--out", "-o", help="file of a forecast; with --embed, a .npy or .jsonl"),
+    plot: Path | None = Option(None, help="picture of a forecast: .svg, .png or .html"),
     threads: Threads = None,
     device: Device = "cpu",
     workers: Workers = 1,
-    json: Annotated[bool, typer.Option("--json", help="one JSON object a line, with probabilities")] = False,
+    json: bool = Option(False, "--json", help="one JSON object a line, with probabilities"),
 ) -> None:
     """Use a model: a line in, a line out, same count and order.
 

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import Threads, use_threads
 from seqlab.errors import SeqlabWarning, UsageError
@@ -18,13 +18,12 @@ PORT = 8000
 
 
 def serve(
-    models: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="MODEL", help="directories of models or runs, or names; none: the shipped models"),
-    ] = None,
-    host: Annotated[str, typer.Option(help="where to listen; beyond this machine with a token")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = PORT,
-    token: Annotated[str | None, typer.Option(help="what clients must show; without it, made where needed")] = None,
+    models: list[Path] | None = Argument(
+        None, metavar="MODEL", help="directories of models or runs, or names; none: the shipped models"
+    ),
+    host: str = Option("127.0.0.1", help="where to listen; beyond this machine with a token"),
+    port: int = Option(PORT, min=0, max=65535, help="0: any that is free"),
+    token: str | None = Option(None, help="what clients must show; without it, made where needed"),
     threads: Threads = None,
 ) -> None:
     """Serve models over HTTP: a page to look inside, and an API.

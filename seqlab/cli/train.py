@@ -3,9 +3,10 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typer import Argument, Option
 
 from seqlab.cli.command import (
     INTERRUPTED,
@@ -30,19 +31,19 @@ from seqlab.cli.serving import served
 
 
 def train(
-    task: Annotated[str, typer.Argument(help=tasks_help())] = "",
-    data: Annotated[list[str] | None, typer.Argument(help="file(s) to train on; - is standard input")] = None,
-    recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="a name or .toml file; none: the task's")] = None,
-    valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory; none: runs/RECIPE-FILE")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like train.steps=500")] = None,
-    start: Annotated[Path | None, typer.Option("--from", help="a trained model to begin with")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
+    task: str = Argument("", help=tasks_help()),
+    data: list[str] | None = Argument(None, help="file(s) to train on; - is standard input"),
+    recipe: str | None = Option(None, "--recipe", "-r", help="a name or .toml file; none: the task's"),
+    valid: list[str] | None = Option(None, "--valid", help="file(s) to validate on"),
+    out: Path | None = Option(None, "--out", "-o", help="directory; none: runs/RECIPE-FILE"),
+    settings: list[str] | None = Option(None, "--set", "-s", help="override, like train.steps=500"),
+    start: Path | None = Option(None, "--from", help="a trained model to begin with"),
+    resume: bool = Option(False, "--resume", help="go on with the run in --out"),
+    overwrite: bool = Option(False, "--overwrite", help="throw away the run in --out"),
+    watch: bool = Option(False, "--watch", help="serve a page with its curves while it trains"),
     threads: Threads = None,
     device: Device = "cpu",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
+    quiet: bool = Option(False, "--quiet", "-q", help="no progress"),
     json: Json = False,
 ) -> None:
     """Train a model on your file.
@@ -115,15 +116,13 @@ def train(
 
 def evaluate(
     model: ModelPath,
-    data: Annotated[
-        list[str] | None, typer.Argument(help="file(s) with known answers; none: what was held out")
-    ] = None,
-    errors: Annotated[int, typer.Option(min=0, max=10, help="how many mistakes to show")] = 3,
-    beam: Annotated[int | None, typer.Option(help="translate by beam search with this many hypotheses")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
-    lower: Annotated[bool, typer.Option("--lower", help="score translations without regard to case")] = False,
+    data: list[str] | None = Argument(None, help="file(s) with known answers; none: what was held out"),
+    errors: int = Option(3, min=0, max=10, help="how many mistakes to show"),
+    beam: int | None = Option(None, help="translate by beam search with this many hypotheses"),
+    length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
+    lower: bool = Option(False, "--lower", help="score translations without regard to case"),
     int8: Int8 = False,
-    page: Annotated[Path | None, typer.Option("--report", help="captions: an HTML page of twenty pictures")] = None,
+    page: Path | None = Option(None, "--report", help="captions: an HTML page of twenty pictures"),
     threads: Threads = None,
     device: Device = "cpu",
     workers: Workers = 1,

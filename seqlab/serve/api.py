@@ -49,15 +49,18 @@ EVENT = {
     },
     "required": ["event", "data"],
 }
+DESCRIPTIONS = {
+    400: "the body is no JSON",
+    401: "the token is missing or wrong, where one is needed",
+    404: "there is no such model or view",
+    408: "the body did not come in time",
+    413: "the body is too large",
+    422: "the model cannot do this, or the body is not as it must be",
+    503: "the line is full: try again after Retry-After seconds",
+    504: "it took too long",
+}
 FAILURES: dict[int | str, dict[str, Any]] = {
-    400: {"model": bodies.Failure, "description": "the body is no JSON"},
-    401: {"model": bodies.Failure, "description": "the token is missing or wrong, where one is needed"},
-    404: {"model": bodies.Failure, "description": "there is no such model or view"},
-    408: {"model": bodies.Failure, "description": "the body did not come in time"},
-    413: {"model": bodies.Failure, "description": "the body is too large"},
-    422: {"model": bodies.Failure, "description": "the model cannot do this, or the body is not as it must be"},
-    503: {"model": bodies.Failure, "description": "the line is full: try again after Retry-After seconds"},
-    504: {"model": bodies.Failure, "description": "it took too long"},
+    code: {"model": bodies.Failure, "description": text} for code, text in DESCRIPTIONS.items()
 }
 
 

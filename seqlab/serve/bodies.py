@@ -30,11 +30,11 @@ class Decoding(Body):
     method: Literal["greedy", "sample", "beam"] | None = None
     beam: Width | None = None
     temperature: Temperature | None = None
-    top_k: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    top_k: int | None = Field(None, ge=1, le=1_000_000)
     top_p: Mass | None = None
     length_penalty: Penalty | None = None
     no_repeat: Count | None = None
-    min_length: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
+    min_length: int | None = Field(None, ge=0, le=MOST_TOKENS)
     max_length: Count | None = None
     n_best: (
         Annotated[Width, Field(description="how many hypotheses to answer with; a beam of as many, if none")] | None
@@ -43,8 +43,8 @@ class Decoding(Body):
 
 class Predict(Body):
     model: Name
-    inputs: Annotated[list[Input], Field(max_length=MOST_INPUTS)]
-    prefix: Annotated[str, Field(max_length=MOST_TOKENS)] = ""
+    inputs: list[Input] = Field(max_length=MOST_INPUTS)
+    prefix: str = Field("", max_length=MOST_TOKENS)
     seed: Seed = 0
     decode: Decoding = Decoding()
 
@@ -59,40 +59,40 @@ class Generate(Body):
 class Next(Body):
     model: Name
     input: Input
-    written: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MOST_TOKENS)] = []
+    written: list[Annotated[int, Field(ge=0)]] = Field([], max_length=MOST_TOKENS)
     temperature: Temperature = 1.0
-    top_k: Annotated[int, Field(ge=0, description="0: all")] = 0
+    top_k: int = Field(0, ge=0, description="0: all")
     top_p: Mass = 1.0
-    most: Annotated[int, Field(ge=1, le=1000)] = 20
+    most: int = Field(20, ge=1, le=1000)
 
 
 class Score(Body):
     model: Name
-    sources: Annotated[list[Input], Field(max_length=MOST_INPUTS)] = []
-    targets: Annotated[list[Annotated[str, Field(max_length=MOST_LETTERS)]], Field(max_length=MOST_INPUTS)]
+    sources: list[Input] = Field([], max_length=MOST_INPUTS)
+    targets: list[Annotated[str, Field(max_length=MOST_LETTERS)]] = Field(max_length=MOST_INPUTS)
 
 
 class ViewOptions(Body):
     """What a view can be told; each view takes some of these."""
 
-    output: Annotated[str, Field(max_length=MOST_LOOKED_AT)] | None = None
-    layer: Annotated[str, Field(max_length=200)] | None = None
-    cell: Annotated[str, Field(max_length=50)] | None = None
+    output: str | None = Field(None, max_length=MOST_LOOKED_AT)
+    layer: str | None = Field(None, max_length=200)
+    cell: str | None = Field(None, max_length=50)
     head: Count | None = None
     hypothesis: Width | None = None
-    position: Annotated[int, Field(ge=1)] | None = None
-    unit: Annotated[int, Field(ge=0)] | None = None
-    pattern: Annotated[str, Field(max_length=100)] | None = None
-    method: Annotated[str, Field(max_length=50)] | None = None
-    ablate: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=50)] | None = None
-    replace: Annotated[str, Field(max_length=200)] | None = None
-    prefix: Annotated[str, Field(max_length=MOST_TOKENS)] | None = None
+    position: int | None = Field(None, ge=1)
+    unit: int | None = Field(None, ge=0)
+    pattern: str | None = Field(None, max_length=100)
+    method: str | None = Field(None, max_length=50)
+    ablate: list[Annotated[str, Field(max_length=200)]] | None = Field(None, max_length=50)
+    replace: str | None = Field(None, max_length=200)
+    prefix: str | None = Field(None, max_length=MOST_TOKENS)
     temperature: Temperature | None = None
     beam: Width | None = None
     length_penalty: Penalty | None = None
     replay_beam: Width | None = None
     replay_penalty: Penalty | None = None
-    column: Annotated[str, Field(max_length=200)] | None = None
+    column: str | None = Field(None, max_length=200)
 
 
 class Explain(Body):
