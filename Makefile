@@ -8,7 +8,7 @@ DATA := ../shared/data
 NAMES :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test slow golden golden-renew fuzz check kernels bench docs gallery models wheel clean
+.PHONY: setup demo test browser slow golden golden-renew fuzz check kernels bench docs gallery models wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -18,6 +18,9 @@ demo: $(STAMPS)-demo  ## train a model on dates in 48 languages, and try it on a
 
 test: $(STAMPS)-test  ## the fast tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+browser: $(STAMPS)-test  ## the page in a real chromium; skipped where there is none
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m browser
 
 slow: $(STAMPS)-test  ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600

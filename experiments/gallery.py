@@ -84,6 +84,7 @@ SHOWN: list[tuple[str, str, dict[str, Any]]] = [
     ("masked", "attention", {}),
     ("attention", "lens", {"layer": "decoder.attention.weights"}),
     ("char-lstm", "lens", {"layer": "decoder.0.f"}),
+    ("char-lstm", "surprisal", {}),
     ("attention", "beam", {}),
     ("char-lstm", "gradients", {}),
     ("transformer", "gradients", {}),

@@ -1,39 +1,28 @@
 """Is a model well? A few questions that a loss does not answer, each with a number, a sentence and a remedy."""
 
 import hashlib
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
 
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
-from seqlab.data.store import TokenStore
+from seqlab.data.store import Shared, TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
 from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
-from seqlab.tasks import predict, subject
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.examples import Examples, example_batches, input_of
-from seqlab.tasks.task import LOWER_IS_BETTER, Scoring, Task
+from seqlab.tasks.task import Finding, Scoring, beside_floor
 from seqlab.training.objective import mean_loss
 
 LOOKED_AT = 200  # examples
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One question, its number, and whether it gives cause for concern."""
-
-    question: str
-    number: float
-    well: bool
-    said: str
-    remedy: str = ""
 
 
 def examine(model: Model, data: Sequence[str] = ()) -> list[Finding]:
@@ -105,8 +94,8 @@ def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Find
     shifts: dict[str, list[float]] = {}
     for example in examples[:10]:
         try:
-            looked = subject(model.bundle, input_of(model.bundle.codec, example))
-            maps = attention_maps(looked, looked.trace())
+            subject = subject_of(model.bundle, input_of(model.bundle.codec, example))
+            maps = attention_maps(subject, subject.trace())
         except UsageError:  # nothing to attend to, or nothing to read
             return
         for m in maps:
@@ -133,9 +122,10 @@ def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     store = stores / ("train_source" if codec.reads else "train_target")
     if not store.exists():
         return
-    opened = TokenStore.open(store)
-    pictures = {STORE: TokenStore.open(stores / STORE)} if isinstance(codec.source, PictureSource) else {}
-    train = shared_pictures(pictures | {"train_source": opened}, "train") or opened
+    train: TokenStore | Shared = TokenStore.open(store)
+    if isinstance(codec.source, PictureSource):
+        names = (STORE, "train_source")
+        train = shared_pictures({name: TokenStore.open(stores / name) for name in names}, "train")
     known = {_digest(np.asarray(train[row])) for row in range(len(train))}
     most = model.recipe.data.max_source
     rows = [np.asarray(pair[0 if codec.reads else 1][:most]) for pair in codec.encode(examples)]
@@ -157,25 +147,6 @@ def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterato
     scoring = Scoring(train=model.stores if model.stores.is_dir() else None)
     report = model.task.evaluate(model.bundle, Examples(examples), scoring)
     yield from beside_floor(model.task, report.scores, report.floors)
-
-
-def beside_floor(task: Task, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
-    """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
-    there = [name for name in task.judged_by if name in scores and any(name in floor for floor in floors.values())]
-    if not there:
-        return
-    name = next((name for name in there if scores[name]), there[0])  # answers of less than four words have no BLEU
-    others = {floor: found[name] for floor, found in floors.items() if name in found}
-    ours, less = float(scores[name]), name in LOWER_IS_BETTER
-    floor = min(others, key=lambda f: others[f]) if less else max(others, key=lambda f: others[f])
-    well = (ours < others[floor] if less else ours > others[floor]) and math.isfinite(ours)
-    yield Finding(
-        "is it better than its floor?",
-        ours,
-        well,
-        f"its {name} is {ours:.4g}, that of '{floor}' {others[floor]:.4g}",
-        "the simple thing is as good: train longer (--set train.minutes=10), on more data, or use it.",
-    )
 
 
 _QUESTIONS = (_is_the_input_used, _does_it_end, _does_attention_look, _is_it_new, _is_it_better_than_nothing)

@@ -9,7 +9,7 @@ do best on it. scikit-learn is not needed to use them; what it alone asks for is
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,8 @@ from seqlab.data.vectors import as_vectors
 from seqlab.errors import DataError, nearest, shorten
 from seqlab.lab import Model, train
 from seqlab.recipe import Recipe
+
+Writer = Callable[[Any, list[str]], str]  # a row and the names of its labels, as a file to train on holds them
 
 
 class InputError(DataError, ValueError):
@@ -61,35 +63,35 @@ class _Estimator:
         save_bundle(self._fitted().bundle, Path(folder))
         return Model(self.model_.bundle, Path(folder))
 
-    def _fit(self, task: str, rows: list[Any], labels: list[list[Any]]) -> None:
-        """Train on a file with these rows and the names of their labels; what `settings` ask for comes last."""
-        names = _names([*chain.from_iterable(labels)])
-        called = [[names[label] for label in each] for each in labels]
-        wanted = [f"train.seed={self.seed}", "data.source=none", "data.target=none", *self.settings]
+    def _fit(self, task: str, rows: list[Any], labels: list[list[Any]], file: str, write: Writer) -> None:
+        """Train on a file with these rows and the names of their labels, which `write` puts into words.
+
+        What `settings` ask for comes last.
+        """
+        classes = _names([*chain.from_iterable(labels)])
+        names = [[classes[label] for label in each] for each in labels]
+        settings = [f"train.seed={self.seed}", "data.source=none", "data.target=none", *self.settings]
         with TemporaryDirectory() as folder:
             if isinstance(rows[0], np.ndarray):
-                wanted, path = ["source.kind=vectors", *wanted], Path(folder, "X.npz")
-                lengths, flat = [len(row) for row in rows], list(chain.from_iterable(called))
-                np.savez(path, values=np.concatenate(rows), lengths=lengths, labels=flat)
-            elif task == "tag":
-                path = Path(folder, "X.conll")
-                path.write_text("".join(map(_tagged, rows, called)), "utf-8")
+                settings.insert(0, "source.kind=vectors")
+                path = Path(folder, "X.npz")
+                lengths = [len(row) for row in rows]
+                np.savez(path, values=np.concatenate(rows), lengths=lengths, labels=[*chain.from_iterable(names)])
             else:
-                path = Path(folder, "X.jsonl")
-                lines = (json.dumps({"text": row, "label": label}) for row, (label,) in zip(rows, called, strict=True))
-                path.write_text("\n".join(lines), "utf-8")
-            self.model_ = train(task, path, recipe=self.recipe, settings=wanted, out=Path(folder, "run")).model
-        self.classes_ = np.array(list(names))
+                path = Path(folder, file)
+                path.write_text("".join(map(write, rows, names)), "utf-8")
+            self.model_ = train(task, path, recipe=self.recipe, settings=settings, out=Path(folder, "run")).model
+        self.classes_ = np.array(list(classes))
 
     def _fitted(self) -> Model:
         if hasattr(self, "model_"):
             return self.model_
-        said = f"this {type(self).__name__} is not fitted yet"
+        message = f"this {type(self).__name__} is not fitted yet"
         try:
             from sklearn.exceptions import NotFittedError  # which its own tools look for
         except ImportError:
-            raise InputError(said, hint="fit it to X and y.") from None
-        raise NotFittedError(said)
+            raise InputError(message, hint="fit it to X and y.") from None
+        raise NotFittedError(message)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: what kind it is, and what it takes."""
@@ -112,7 +114,7 @@ class SeqlabClassifier(_Estimator):
         rows, labels = _sequences(X), _labels(y)
         if len(rows) != len(labels):
             raise InputError(f"X has {len(rows)} rows and y has {len(labels)} labels", hint="each row needs one label.")
-        self._fit("classify", rows, [[label] for label in labels])
+        self._fit("classify", rows, [[label] for label in labels], "X.jsonl", _labelled)
         return self
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " N"]:
@@ -142,7 +144,7 @@ class SeqlabTagger(_Estimator):
         rows, labels = _sequences(X, words=True), [list(each) for each in y]
         if list(map(len, rows)) != list(map(len, labels)):
             raise InputError("X and y are not of the same lengths", hint="each word or frame needs one label.")
-        self._fit("tag", rows, labels)
+        self._fit("tag", rows, labels, "X.conll", _tagged)
         return self
 
     def predict(self, X: Any) -> list[list[Any]]:
@@ -154,15 +156,15 @@ class SeqlabTagger(_Estimator):
     def score(self, X: Any, y: Any) -> float:
         """The share of words or frames whose label is the right one."""
         pairs = zip(chain.from_iterable(self.predict(X)), chain.from_iterable(y), strict=True)
-        return float(np.mean([said == known for said, known in pairs]))
+        return float(np.mean([predicted == label for predicted, label in pairs]))
 
 
 def _sequences(X: Any, *, words: bool = False) -> list[Any]:
     """Texts, tuples of words, or arrays of frames by features, all of the same kind."""
     given = X if isinstance(X, list | tuple) else np.asarray(X)
     if isinstance(given, np.ndarray) and given.ndim == 0:
-        said = f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
-        raise InputError(said, hint="one text is [text]; a sparse matrix is X.toarray().")
+        message = f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
+        raise InputError(message, hint="one text is [text]; a sparse matrix is X.toarray().")
     rows = [row.split() if words and isinstance(row, str) else row for row in given]
     if not rows:
         raise InputError("X is empty", hint="give at least one text or sequence.")
@@ -184,8 +186,8 @@ def _frames(row: Any, where: str) -> Vectors:
     except DataError as error:
         raise InputError(f"{error} (neither NaN nor inf)", hint=error.hint) from None
     except (ValueError, TypeError) as error:
-        said = f"{where} is neither a text nor a sequence of numbers: {error}"
-        raise InputError(said, hint="all rows are texts, or all are arrays of frames by features.") from None
+        message = f"{where} is neither a text nor a sequence of numbers: {error}"
+        raise InputError(message, hint="all rows are texts, or all are arrays of frames by features.") from None
 
 
 def _labels(y: Any) -> list[Any]:
@@ -211,7 +213,13 @@ def _names(labels: Any) -> dict[Any, str]:
     return names
 
 
+def _labelled(text: str, labels: list[str]) -> str:
+    """A line of JSON."""
+    return json.dumps({"text": text, "label": labels[0]}) + "\n"
+
+
 def _tagged(words: tuple[str, ...], labels: list[str]) -> str:
+    """A sentence of CoNLL."""
     for word in (*words, *labels):
         if word != word.strip() or not word or {*"\t\r\n"} & {*word}:
             raise InputError(f"{shorten(word)} is no word", hint="no tabs, no line ends, no spaces around it.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.data.lines import STDIN
+from seqlab.device import keep_memory
 from seqlab.errors import RecipeError, RunError, UsageError
 from seqlab.huggingface import read_huggingface
 from seqlab.model import Model, load
@@ -17,8 +18,7 @@ from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, 
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.training.checkpoint import locked
 from seqlab.training.log import Reporter, Silence
-from seqlab.training.memory import keep_memory
-from seqlab.training.world import joined, restarted
+from seqlab.world import joined, restarted
 
 __all__ = [
     "Model",

@@ -1,14 +1,18 @@
 """A trained model, as `load` and `train` give it: what can be done with it."""
 
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float32
+from torch import Tensor
 
 from seqlab.bundle import Bundle, find_bundle, to_int8
+from seqlab.codecs.codec import Row, padded
 from seqlab.errors import UsageError
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
@@ -16,10 +20,10 @@ from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.tasks import load_bundle, predict, task_of
 from seqlab.tasks.caption import WordMap, word_maps
-from seqlab.tasks.examples import embed
+from seqlab.tasks.examples import batches, encode_inputs, limit_rows, room
 from seqlab.tasks.task import Data, Report, Scoring, Task
 from seqlab.tasks.writing import score, stream_text
-from seqlab.training.world import ALONE, World
+from seqlab.world import ALONE, World
 
 RUN, STORES = "run", "data"
 
@@ -175,3 +179,32 @@ def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
 def _is_one(inputs: Any) -> bool:
     """Whether this is one input rather than many."""
     return not isinstance(inputs, list | tuple | Iterator)
+
+
+@torch.inference_mode()
+def embed(
+    bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
+) -> Float32[np.ndarray, "N D"]:
+    """One vector for each input: what a classifier's head is given, else the mean of the states."""
+    model = cast(Any, bundle.model)
+    if not hasattr(model, "vectors"):
+        raise UsageError(f"a '{bundle.recipe.task}' model has no vector for a text", hint="`seqlab predict` answers.")
+    if not inputs:
+        return np.zeros((0, 0), dtype=np.float32)
+    encode = encode_inputs if bundle.codec.reads else _written
+    rows = encode(bundle, inputs, first_row=first_row)
+    vectors: dict[int, Tensor] = {}
+    for together in batches([len(row) for row in rows]):
+        pooled = model.vectors(padded([rows[place] for place in together]))
+        if normalise:
+            pooled = torch.nn.functional.normalize(pooled, dim=-1)
+        vectors |= dict(zip(together, pooled, strict=True))
+    return torch.stack([vectors[place] for place in range(len(rows))]).float().numpy(force=True)
+
+
+def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
+    """Texts as a language model writes them; only learned positions limit their length."""
+    rows = cast(list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs]))
+    if room(bundle.recipe) < sys.maxsize:
+        return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
+    return rows

@@ -14,6 +14,7 @@ from seqlab.bundle import Bundle, is_bundle, read_codec_file, save_bundle
 from seqlab.codecs.codec import Codec
 from seqlab.corpus.examples import Corpus
 from seqlab.data.lines import STDIN, spool
+from seqlab.device import peak_memory
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
 from seqlab.model import RUN, STORES, Model
 from seqlab.models.interface import Model as Trainable
@@ -25,10 +26,9 @@ from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.log import Reporter
-from seqlab.training.memory import peak_memory
 from seqlab.training.objective import mean_loss
 from seqlab.training.run import KEPT, Run
-from seqlab.training.world import World
+from seqlab.world import World
 
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again

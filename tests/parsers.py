@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import pyarrow as arrow
+import pyarrow.parquet as parquet
 import torch
 from PIL import Image as Pillow
 
@@ -27,7 +29,7 @@ from seqlab.trace import Trace
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
 
 NAMES = ["recipe", "pairs", "table", "json", "labelled", "conllu", "conll", "series", "word-vectors", "vectors"]
-NAMES += ["pictures", "png", "jpeg", "checkpoint", "trace", "store", "tokenizer"]
+NAMES += ["parquet", "pictures", "png", "jpeg", "checkpoint", "trace", "store", "tokenizer"]
 NAMES += ["bundle-weights", "bundle-recipe", "bundle-metrics"]
 SERIES = b"day,x\n2024-01-01,1.5\n2024-01-02,\n2024-01-03,3\n2024-01-04,2.5\n"
 WORDS = [
@@ -129,6 +131,7 @@ def parsers(folder: Path) -> dict[str, Parser]:
     def read(function: Callable[..., object], **options: object) -> Callable[[Path], object]:
         return lambda path: list(function([str(path)], **options))  # type: ignore[call-overload]
 
+    parquet.write_table(arrow.table({"words": [["a", "b"], ["c"]] * 4, "tags": ["x y", "z"] * 4}), folder / "t.parquet")
     recipe = to_toml(load_recipe("bahdanau")).encode()
     return {
         "recipe": Parser(lambda path: parse_recipe(path.read_text("utf-8", "replace"), where="r"), ".toml", recipe),
@@ -138,6 +141,7 @@ def parsers(folder: Path) -> dict[str, Parser]:
         "labelled": Parser(read(read_labelled), ".tsv", b"good\tvery nice\nbad\tvery dull\n" * 3),
         "conllu": Parser(read(read_tagged), ".conllu", conllu.encode() * 3),
         "conll": Parser(read(read_tagged), ".conll", b"cats NOUN\nrun VERB\n\n" * 4),
+        "parquet": Parser(read(read_tagged), ".parquet", (folder / "t.parquet").read_bytes()),
         "series": Parser(lambda path: read_series(str(path)), ".csv", SERIES),
         "word-vectors": Parser(
             lambda path: list(read_word_vectors(str(path))), ".txt", b"cat 0.1 0.2\ndog 0.3 1e-3\n" * 3

@@ -14,9 +14,8 @@ from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import reversals
 from seqlab.decode.generate import score
 from seqlab.errors import SeqlabWarning, UsageError
-from seqlab.metrics.labels import accuracy, macro_f1
 from seqlab.metrics.ngram import WittenBell
-from seqlab.metrics.strings import corpus_scores, exact_match
+from seqlab.metrics.scores import accuracy, corpus_scores, exact_match, macro_f1
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 from seqlab.text import EOS, SOS

@@ -12,7 +12,7 @@ import pytest
 from seqlab import lab
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.tasks import predict
-from seqlab.tasks.forecast import forecast_series
+from seqlab.tasks.bands import forecast_series
 
 GRU = ["model.embedding=16", "model.encoder.size=16", "forecast.patch=4", "train.batch_tokens=1600"]
 SMALL = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqlab import lab
-from seqlab.cli import show
+from seqlab.cli.command import print_fit
 from seqlab.errors import DataError, RecipeError, RunError, SeqlabWarning
 from seqlab.padded import Padded
 
@@ -255,9 +255,9 @@ def test_it_starts_from_no_other_and_no_other_from_it(make, lines, tagger, tmp_p
 
 
 def test_a_run_says_how_it_was_fitted(lines, tagger, capsys):
-    show.verdict(tagger.metrics["fit"])
-    show.verdict(lines.metrics["fit"])
-    show.verdict(
+    print_fit(tagger.metrics["fit"])
+    print_fit(lines.metrics["fit"])
+    print_fit(
         {"by": "EM", "climbs": 1, "best_climb": 1, "objective": -2.5, "steps": 7, "converged": False, "kept_step": 3}
     )
     said = capsys.readouterr().out.splitlines()

@@ -14,7 +14,7 @@ from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.recipe import load_recipe, override
 from seqlab.runs import fit, reopen
 from seqlab.training.log import Silence
-from seqlab.training.world import World
+from seqlab.world import World
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
 CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")

@@ -13,8 +13,7 @@ import pytest
 
 import seqlab
 from seqlab.bundle import find_bundle, shipped
-from seqlab.data.sources import Example
-from seqlab.data.split import border, source_key
+from seqlab.data.sources import Example, border, source_key
 from seqlab.data.synthetic import dates, reversals, split_dates
 from seqlab.errors import BundleError
 from seqlab.lab import export

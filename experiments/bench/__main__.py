@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from seqlab.cli.common import Json
-from seqlab.cli.told import told
+from seqlab.cli.command import Json, print_json, print_table, print_text, reports_errors
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()
-@told
+@reports_errors
 def bench(
     name: Annotated[str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; none: all")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
@@ -32,23 +31,21 @@ def bench(
     import torch
 
     from experiments.bench.suite import run_bench
-    from seqlab.cli import show
 
     torch.set_num_threads(threads)
     results = []
     for result in run_bench(name, rounds=rounds):
         results.append(result.to_json())
         if markdown:
-            show.say(result.to_markdown())
+            print_text(result.to_markdown())
         elif not json:
             _show(result)
     if json:
-        show.as_json(results)
+        print_json(results)
 
 
 def _show(result: Any) -> None:
     from experiments.bench.race import seconds
-    from seqlab.cli import show
 
     title, each = f"{result.title}; {result.part}", result.times
     columns = [seconds(one.seconds) for one in each], [seconds(one.cpu_seconds) for one in each]
@@ -56,8 +53,8 @@ def _show(result: Any) -> None:
     rows = zip(
         [f"{one.name} {one.version}" for one in each], *columns, *ratios, [one.goal for one in each], strict=True
     )
-    show.table(["", "time", "CPU time", "ratio", "of CPU time", "wanted"], [list(row) for row in rows], title=title)
-    show.say(f"medians; rounds: {result.rounds}, threads: {result.threads}; all results agree to 1e-6")
+    print_table(["", "time", "CPU time", "ratio", "of CPU time", "wanted"], [list(row) for row in rows], title=title)
+    print_text(f"medians; rounds: {result.rounds}, threads: {result.threads}; all results agree to 1e-6")
     if result.missing:
         print(f"not installed: {', '.join(result.missing)}; `make bench` installs them apart", file=sys.stderr)
     if result.busy:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from seqlab.claims.claim import Finding
-from seqlab.claims.material import QUIET
 from seqlab.claims.settings import Settings, flat, lines, means, minus, over, scores, turned
 from seqlab.models.lds import constant_velocity
 from seqlab.padded import Padded
@@ -29,12 +28,11 @@ def chain(num: int, *, seed: int) -> str:
 
 def bits_of_the_past(at: Settings) -> Finding:
     """C14: what models with N states or units know of the next letter."""
-    sizes = at.pick((2, 4, 8, 16, 32), (2, 4, 8, 16), (2, 4))
-    train = at.file("train.txt", chain(at.pick(4000, 1000, 20), seed=1))
-    test = at.file("test.txt", chain(at.pick(500, 100, 5), seed=2))
-    hmm = {"target.kind": "characters", "train.restarts": at.pick(5, 2, 1), "train.steps": at.pick(300, 60, 3)}
-    rnn = {**QUIET, "data.unit": "line", "train.batch_tokens": 1024, "train.steps": at.pick(3000, 400, 3)}
-    rnn |= {"train.learning_rate": at.pick(1e-2, 2e-2, 2e-2)}
+    num = at.sizes("C14")
+    sizes = num["states"]
+    train = at.file("train.txt", chain(num["train"], seed=1))
+    test = at.file("test.txt", chain(num["test"], seed=2))
+    hmm, rnn = at.recipes("C14")
     hidden = at.each({f"HMM {n}": {"model.hmm.states": n} for n in sizes}, "lm", train, "hmm-lm", hmm, test)
     units = {f"RNN {n}": {"model.decoder.size": n, "model.embedding": n} for n in sizes}
     networks = at.each(units, "lm", train, "char-rnn", rnn, test)
@@ -65,7 +63,9 @@ def paths(kind: str, num: int, steps: int, random: torch.Generator) -> Tensor:
 
 def tracking(at: Settings) -> Finding:
     """C25: targets of three kinds through more and more noise."""
-    steps, num, noises = at.pick(200, 100, 12), at.pick(50, 20, 2), (0.5, 1.0, 2.0, 4.0, 8.0)
+    sizes = at.sizes("C25")
+    steps, num = sizes["steps"], sizes["targets"]
+    noises = (0.5, 1.0, 2.0, 4.0, 8.0)
 
     def errors(kind: str, noise: float, seed: int) -> list[float]:
         """Root mean square errors of the last sighting and of the filter, which learns both noises by EM."""
@@ -76,7 +76,7 @@ def tracking(at: Settings) -> Finding:
         there[:, 0] = True
         sightings = Padded(seen, torch.full((num,), steps), there)
         guess = constant_velocity(dimensions=2, acceleration=0.1, noise=4.0)
-        model = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=at.pick(100, 15, 2))).model
+        model = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=sizes["iterations"])).model
         last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
         found = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
         return [float((each - path).square().mean().sqrt()) for each in found]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch.linalg import vector_norm
 
 from seqlab.claims.claim import Finding
-from seqlab.claims.material import NAMES, QUIET, TAGS, UNTRAINED, Pair, as_conll, named, names, words
+from seqlab.claims.material import UNTRAINED, Pair, as_conll, named, names, words
 from seqlab.claims.settings import Settings, bars, lines, means, minus, over, right, scored, scores, spread, turned
 from seqlab.equations.attention import dot_score, scaled_score
 from seqlab.explain.attention import attention_maps
@@ -29,13 +29,10 @@ def sentences(num: int, kinds: int, *, seed: int) -> Iterator[Pair]:
 
 def bottleneck(at: Settings) -> Finding:
     """C6: translation by length, without and with attention."""
-    kinds, size = at.pick((32, 64), (8, 48), (8, 8))
-    train = at.file("train.tsv", sentences(at.pick(30_000, 8000, 60), kinds, seed=1))
-    test = at.file("test.tsv", sentences(at.pick(1000, 300, 60), kinds, seed=2))
-    fixed = {**QUIET, "source.kind": "words", "target.kind": "words", "shared": "false", "decode.method": "greedy"}
-    fixed |= {"model.embedding": 32, "model.encoder.size": size, "model.decoder.size": size, "decode.max_length": 40}
-    fixed |= {"train.steps": at.pick(2500, 700, 3), "train.batch_tokens": at.pick(1024, 512, 60)}
-    fixed |= {"train.optimizer": "muon", "train.learning_rate": at.pick(6e-3, 1e-2, 1e-2)}
+    sizes = at.sizes("C6")
+    fixed = at.recipe("C6")
+    train = at.file("train.tsv", sentences(sizes["train"], sizes["kinds"], seed=1))
+    test = at.file("test.tsv", sentences(sizes["test"], sizes["kinds"], seed=2))
     models = at.each({"without attention": {}}, "translate", train, "seq2seq", fixed, test)
     models |= at.each({"with attention": {}}, "translate", train, "dot-attention", fixed, test)
     tables = {name: [run.metrics["validation"]["by_length"] for run in each] for name, each in models.items()}
@@ -50,14 +47,12 @@ def bottleneck(at: Settings) -> Finding:
 
 def both_ends(at: Settings) -> Finding:
     """C7: words that an encoder has read, written as they are and backwards."""
-    length, size, letters = at.pick(16, 12, 4), at.pick(64, 48, 8), "abcdefgh"
+    sizes = at.sizes("C7")
+    fixed = at.recipe("C7")
+    length, letters = sizes["length"], "abcdefgh"
     exactly = range(length, length + 1)
-    rows = list(words(at.pick(40_000, 10_000, 50), exactly, seed=1, letters=letters))
-    test = list(words(at.pick(1000, 300, 10), exactly, seed=2, letters=letters))
-    fixed = {**QUIET, "model.embedding": 16, "model.encoder.bidirectional": "false", "model.context": "first"}
-    fixed |= {"model.encoder.size": size, "model.decoder.size": size, "train.batch_tokens": 512}
-    fixed |= {"train.steps": at.pick(1000, 400, 3), "train.optimizer": "muon"}
-    fixed |= {"train.learning_rate": at.pick(6e-3, 8e-3, 8e-3)}
+    rows = list(words(sizes["train"], exactly, seed=1, letters=letters))
+    test = list(words(sizes["test"], exactly, seed=2, letters=letters))
 
     def known(model: Model, order: int) -> list[float]:
         """How often the letter at each place of the source is right."""
@@ -102,16 +97,14 @@ def repeats(num: int, lengths: range, *, seed: int) -> str:
 
 def placed(at: Settings, kinds: Sequence[str]) -> tuple[dict[str, list[Model]], dict[str, list[Model]]]:
     """Transformers with these kinds of positions, on two tasks that are all about order, in rows of 4 to 20 letters."""
-    sizes, lengths = {1: at.pick(20_000, 5000, 60), 2: at.pick(1000, 400, 20)}, range(4, 21)
-    first = [at.file(f"first{seed}.tsv", marked(num, lengths, seed=seed)) for seed, num in sizes.items()]
-    again = [at.file(f"again{seed}.conll", repeats(num, lengths, seed=seed)) for seed, num in sizes.items()]
-    fixed = {**NAMES, "model.pooling": "mean", "model.encoder.kind": "transformer", "model.encoder.layers": 2}
-    fixed |= {"model.encoder.size": at.pick(64, 32, 8), "train.steps": at.pick(1200, 250, 3)}
-    fixed |= {"train.learning_rate": at.pick(3e-3, 8e-3, 8e-3), "train.batch_tokens": at.pick(1024, 768, 768)}
-    tagging = TAGS | fixed | {"source.kind": "words", "model.encoder.layers": 2}
+    sizes, lengths = at.sizes("C8"), range(4, 21)
+    reading, tagging = at.recipes("C8")
+    parts = {1: sizes["train"], 2: sizes["test"]}
+    first = [at.file(f"first{seed}.tsv", marked(num, lengths, seed=seed)) for seed, num in parts.items()]
+    again = [at.file(f"again{seed}.conll", repeats(num, lengths, seed=seed)) for seed, num in parts.items()]
     ways = [{f"{task}, {kind}": {"model.encoder.positions": kind} for kind in kinds} for task in ("first", "again")]
     return (
-        at.each(ways[0], "classify", first[0], "lstm-classifier", fixed, first[1]),
+        at.each(ways[0], "classify", first[0], "lstm-classifier", reading, first[1]),
         at.each(ways[1], "tag", again[0], "bilstm-tagger", tagging, again[1]),
     )
 
@@ -143,7 +136,7 @@ def order(at: Settings) -> Finding:
 def longer(at: Settings) -> Finding:
     """C24: rows longer than those of the training."""
     (first, again), found = placed(at, ("sinusoidal", "learned", "rotary")), dict[str, list[list[float]]]()
-    lengths, num = (range(4, 13), range(13, 21), range(21, 31), range(31, 41)), at.pick(1000, 200, 5)
+    lengths, num = (range(4, 13), range(13, 21), range(21, 31), range(31, 41)), at.sizes("C24")["test"]
     for each in lengths:
         rows, test = marked(num, each, seed=5), at.file("test.conll", repeats(num, each, seed=5))
         for name, runs in first.items():
@@ -161,7 +154,8 @@ def longer(at: Settings) -> Finding:
 
 def scaling(at: Settings) -> Finding:
     """C9: the softmax of random scores as d grows."""
-    sizes, num = at.pick((4, 16, 64, 256, 1024, 4096), (4, 16, 64, 256, 1024), (4, 1024)), at.pick(2000, 500, 50)
+    chosen = at.sizes("C9")
+    sizes, num = chosen["dimensions"], chosen["queries"]
 
     def measured(scaled: bool, size: int, seed: int) -> list[float]:
         """How sure the softmax is (the mean of its largest weight), and the gradient that comes through it."""
@@ -191,13 +185,13 @@ def apart(weights: Float[np.ndarray, "H *n"]) -> float:
 
 def heads(at: Settings) -> Finding:
     """C10: heads of a Transformer before and after training, and hops without and with a penalty."""
-    (held_out, train), texts = named(at), [name for _, name in names(1)[: at.pick(200, 60, 5)] if len(name) >= 8]
-    common = {**NAMES, "train.steps": at.pick(1200, 200, 3), "model.encoder.size": at.pick(64, 32, 8)}
-    fixed = common | {"model.encoder.kind": "transformer", "model.encoder.layers": 2, "model.encoder.heads": 4}
+    held_out, train = named(at)
+    fixed, hopping = at.recipes("C10")
+    texts = [name for _, name in names(1)[: at.sizes("C10")["texts"]] if len(name) >= 8]
     ways = {"heads, untrained": UNTRAINED, "heads, trained": {}}
-    models = at.each(ways, "classify", train, "lstm-classifier", fixed | {"model.pooling": "mean"}, held_out)
+    models = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out)
     hops = {f"hops, penalty {penalty}": {"model.hop_penalty": penalty} for penalty in (0.0, 1.0)}
-    models |= at.each(hops, "classify", train, "self-attentive", common | {"model.pooling": "hops"}, held_out)
+    models |= at.each(hops, "classify", train, "self-attentive", hopping, held_out)
 
     def differ(model: Model) -> float:
         """The mean over texts and layers."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from seqlab.claims.claim import Finding
-from seqlab.claims.material import NAMES, QUIET, TAGS, UNTRAINED, Pair, as_conll, date_fields, manual, named, words
+from seqlab.claims.material import UNTRAINED, Pair, as_conll, date_fields, manual, named, words
 from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, right, scored, scores, spread, timed
 from seqlab.equations.recurrent import gru_step, lstm_step
 from seqlab.explain.cells import followers, marks, states
@@ -31,10 +31,11 @@ def keys(num: int, lengths: range, *, seed: int) -> list[Pair]:
 
 def lags(at: Settings) -> Finding:
     """C3: which letter came first, so many letters ago? Each lag has its own training, with as many rows a step."""
-    since, names = at.pick((10, 25, 50, 75, 100), (5, 10, 25, 50), (2, 5)), ("tanh RNN", "LSTM", "GRU")
+    sizes = at.sizes("C3")
+    fixed = at.recipe("C3")
+    since = sizes["lags"]
+    names = ("tanh RNN", "LSTM", "GRU")
     kinds = {name: {"model.encoder.kind": kind} for name, kind in zip(names, ("rnn", "lstm", "gru-torch"), strict=True)}
-    fixed = {**NAMES, "model.embedding": 8, "model.encoder.size": at.pick(64, 32, 4), "data.max_source": 1000}
-    fixed |= {"train.steps": at.pick(1500, 500, 3), "train.learning_rate": at.pick(3e-3, 5e-3, 5e-3)}
     known, shares = ({name: list[list[float]]() for name in names} for _ in range(2))
 
     def on_the_first(model: Model, rows: list[Pair]) -> float:
@@ -43,8 +44,9 @@ def lags(at: Settings) -> Finding:
         return fmean(float(each[0] / each.sum().clamp(min=1e-30)) for each in found)
 
     for lag in since:
-        train = at.file(f"{lag}.tsv", keys(at.pick(10_000, 4000, 100), range(lag, lag + 1), seed=1))
-        test, ways = keys(at.pick(400, 200, 8), range(lag, lag + 1), seed=2), {f"{n}, {lag}": kinds[n] for n in names}
+        train = at.file(f"{lag}.tsv", keys(sizes["train"], range(lag, lag + 1), seed=1))
+        test = keys(sizes["test"], range(lag, lag + 1), seed=2)
+        ways = {f"{name}, {lag}": kinds[name] for name in names}
         models = at.each(ways, "classify", train, "lstm-classifier", {**fixed, "train.batch_tokens": 32 * (lag + 1)})
         for name, each in zip(names, models.values(), strict=True):
             known[name].append([right(model, test) for model in each])
@@ -60,7 +62,8 @@ def lags(at: Settings) -> Finding:
 
 def cost(at: Settings) -> Finding:
     """C4: weights and CPU time of layers of the same size."""
-    sizes, length, rows = at.pick((64, 128, 256, 512), (64, 128, 256), (4, 8)), at.pick(64, 32, 4), 16
+    chosen = at.sizes("C4")
+    sizes, length, rows = chosen["units"], chosen["length"], 16
     found: dict[str, list[list[float]]] = {"weights": [], "time, by the equations": [], "time, by torch's kernels": []}
 
     def by_steps(step: Callable[..., Tensor | tuple[Tensor, ...]], layer: Recurrence, x: Tensor) -> None:
@@ -77,7 +80,7 @@ def cost(at: Settings) -> Finding:
         x = torch.randn(rows, length, size)
         lstm, gru, other = (Recurrence(kind, size, size, name="") for kind in ("lstm", "gru", "gru-torch"))
         works = [partial(by_steps, gru_step, gru, x), partial(by_steps, lstm_step, lstm, x)]
-        taken = timed([*works, *(partial(by_kernel, layer, x) for layer in (other, lstm))], rounds=at.pick(25, 10, 1))
+        taken = timed([*works, *(partial(by_kernel, layer, x) for layer in (other, lstm))], rounds=chosen["rounds"])
         weights = [float(layer.W.numel() + layer.U.numel()) for layer in (gru, lstm)]
         for each, pair in zip(found.values(), (weights, taken[:2], taken[2:]), strict=True):
             each.append([pair[0] / pair[1]])
@@ -91,16 +94,18 @@ def cost(at: Settings) -> Finding:
 
 def directions(at: Settings) -> Finding:
     """C5: as many weights in one direction as in both: 2 d units twice need 12 d² numbers a gate, and 3 d as well."""
-    (held_out, train), size = named(at), at.pick(32, 16, 4)
-    fields = at.file("fields.conll", as_conll(date_fields(at.pick(20_000, 4000, 60), seed=1)))
-    test = at.file("test.conll", as_conll(date_fields(at.pick(1000, 500, 20), seed=2)))
-    fixed = {"model.embedding": size, "train.learning_rate": 1e-2, "train.steps": at.pick(1200, 200, 3)}
+    sizes = at.sizes("C5")
+    labelling, tagging = at.recipes("C5")
+    held_out, train = named(at)
+    fields = at.file("fields.conll", as_conll(date_fields(sizes["train"], seed=1)))
+    test = at.file("test.conll", as_conll(date_fields(sizes["test"], seed=2)))
+    size = sizes["units"]
     one = {"model.encoder.bidirectional": "false", "model.encoder.size": 3 * size}
     both = {"model.encoder.bidirectional": "true", "model.encoder.size": 2 * size}
     ways = {"fields, forward": one, "fields, both directions": both}
-    tagged = at.each(ways, "tag", fields, "bilstm-tagger", TAGS | fixed, test)
+    tagged = at.each(ways, "tag", fields, "bilstm-tagger", tagging, test)
     ways = {"languages, forward": one, "languages, both directions": both}
-    labelled = at.each(ways, "classify", train, "lstm-classifier", NAMES | fixed, held_out)
+    labelled = at.each(ways, "classify", train, "lstm-classifier", labelling, held_out)
     found = scores(tagged, "accuracy") | scores(labelled, "accuracy")
     tags, more_tags, labels, more_labels = found.values()
     return Finding(
@@ -127,12 +132,12 @@ def kept_bytes(length: int) -> float:
 
 def truncation(at: Settings) -> Finding:
     """C15: the gradient is cut after few steps or many, with as many letters in each batch."""
-    chunks, tokens, dots = at.pick((8, 32, 256), (8, 16, 64), (4, 16)), at.pick(2048, 1024, 64), at.pick(24, 12, 5)
-    drawn = words(at.pick(20_000, 8000, 300), range(1, 2), seed=1, letters="abcdefgh")
-    texts = {"manual": manual()[: at.pick(400_000, 150_000, 4000)]}
-    texts["recall"] = "".join(f"{key}{'.' * dots}{key} " for key in drawn)
-    fixed = {**QUIET, "model.decoder.size": at.pick(128, 64, 8), "train.steps": at.pick(1500, 250, 3)}
-    fixed |= {"train.learning_rate": 1e-2}
+    sizes = at.sizes("C15")
+    fixed = at.recipe("C15")
+    chunks, tokens = sizes["chunks"], sizes["batch_tokens"]
+    drawn = words(sizes["words"], range(1, 2), seed=1, letters="abcdefgh")
+    texts = {"manual": manual()[: sizes["letters"]]}
+    texts["recall"] = "".join(f"{key}{'.' * sizes['dots']}{key} " for key in drawn)
     models = dict[str, dict[str, list[Model]]]()
     for what, text in texts.items():
         ways = {f"{what}, {n} steps": {"train.bptt": n, "train.batch_rows": tokens // n} for n in chunks}
@@ -149,11 +154,11 @@ def truncation(at: Settings) -> Finding:
 
 def readable(at: Settings) -> Finding:
     """C18: units that follow quotes and the place in the line, chosen in one text and tested in another."""
-    text, num = manual(), at.pick(4000, 1500, 400)
-    train, read = at.file("manual.txt", text[: at.pick(-20_000, 200_000, 4000)]), (text[-16_000:], text[-8000:])
-    fixed = {**QUIET, "model.decoder.size": at.pick(192, 96, 8), "train.batch_rows": 16}
-    fixed |= {"train.steps": at.pick(4000, 400, 3), "train.bptt": at.pick(100, 80, 8)}
-    fixed |= {"train.learning_rate": at.pick(4e-3, 1e-2, 1e-2)}
+    sizes = at.sizes("C18")
+    text, num = manual(), sizes["read"]
+    train = at.file("manual.txt", text[: sizes["train"]])
+    read = (text[-16_000:], text[-8000:])
+    fixed = at.recipe("C18")
     models = at.each({"trained": {}, "floor: untrained": UNTRAINED}, "lm", train, "char-lstm", fixed)
 
     def follows(model: Model, what: str) -> float:
@@ -177,24 +182,23 @@ def readable(at: Settings) -> Finding:
 
 def lstm_or_gru(at: Settings) -> Finding:
     """C21: as many weights in both: 4 h (h + d) in an LSTM, 3 h (h + d) in a GRU of more units."""
-    (held_out, train), fixed = named(at), {"model.embedding": at.pick(64, 32, 4), "train.steps": at.pick(1200, 200, 3)}
-    fields = at.file("fields.conll", as_conll(date_fields(at.pick(20_000, 4000, 60), seed=1)))
-    first = at.file("first.tsv", keys(at.pick(20_000, 8000, 100), range(1, at.pick(40, 20, 6)), seed=1))
-    text = at.file("manual.txt", manual()[: at.pick(400_000, 100_000, 4000)])
-    tagging = {**TAGS, **fixed, "model.encoder.bidirectional": "false"}
-    writing = {**QUIET, **fixed, "train.learning_rate": 5e-3, "train.batch_rows": 16}
-    tasks: dict[str, tuple[str, Path, str, dict[str, object], Path | None]] = {
-        "language model": ("lm", text, "char-lstm", writing, None),
-        "language of names": ("classify", train, "lstm-classifier", NAMES | fixed, held_out),
-        "fields of dates": ("tag", fields, "bilstm-tagger", tagging, None),
-        "which letter came first": ("classify", first, "lstm-classifier", NAMES | fixed, None),
+    sizes = at.sizes("C21")
+    labelling, tagging, writing = at.recipes("C21")
+    held_out, train = named(at)
+    fields = at.file("fields.conll", as_conll(date_fields(sizes["train"], seed=1)))
+    first = at.file("first.tsv", keys(sizes["first"], range(1, sizes["longest"]), seed=1))
+    text = at.file("manual.txt", manual()[: sizes["letters"]])
+    trainings: dict[str, tuple[str, tuple[str, Path, str, dict[str, object], Path | None]]] = {
+        "language model": ("decoder", ("lm", text, "char-lstm", writing, None)),
+        "language of names": ("encoder", ("classify", train, "lstm-classifier", labelling, held_out)),
+        "fields of dates": ("encoder", ("tag", fields, "bilstm-tagger", tagging, None)),
+        "which letter came first": ("encoder", ("classify", first, "lstm-classifier", labelling, None)),
     }
     gains, tables = dict[str, list[float]](), []
-    for name, task in tasks.items():
-        side = "decoder" if task[0] == "lm" else "encoder"
-        lstm = {f"model.{side}.kind": "lstm", f"model.{side}.size": at.pick(112, 56, 8)}
-        gru = {f"model.{side}.kind": "gru-torch", f"model.{side}.size": at.pick(133, 66, 10)}
-        models = at.each({f"{name}, LSTM": lstm, f"{name}, GRU": gru}, *task)
+    for name, (side, training) in trainings.items():
+        lstm = {f"model.{side}.kind": "lstm", f"model.{side}.size": sizes["lstm_units"]}
+        gru = {f"model.{side}.kind": "gru-torch", f"model.{side}.size": sizes["gru_units"]}
+        models = at.each({f"{name}, LSTM": lstm, f"{name}, GRU": gru}, *training)
         gains[name] = minus(*scores(models, "loss").values())
         tables.append(scored(name, models, "loss"))
     lstm_wins, gru_wins = sum(max(v) <= -WIN for v in gains.values()), sum(min(v) >= WIN for v in gains.values())

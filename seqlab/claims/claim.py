@@ -7,9 +7,10 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 Verdict = Literal["confirmed", "depends", "not confirmed"]
 Scale = Literal["full", "quick", "tiny"]  # tiny: does it run at all?
@@ -100,12 +101,20 @@ class Claim:
         return "; ".join(f"{c.words}: {ranged(finding.values[name])}" for name, c in self.criteria.items()) + "."
 
 
+@cache
+def document() -> dict[str, Any]:
+    """All of claims.toml: a table for each claim, and the settings of recipes that several share."""
+    return tomllib.loads((files("seqlab") / "claims" / "claims.toml").read_text("utf-8"))
+
+
 def read_claims() -> dict[str, Claim]:
     """All claims, in the order of the lectures' numbers."""
     claims = {}
-    for name, table in tomllib.loads((files("seqlab") / "claims" / "claims.toml").read_text("utf-8")).items():
-        criteria = {key: Criterion(**each) for key, each in table.pop("criteria").items()}
-        claims[name] = Claim(name, criteria=criteria, **{key: " ".join(text.split()) for key, text in table.items()})
+    for name, table in document().items():
+        if name != "recipes":
+            criteria = {key: Criterion(**each) for key, each in table["criteria"].items()}
+            texts = {key: " ".join(text.split()) for key, text in table.items() if isinstance(text, str)}
+            claims[name] = Claim(name, criteria=criteria, **texts)
     return claims
 
 

@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Any
 
 from seqlab.claims.claim import Finding, Row, Table
-from seqlab.claims.material import QUIET
 from seqlab.claims.settings import Settings, lines, minus, over, spread
 from seqlab.data.synthetic import split_dates
 from seqlab.model import Model
@@ -21,10 +20,12 @@ def likelihoods(model: Model, given: list[str], **decode: Any) -> list[float]:
 
 def beams(at: Settings) -> Finding:
     """C12: dates, decoded by a model that is not sure of them."""
-    train, test = split_dates(at.pick(40_000, 6000, 60), at.pick(2000, 500, 5), seed=1)
-    data, given = at.file("train.tsv", [row[:2] for row in train]), [text for text, _, _ in test]
-    widths, size = at.pick((2, 4, 8, 16, 64), (2, 4, 16, 64), (2, 4)), at.pick(96, 64, 8)
-    change = {"train.steps": at.pick(900, 350, 3), "model.encoder.size": size, "model.decoder.size": size}
+    sizes = at.sizes("C12")
+    train, test = split_dates(sizes["train"], sizes["test"], seed=1)
+    data = at.file("train.tsv", [row[:2] for row in train])
+    given = [text for text, _, _ in test]
+    widths = sizes["widths"]
+    change = at.recipe("C12")
     gains: dict[str, list[float]] = {"floor: greedy": [], **{f"beam {k}": [] for k in widths}}
     found: dict[str, list[float]] = {"likelier than greedy": [], "less likely": [], "not the likeliest known": []}
     for seed in at.seeds:
@@ -48,7 +49,9 @@ def beams(at: Settings) -> Finding:
 
 def exhaustive(at: Settings) -> Finding:
     """C23: all words that a small language model can write."""
-    letters, length, keyed = "abcd", at.pick(8, 7, 4), random.Random(1)
+    sizes = at.sizes("C23")
+    letters, length = "abcd", sizes["length"]
+    keyed = random.Random(1)
     odds = {a + b: [keyed.random() ** 3 for _ in letters] for a in letters for b in letters}
 
     def word() -> str:
@@ -57,9 +60,8 @@ def exhaustive(at: Settings) -> Finding:
             said += keyed.choices(letters, odds[said[-2:]])[0]
         return said
 
-    data = at.file("train.txt", "".join(f"{word()}\n" for _ in range(at.pick(20_000, 3000, 40))))
-    change = {**QUIET, "data.unit": "line", "model.decoder.size": 32, "model.embedding": 16, "train.batch_tokens": 512}
-    change |= {"train.steps": at.pick(1000, 200, 3), "train.learning_rate": 1e-2}
+    data = at.file("train.txt", "".join(f"{word()}\n" for _ in range(sizes["train"])))
+    change = at.recipe("C23")
     kept = {"greedy": 1, "beam 2": 2, "beam 4": 4, "beam 16": 16, "exhaustive": len(letters) ** (length - 2)}
     gaps, taken = {name: list[list[float]]() for name in kept}, {name: list[float]() for name in kept}
     for seed in at.seeds:

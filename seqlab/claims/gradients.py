@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
 from seqlab.claims.claim import Finding, Row, Table
-from seqlab.claims.material import NAMES, QUIET, manual, named
+from seqlab.claims.material import manual, named
 from seqlab.claims.settings import Settings, curves, lines, means, minus, over, scored, scores, turned, validations
 from seqlab.equations.bptt import forward, state_gradients
 from seqlab.equations.recurrent import highway, residual
@@ -25,7 +25,10 @@ from seqlab.recipe import Cell, Connection, Stack
 
 def singular_values(at: Settings) -> Finding:
     """C1: a tanh network whose W has a known largest singular value."""
-    size, steps, draws, sigmas = 32, at.pick(100, 100, 5), range(at.pick(100, 20, 2)), (0.7, 0.9, 1.1, 1.3)
+    sizes = at.sizes("C1")
+    size, steps = 32, sizes["steps"]
+    draws = range(sizes["draws"])
+    sigmas = (0.7, 0.9, 1.1, 1.3)
     zero, eye = torch.zeros(size).double(), torch.eye(size).double()
     g_o = torch.cat([torch.zeros(steps - 1, size), torch.ones(1, size)]).double()  # the loss is that of the last step
 
@@ -50,11 +53,10 @@ def singular_values(at: Settings) -> Finding:
 
 def clipping(at: Settings) -> Finding:
     """C2: a ReLU network under SGD at growing rates."""
-    text = at.file("manual.txt", manual()[: at.pick(400_000, 100_000, 4000)])
-    rates = at.pick((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.01, 0.03, 0.1, 0.3, 1.0), (0.01, 0.1))
-    fixed = {**QUIET, "model.decoder.kind": "relu-rnn", "model.decoder.size": at.pick(128, 64, 8), "train.warmup": 0}
-    fixed |= {"train.optimizer": "sgd", "train.schedule": "constant", "train.divergence": "stop"}
-    fixed |= {"train.steps": at.pick(1500, 200, 2), "train.batch_rows": 16, "train.bptt": at.pick(64, 48, 8)}
+    sizes = at.sizes("C2")
+    text = at.file("manual.txt", manual()[: sizes["letters"]])
+    rates = sizes["rates"]
+    fixed = at.recipe("C2")
     floors = list[float]()
 
     def loss(clip: float, rate: float, seed: int) -> float:
@@ -85,9 +87,9 @@ def clipping(at: Settings) -> Finding:
 
 def deep_stacks(at: Settings) -> Finding:
     """C16: one LSTM layer, and many with each connection."""
-    (held_out, train), depth, steps = named(at), at.pick(12, 8, 2), at.pick(1000, 150, 4)
-    fixed = {**NAMES, "model.encoder.size": at.pick(64, 32, 4), "model.encoder.layers": depth, "train.steps": steps}
-    fixed |= {"model.embedding": at.pick(64, 32, 4), "train.validate_every": max(1, steps // 6)}
+    held_out, train = named(at)
+    fixed = at.recipe("C16")
+    depth = fixed["model.encoder.layers"]
     ways: dict[str, dict[str, object]] = {"plain, 1 layer": {"model.encoder.layers": 1}}
     ways |= {f"{kind}, {depth} layers": {"model.encoder.connection": kind} for kind in ("plain", "residual", "highway")}
     models = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out)
@@ -101,11 +103,10 @@ def deep_stacks(at: Settings) -> Finding:
 
 def layer_norm(at: Settings) -> Finding:
     """C17: a Transformer with norms in two places, and without."""
-    (held_out, train), steps = named(at), at.pick(900, 120, 4)
-    rates = at.pick((1e-3, 3e-3, 1e-2), (3e-3, 1e-2), (3e-3,))
-    fixed = {**NAMES, "model.encoder.kind": "transformer", "model.encoder.size": at.pick(64, 32, 8)}
-    fixed |= {"model.encoder.layers": at.pick(6, 4, 1), "model.pooling": "mean", "train.steps": steps}
-    fixed |= {"train.batch_tokens": 512, "train.validate_every": max(1, steps // 12)}
+    held_out, train = named(at)
+    rates = at.sizes("C17")["rates"]
+    fixed = at.recipe("C17")
+    steps = fixed["train.steps"]
     places = {"after the sum": ("post", "layer"), "before the sublayer": ("pre", "layer"), "without": ("post", "none")}
     models = {name: list[Model]() for name in places}
 
@@ -135,7 +136,9 @@ def layer_norm(at: Settings) -> Finding:
 
 def over_depth(at: Settings) -> Finding:
     """C22: stacks of each cell and connection, before training."""
-    size, length, depth, num = 32, at.pick(24, 24, 4), at.pick(24, 24, 3), len(at.seeds)
+    sizes = at.sizes("C22")
+    size, length, depth = 32, sizes["length"], sizes["depth"]
+    num = len(at.seeds)
     kinds: tuple[Connection, ...] = ("plain", "residual", "highway", "dense")
     cells: dict[str, Cell] = {"tanh": "rnn", "LSTM": "lstm", "GRU": "gru-torch"}
 

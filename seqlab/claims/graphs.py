@@ -14,11 +14,9 @@ from seqlab.layers.transformer import MultiHeadAttention
 
 def last_outputs(length: int) -> tuple[dict[str, Tensor], list[Tensor]]:
     """The last output of a tanh network (E17) and of self-attention (E46), and the inputs of both."""
-    inputs, square, h = (
-        [torch.randn(1, 4, requires_grad=True) for _ in range(length)],
-        torch.ones(4, 4),
-        torch.zeros(1, 4),
-    )
+    inputs = [torch.randn(1, 4, requires_grad=True) for _ in range(length)]
+    square = torch.ones(4, 4)
+    h = torch.zeros(1, 4)
     for x in inputs:
         h = rnn_step(x, h, square, square, torch.zeros(4))
     visible = torch.ones(1, 1, length, dtype=torch.bool)
@@ -50,7 +48,9 @@ def longest(output: Tensor) -> int:
 
 def parallel(at: Settings) -> Finding:
     """C11: the time of a layer, and the longest chain of operations in it."""
-    lengths, size = at.pick((64, 128, 256, 512, 1024, 2048), (64, 128, 256, 512, 1024), (8, 16)), 64
+    sizes = at.sizes("C11")
+    lengths = sizes["lengths"]
+    size = 64
     layer, heads = Recurrence("lstm", size, size, name=""), MultiHeadAttention(size, num_heads=4, name="")
 
     def attend(x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def parallel(at: Settings) -> Finding:
         x = torch.randn(1, length, size)
         with torch.inference_mode():
             works = [lambda x=x: layer(x, layer.start(1)), lambda x=x: attend(x)]
-            seconds = timed(works, rounds=at.pick(25, 10, 1))
+            seconds = timed(works, rounds=sizes["rounds"])
         for each, output in zip(chains.values(), last_outputs(length)[0].values(), strict=True):
             each.append([float(longest(output))])
         for each, one in zip(taken.values(), seconds, strict=True):
@@ -83,7 +83,7 @@ def parallel(at: Settings) -> Finding:
 
 def distances(at: Settings) -> Finding:
     """C20: the shortest way between two positions."""
-    apart = at.pick((1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 4, 8, 16, 32, 64), (1, 4))
+    apart = at.sizes("C20")["distances"]
     outputs, inputs = last_outputs(apart[-1] + 1)
     found = {name: [[float(shortest(out, inputs[-1 - n]))] for n in apart] for name, out in outputs.items()}
     added = {name: rows[-1][0] - rows[0][0] for name, rows in found.items()}

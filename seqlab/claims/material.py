@@ -14,12 +14,7 @@ from seqlab.errors import DataError
 LATIN = ("en", "de", "nl", "sv", "da", "fr", "es", "it", "pt", "pl", "cs", "fi")
 LONGEST = 24  # letters of a name
 Pair = tuple[str, str]
-QUIET: dict[str, object] = {"model.dropout": 0.0, "train.average": "none", "train.warmup": 20}
 UNTRAINED = {"train.steps": 1, "train.validate_every": 1, "train.learning_rate": 1e-9}
-# A small classifier of names, letter by letter, that says what language they are
-NAMES = {**QUIET, "source.kind": "characters", "source.lower": "false", "source.size": 1000, "data.max_source": 100}
-NAMES |= {"model.pooling": "final", "model.embedding": 32, "train.learning_rate": 5e-3, "train.batch_tokens": 1024}
-TAGS = NAMES | {"source.kind": "words", "source.min_count": 1, "model.encoder.layers": 1}  # the same for a tagger
 
 
 def manual() -> str:

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 from seqlab.claims.claim import Cell, Chart, Claim, Finding, Scale, Verdict, number
 from seqlab.errors import DataError
 from seqlab.explain.canvas import Canvas, stack
-from seqlab.explain.charts import Band, Curve, bars, line_chart
+from seqlab.explain.charts import bars
 from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.plots import Band, Curve, line_chart
 from seqlab.training.checkpoint import write_whole
 
 PAGE, NUMBERS = "README.md", "results.json"

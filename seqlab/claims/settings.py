@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from seqlab.bundle import is_bundle
-from seqlab.claims.claim import Chart, Line, Row, Scale, Table
+from seqlab.claims.claim import Chart, Line, Row, Scale, Table, document
 from seqlab.errors import SeqlabWarning
 from seqlab.lab import Model, load, train
 from seqlab.model import RUN
@@ -40,6 +40,25 @@ class Settings:
         """What suits the scale."""
         return {"full": full, "quick": quick, "tiny": tiny}[self.scale]
 
+    def sizes(self, claim: str) -> dict[str, Any]:
+        """How much an experiment takes of everything at this scale."""
+        return {name: self.pick(*values) for name, values in document()[claim]["sizes"].items()}
+
+    def recipe(self, claim: str) -> dict[str, Any]:
+        """The settings of a claim's recipe at this scale."""
+        return self._changes(document()[claim]["recipe"])
+
+    def recipes(self, claim: str) -> list[dict[str, Any]]:
+        """The same for a claim with several recipes, in the order of claims.toml."""
+        return [self._changes(table) for table in document()[claim]["recipes"].values()]
+
+    def _changes(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        changes = self._changes(document()["recipes"][table["base"]]) if "base" in table else {}
+        for key, value in table.items():
+            if key != "base":
+                changes[key] = self.pick(*value) if isinstance(value, list) else value
+        return changes
+
     def file(self, name: str, rows: Iterable[Sequence[str]] | str) -> Path:
         """A text, or rows of cells between tabs, as a file to train on."""
         path = self.folder / name
@@ -68,13 +87,12 @@ class Settings:
             return load(out)
         self.told(f"  {name}, seed {seed}")
         changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
-        sets, held, old = (
-            [f"{key}={value}" for key, value in changed.items()],
-            valid or (),
-            None if start is None else start.path,
-        )
+        settings = [f"{key}={value}" for key, value in changed.items()]
+        old = None if start is None else start.path
         with warnings.catch_warnings(action="ignore", category=SeqlabWarning):  # of few labels, which are meant
-            return train(task, data, valid=held, recipe=recipe, settings=sets, start=old, out=out, overwrite=True).model
+            return train(
+                task, data, valid=valid or (), recipe=recipe, settings=settings, start=old, out=out, overwrite=True
+            ).model
 
     def each(
         self, ways: Mapping[str, Change], task: str, data: Path, recipe: str, fixed: Change, valid: Path | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seqlab import __version__
 from seqlab.claims import ancestors, attention, cells, decoding, gradients, graphs, transfer
-from seqlab.claims.claim import Finding, Scale, read_claims
+from seqlab.claims.claim import Finding, Scale, document, read_claims
 from seqlab.claims.report import Result, read_results, write_report
 from seqlab.claims.settings import Settings
 
@@ -74,6 +74,6 @@ def _measured(name: str, key: str, settings: Settings) -> Result:
 
 
 def _key(name: str, scale: Scale, seeds: int | None) -> str:
-    """What a result depends on: the version, the code of the experiment, and the settings."""
+    """What a result depends on: the version, the code of the experiment, claims.toml, and the settings."""
     code = inspect.getsource(sys.modules[EXPERIMENTS[name].__module__])
-    return sha256(f"{__version__} {code} {name} {scale} {seeds}".encode()).hexdigest()[:12]
+    return sha256(f"{__version__} {code} {document()} {name} {scale} {seeds}".encode()).hexdigest()[:12]

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from seqlab.claims.claim import Finding
-from seqlab.claims.material import NAMES, QUIET, Pair, as_conll, names
+from seqlab.claims.material import Pair, as_conll, names
 from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, scored, scores, spread
 from seqlab.codecs.codec import padded
 from seqlab.model import Model
@@ -19,26 +19,17 @@ from seqlab.text import SPECIALS
 
 def few_labels(at: Settings) -> Finding:
     """C13: a classifier of names from a language model of names, and anew."""
-    rows, num, size = names(1), at.pick(1500, 500, 30), at.pick(128, 64, 8)
+    sizes = at.sizes("C13")
+    before, fixed = at.recipes("C13")
+    rows, num, counts = names(1), sizes["test"], sizes["labelled"]
     test, rest = at.file("test.tsv", rows[:num]), rows[num:]
-    counts = at.pick((60, 240, 960, 3840), (60, 240, 960), (20, 40))
-    text = at.file("text.txt", "".join(f"{name}\n" for _, name in rest[: at.pick(None, None, 60)]))
-    before = {
-        **QUIET,
-        "target.kind": "characters",
-        "target.lower": "false",
-        "model.tie": "false",
-        "model.embedding": 32,
-    }
-    before |= {"model.decoder.size": size, "train.steps": at.pick(2500, 500, 3), "train.batch_tokens": 1024}
-    before |= {"train.optimizer": "muon", "train.learning_rate": 1e-2}
-    fixed = {**NAMES, "train.steps": at.pick(400, 120, 2), "train.encoder_rate": 1.0, "model.dropout": 0.2}
+    text = at.file("text.txt", "".join(f"{name}\n" for _, name in rest[: sizes["texts"]]))
     taken = {key: value for key, value in fixed.items() if not key.startswith(("source.", "model.embedding"))}
     old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
     found: dict[str, list[list[float]]] = {"from a language model": [], "anew": []}
     floors = list[float]()
     for count in counts:
-        few, ways = at.file(f"few{count}.tsv", rest[:count]), {f"anew {count}": {"model.encoder.size": size}}
+        few, ways = at.file(f"few{count}.tsv", rest[:count]), {f"anew {count}": {"model.encoder.size": sizes["units"]}}
         (anew,) = at.each(ways, "classify", few, "tuned-classifier", fixed, test).values()
         tuned = [
             at.trained(f"tuned {count}", "classify", few, "tuned-classifier", taken, seed=seed, valid=test, start=start)
@@ -85,15 +76,12 @@ def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
 
 def contexts(at: Settings) -> Finding:
     """C19: taggers with ELMo's layers, with its word vectors alone, and with neither."""
-    sentences = list(ambiguous(at.pick(10_000, 3000, 60), seed=1))
-    unseen = list(ambiguous(at.pick(500, 200, 30), seed=2))
+    sizes = at.sizes("C19")
+    before, fixed = at.recipes("C19")
+    sentences = list(ambiguous(sizes["train"], seed=1))
+    unseen = list(ambiguous(sizes["test"], seed=2))
     text = at.file("text.txt", "".join(" ".join(word for word, _ in each) + "\n" for each in sentences))
     few, test = at.file("few.conll", as_conll(sentences[:50])), at.file("test.conll", as_conll(unseen))
-    size = at.pick(128, 64, 8)
-    common = {**QUIET, "train.learning_rate": 5e-3, "model.embedding": size, "train.batch_tokens": 1024}
-    before = common | {"model.encoder.size": size, "train.steps": at.pick(1500, 250, 2)}
-    fixed = common | {"model.encoder.size": at.pick(64, 32, 8), "model.encoder.layers": 1, "model.dropout": 0.4}
-    fixed |= {"train.steps": at.pick(400, 150, 2), "train.batch_tokens": 512}
     models: dict[str, list[Model]] = {"no vectors": [], "static vectors": [], "contextual vectors": []}
     like: dict[str, list[float]] = {"in one class": [], "in two classes": []}
     for seed in at.seeds:

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from seqlab.cli.common import Json, Threads, use_threads
-from seqlab.cli.told import told
+from seqlab.cli.command import Json, Threads, print_json, print_table, print_text, use_threads
 
 
-@told
 def claims(
     ids: Annotated[list[str] | None, typer.Argument(help="which claims, like C6 C12; none: all")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="directory of the report")] = Path("report"),
@@ -29,7 +27,6 @@ def claims(
     What was measured with the same settings is not measured again; the report is README.md in --out.
     """
     from seqlab.claims.claim import read_claims
-    from seqlab.cli import show
     from seqlab.errors import UsageError
 
     known = read_claims()
@@ -39,16 +36,16 @@ def claims(
             raise UsageError(f"there is no claim '{name}'", hint=f"there are C1 to C{len(known)}; --list names them.")
     if names:
         if json:
-            show.as_json(
+            print_json(
                 [{"id": n, "claim": known[n].words, "data": known[n].data, "rule": known[n].rule} for n in chosen]
             )
         else:
-            show.table(["", "claim"], [[name, known[name].words] for name in chosen])
+            print_table(["", "claim"], [[name, known[name].words] for name in chosen])
         return
 
     from seqlab.claims.report import PAGE, to_json
     from seqlab.claims.suite import run_claims
-    from seqlab.metrics.figures import duration
+    from seqlab.metrics.scores import duration
 
     use_threads(threads)
     results = run_claims(
@@ -59,8 +56,8 @@ def claims(
         told=lambda text: print(text, file=sys.stderr, flush=True),
     )
     if json:
-        show.as_json({name: to_json(known[name], result) for name, result in results.items()})
+        print_json({name: to_json(known[name], result) for name, result in results.items()})
         return
     rows = [[n, known[n].title, known[n].verdict(r.finding), duration(r.seconds)] for n, r in results.items()]
-    show.table(["", "claim", "verdict", "time"], rows)
-    show.say(f"report: {out / PAGE}")
+    print_table(["", "claim", "verdict", "time"], rows)
+    print_text(f"report: {out / PAGE}")

@@ -5,30 +5,28 @@ from typing import Annotated
 
 import typer
 
-from seqlab.cli.common import Json, check_task, readable, tasks_help
-from seqlab.cli.told import told
+from seqlab.cli.command import Json, check_task, print_facts, print_json, print_table, reports_errors, tasks_help
 
 app = typer.Typer(help="Get, make and look at data.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
-@told
+@reports_errors
 def data_list(json: Json = False) -> None:
     """Public data sets that `data get` can fetch."""
     from dataclasses import asdict
 
-    from seqlab.cli import show
     from seqlab.data.catalogue import datasets
 
     if json:
-        show.as_json([asdict(each) for each in datasets()])
+        print_json([asdict(each) for each in datasets()])
     else:
         rows = [[each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in datasets()]
-        show.table(["name", "size", "licence", "what it is"], rows)
+        print_table(["name", "size", "licence", "what it is"], rows)
 
 
 @app.command("get")
-@told
+@reports_errors
 def data_get(
     name: Annotated[str, typer.Argument(help="a name of `data list`")],
     out: Annotated[Path, typer.Option("--out", "-o", help="directory")] = Path("data"),
@@ -41,7 +39,7 @@ def data_get(
 
 
 @app.command("make")
-@told
+@reports_errors
 def data_make(
     kind: Annotated[str, typer.Argument(help="dates, copies, reversals, parity; shapes, digits, shifted-digits")],
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="examples; of digits, all there are")] = 10_000,
@@ -74,7 +72,7 @@ def data_make(
 
 
 @app.command("look")
-@told
+@reports_errors
 def data_look(
     task: Annotated[str, typer.Argument(help=tasks_help())],
     data: Annotated[list[str], typer.Argument(help="file(s), as for train")],
@@ -84,11 +82,10 @@ def data_look(
     """Read a file as training would, and say what is in it."""
     check_task(task, resume=False)
 
-    from seqlab import lab
-    from seqlab.cli import show
+    import seqlab.lab as lab
 
     facts = lab.look(task, data, settings=settings or ())
     if json:
-        show.as_json(facts)
+        print_json(facts)
     else:
-        show.table(["", ""], [[name.replace("_", " "), readable(value)] for name, value in facts.items()])
+        print_facts({name.replace("_", " "): value for name, value in facts.items()})

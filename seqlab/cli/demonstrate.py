@@ -6,15 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from seqlab.cli.common import Json, Threads, program, use_threads
+from seqlab.cli.command import INTERRUPTED, Json, Threads, print_json, print_table, print_text, program, use_threads
 from seqlab.cli.serving import serve_demo
-from seqlab.cli.told import INTERRUPTED, told
 from seqlab.errors import UsageError, nearest
 
 DEMOS = ("dates", "tracking")
 
 
-@told
 def demo(
     which: Annotated[str, typer.Argument(help="dates or tracking")] = "dates",
     out: Annotated[Path, typer.Option("--out", "-o", help="dates: directory for the model")] = Path("runs/dates"),
@@ -43,12 +41,11 @@ def demo(
 
 def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool, serve: bool) -> None:
     """Two models learn from the same dates, then are tried on days never seen in any language."""
-    from seqlab.cli import show
     from seqlab.cli.progress import Interrupt, reporter
     from seqlab.demo.dates import LINES, run_demo
 
     if not json:
-        show.say(LINES)
+        print_text(LINES)
 
     def report(recipe: str) -> Any:
         if not quiet:
@@ -59,7 +56,7 @@ def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool, serve: bo
     with interrupt.watching():
         result = run_demo(out, steps=steps, report=report, stop=interrupt)
     if json:
-        show.as_json(result.to_json())
+        print_json(result.to_json())
     else:
         _show_demo(result)
     if result.stopped is not None:
@@ -72,43 +69,41 @@ def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool, serve: bo
 
 def _track(seed: int, plot: Path | None, json: bool) -> None:
     """A moving target, followed by its last sighting, the Kalman filter, the smoother, and EM."""
-    from seqlab.cli import show
     from seqlab.demo.tracking import track
 
     found = track(seed=seed)
     if plot is not None:
         found.view().save(plot)
     if json:
-        show.as_json({"seed": seed, **found.to_json()})
+        print_json({"seed": seed, **found.to_json()})
         return
-    show.say(found.picture())
-    show.say(". where it was   o where it was seen   * where the smoother puts it\n")
+    print_text(found.picture())
+    print_text(". where it was   o where it was seen   * where the smoother puts it\n")
     rows = [[name, f"{error:.2f}", f"{error / found.noise:.2f}"] for name, error in found.errors.items()]
     rows.append(["the noise of a sighting", f"{found.noise:.2f}", "1.00"])
     title = f"how far off, over {len(found.path)} steps, {found.num_unseen} of them without a sighting"
-    show.table(["followed by", "root mean square", "of the noise"], rows, title=title)
-    show.say(
+    print_table(["followed by", "root mean square", "of the noise"], rows, title=title)
+    print_text(
         f"EM took the noise for {found.noise_guessed:.2f} at first; "
         f"after {found.iterations} iterations for {found.noise_learnt:.2f}"
     )
 
 
 def _show_demo(result: Any) -> None:
-    from seqlab.cli import show
 
     best = result.models[-1]
     rows = [[written, read, "" if read == iso else f"is {iso}"] for written, read, iso in best.shown]
-    show.table(["written", f"read by {best.recipe}", ""], rows, title="days never seen in training")
+    print_table(["written", f"read by {best.recipe}", ""], rows, title="days never seen in training")
     errors = [[tried.recipe, *row] for tried in result.models for row in tried.errors]
     if errors:
-        show.table(["model", "written", "read as", "is"], errors, title="some of their errors")
+        print_table(["model", "written", "read as", "is"], errors, title="some of their errors")
     if result.alignment:
-        show.say(f"where it looked (a row for each character it wrote):\n{result.alignment}")
+        print_text(f"where it looked (a row for each character it wrote):\n{result.alignment}")
     rows = [
         [tried.recipe, f"{tried.parameters:,}", f"{tried.seconds:.0f} s", f"{100 * tried.exact:.1f} %"]
         for tried in result.models
     ]
     rows.append(["copy of the input", "", "", f"{100 * result.floor:.1f} %"])
     title = f"exact on {result.num_test:,} days never seen in any language"
-    show.table(["model", "parameters", "training", "exact"], rows, title=title)
-    show.say(f'try it: {program()} predict {best.path} "samedi 3 mai 1997"')
+    print_table(["model", "parameters", "training", "exact"], rows, title=title)
+    print_text(f'try it: {program()} predict {best.path} "samedi 3 mai 1997"')

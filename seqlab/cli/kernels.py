@@ -4,12 +4,10 @@ from typing import Annotated
 
 import typer
 
-from seqlab.cli.common import Json
-from seqlab.cli.told import told
+from seqlab.cli.command import Json, print_json, print_text
 from seqlab.errors import UsageError
 
 
-@told
 def kernels(
     verb: Annotated[str | None, typer.Argument(help="build: compile them; none: whether they are in use")] = None,
     json: Json = False,
@@ -21,12 +19,11 @@ def kernels(
     if verb not in (None, "build"):
         raise UsageError(f"kernels cannot '{verb}'", hint="`seqlab kernels build` compiles them.")
 
-    from seqlab.cli import show
     from seqlab.kernels import native
 
     if verb == "build":
         native.build()
     if json:
-        show.as_json({"ready": native.ready(), "state": native.describe(), "library": str(native.library())})
+        print_json({"ready": native.ready(), "state": native.describe(), "library": str(native.library())})
     else:
-        show.say(f"native kernels: {native.describe()}")
+        print_text(f"native kernels: {native.describe()}")

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from seqlab.cli.common import Json, Threads, check_task, tasks_help, use_threads
-from seqlab.cli.told import told
+from seqlab.cli.command import Json, Threads, check_task, print_json, print_table, print_text, tasks_help, use_threads
 
 UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 
 
-@told
 def compare(
     task: Annotated[str, typer.Argument(help=tasks_help())],
     data: Annotated[list[str], typer.Argument(help="file(s) to train on")],
@@ -40,7 +38,6 @@ def compare(
     check_task(task, resume=False)
     minutes = None if budget is None else _minutes(budget)
 
-    from seqlab.cli import show
     from seqlab.compare import LEGEND
     from seqlab.compare import compare as ladder
     from seqlab.data.lines import STDIN, lines
@@ -69,11 +66,11 @@ def compare(
     for name in ("report.html", "report.json"):
         found.view().save(folder / name)
     if json:
-        show.as_json(found.to_json())
+        print_json(found.to_json())
     else:
         header, rows = found.table()
-        show.table(header, rows, title=f"{task}: {found.asked}")
-        show.say("\n".join([LEGEND, *found.failures, found.advice, f"report: {folder / 'report.html'}"]))
+        print_table(header, rows, title=f"{task}: {found.asked}")
+        print_text("\n".join([LEGEND, *found.failures, found.advice, f"report: {folder / 'report.html'}"]))
     if not found.done:
         raise typer.Exit(1)
 

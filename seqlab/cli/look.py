@@ -5,11 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from seqlab.cli.common import MODEL, Json, ModelPath, Threads, use_threads
-from seqlab.cli.told import told
+from seqlab.cli.command import MODEL, Json, ModelPath, Threads, print_json, print_table, print_text, use_threads
 
 
-@told
 def explain(
     model: Annotated[Path | None, typer.Argument(help=MODEL)] = None,
     text: Annotated[str | None, typer.Argument(help="what the model is to work on")] = None,
@@ -44,13 +42,12 @@ def explain(
 
     seqlab explain runs/pairs "samedi 3 mai 1997" --view beam --out tree.html
     """
-    from seqlab import lab
-    from seqlab.cli import show
+    import seqlab.lab as lab
     from seqlab.errors import UsageError
     from seqlab.explain.views import VIEWS
 
     if names:
-        show.table(["view", "what it shows"], [[n, str(v.__doc__).split("\n")[0]] for n, v in VIEWS.items()])
+        print_table(["view", "what it shows"], [[n, str(v.__doc__).split("\n")[0]] for n, v in VIEWS.items()])
         return
     if model is None:
         raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
@@ -71,12 +68,11 @@ def explain(
         print(seen.to_json())
     elif out is not None:
         seen.save(out)
-        show.say(f"{seen.name}: {out}")
+        print_text(f"{seen.name}: {out}")
     else:
         seen.show()
 
 
-@told
 def check(
     model: ModelPath,
     data: Annotated[list[str] | None, typer.Argument(help="file(s) of examples; none: what was held out")] = None,
@@ -90,8 +86,7 @@ def check(
 
     With --resume: on copies of its run, stopping and resuming must equal never having stopped, bit for bit.
     """
-    from seqlab import lab
-    from seqlab.cli import show
+    import seqlab.lab as lab
     from seqlab.laws import Check, resuming_equals_never_having_stopped
     from seqlab.laws import check as laws_of
 
@@ -103,15 +98,14 @@ def check(
     else:
         checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))  # type: ignore[arg-type]
     if json:
-        show.as_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
+        print_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
     else:
         rows = [["kept" if c.kept else "BROKEN", c.law, f"{c.difference:.2g}"] for c in checks]
-        show.table(["", "law", "largest difference"], rows, title=f"laws on {loaded.recipe.name}")
+        print_table(["", "law", "largest difference"], rows, title=f"laws on {loaded.recipe.name}")
     if not all(c.kept for c in checks):
         raise typer.Exit(1)
 
 
-@told
 def doctor(
     model: ModelPath,
     data: Annotated[list[str] | None, typer.Argument(help="file(s) with known answers; none: held out")] = None,
@@ -119,14 +113,13 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Is a model well: does it use its input, end, and beat its floor?"""
-    from seqlab import lab
-    from seqlab.cli import show
+    import seqlab.lab as lab
     from seqlab.doctor import examine
 
     use_threads(threads)
     findings = examine(lab.load(model), list(data or ()))
     if json:
-        show.as_json([vars(finding) for finding in findings])
+        print_json([vars(finding) for finding in findings])
         return
     rows = [["well" if f.well else "LOOK", f.question, f.said + ("" if f.well else f". {f.remedy}")] for f in findings]
-    show.table(["", "question", "answer"], rows)
+    print_table(["", "question", "answer"], rows)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from seqlab.metrics.figures import count, duration
+from seqlab.metrics.scores import count, duration
 from seqlab.training.log import Estimate, Metrics, Reporter, Step
 
 PLAIN_EVERY = 10.0  # seconds

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqlab.cli.common import Threads, use_threads
-from seqlab.cli.told import told
+from seqlab.cli.command import Threads, use_threads
 from seqlab.errors import SeqlabWarning, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 PORT = 8000
 
 
-@told
 def serve(
     models: Annotated[
         list[Path] | None,
@@ -57,17 +55,16 @@ def serve_demo(models: Sequence[Path]) -> None:
 
 
 @contextmanager
-def watching(wanted: bool) -> Iterator[Callable[[Path], None]]:
-    """Within this block, the run that begins is served, if that is wanted: its curves, and the model as it grows."""
+def served() -> Iterator[Callable[[Path], None]]:
+    """Within this block, the run that begins is served: its curves, and the model as it learns."""
+    from seqlab.serve import server as _  # noqa: F401  (a missing package is reported now, not after an hour)
+
     servers: list[Server] = []
-    if wanted:
-        from seqlab.serve import server as _  # noqa: F401  (what is missing is missed now, not after an hour)
 
     def begun(folder: Path) -> None:
-        if wanted:
-            servers.append(_anywhere([folder]))
-            servers[0].start()
-            print(f"watch it at {servers[0].address}", file=sys.stderr, flush=True)
+        servers.append(_anywhere([folder]))
+        servers[0].start()
+        print(f"watch it at {servers[0].address}", file=sys.stderr, flush=True)
 
     try:
         yield begun
@@ -94,5 +91,7 @@ def _run(server: "Server") -> None:
     import warnings
 
     warnings.simplefilter("ignore", SeqlabWarning)  # of a client's input, and not for whoever serves
-    print(f"serving {', '.join(server.shelf.folders)} at {server.address} (Ctrl-C ends)", file=sys.stderr, flush=True)
+    print(
+        f"serving {', '.join(server.registry.folders)} at {server.address} (Ctrl-C ends)", file=sys.stderr, flush=True
+    )
     server.run()

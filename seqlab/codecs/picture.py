@@ -143,8 +143,6 @@ def store_pictures(
     return [[replace(e, source=named[cast(Any, e.source).place]) for e in part] for part in examples]
 
 
-def shared_pictures(stores: dict[str, TokenStore], part: str) -> Shared | None:
-    """The pictures of one part's examples, where there are any."""
-    if STORE not in stores:
-        return None
+def shared_pictures(stores: dict[str, TokenStore], part: str) -> Shared:
+    """The pictures of one part's examples."""
     return Shared(stores[STORE], stores[f"{part}_source"].flat.astype(np.int64))

@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from seqlab import text
-from seqlab.codecs.codec import Codec, Examples, Ids, Places, Row, entry_of, parse_text
+from seqlab.codecs.codec import (
+    Codec,
+    Examples,
+    Ids,
+    Places,
+    Row,
+    SourceType,
+    TargetType,
+    entries_of,
+    entry_of,
+    parse_text,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
@@ -140,3 +151,25 @@ def learn_tokenizer(settings: Text, texts: Iterable[str]) -> Tokenizer:
 
 def normaliser(settings: Text) -> Normaliser:
     return Normaliser(settings.form, settings.lower, settings.letters_only)
+
+
+def learn_codec(recipe: Recipe, examples: Examples, old: Codec | None, reads: SourceType, writes: TargetType) -> Codec:
+    """The codec of a training part, of which `examples` can be called for each pass that is needed.
+
+    What an `old` model to start from already knows is kept.
+    """
+    if recipe.shared and old is None:
+        both = (str(side) for e in examples() for side in (e.source, e.target))
+        tokenizer = learn_tokenizer(recipe.source, both)
+        return Codec(TextSource(tokenizer, recipe.source.markers, recipe.source.frame), TextTarget(tokenizer))
+    target = writes.learn(recipe, examples, old)
+    return Codec(reads.learn(recipe, examples, old), target)
+
+
+def read_codec(table: Any, recipe: Recipe, reads: SourceType, writes: TargetType) -> Codec:
+    """The codec in a tokenizer.json."""
+    entries = entries_of(table)
+    source = reads.from_json(entries, recipe)
+    if entries.get("target") == "source" and isinstance(source, TextSource):
+        return Codec(source, TextTarget(source.tokenizer))
+    return Codec(source, writes.from_json(entries, recipe))

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers
+from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of, parse_numbers
+from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vectors import load_vectors
 from seqlab.errors import BundleError, DataError, UsageError
@@ -108,6 +109,42 @@ class VectorSource:
         if old is not None:
             return cls(cast(VectorSource, old.source).scale)
         return cls(learn_scale(cast(np.ndarray, e.source) for e in examples()))
+
+
+@dataclass(frozen=True)
+class VectorTarget:
+    """Frames that a model writes: arrays of frames by features."""
+
+    kind: ClassVar[str] = "vectors"
+    scale: FeatureScale
+
+    @property
+    def width(self) -> int:
+        return len(self.scale.mean)
+
+    def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
+        return [self.scale.check_width(example.target) for example in examples]
+
+    def longest(self, most: int) -> int:
+        return most
+
+    def cut(self, row: Row, *, source: int, target: int) -> Row:
+        return row[:target]
+
+    def column(self, path: Path) -> Column:
+        return Column(path, 0, VECTORS, width=self.width)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"frames": self.scale.to_json()}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "VectorTarget":
+        return cls(FeatureScale.from_json(entry_of(table, "frames")))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "VectorTarget":
+        """The scale of the training part, always anew."""
+        return cls(learn_scale(example.target for example in examples()))
 
 
 def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> FeatureScale:

@@ -16,7 +16,7 @@ from typing import Any
 from seqlab.bundle import is_bundle
 from seqlab.compare.rungs import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
-from seqlab.metrics.figures import duration
+from seqlab.metrics.scores import duration
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override, to_toml
 from seqlab.recipes import recipe_names
@@ -46,30 +46,32 @@ def compare(
 
     With `minutes`, each learns for so long; otherwise as its recipe or `settings` say.
     """
-    chosen = {
-        recipe.name: recipe for recipe in (find_recipe(task, name) for name in recipes or task_named(task).ladder)
-    }
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
-    for name, recipe in chosen.items():
+    chosen = [find_recipe(task, name) for name in recipes or task_named(task).ladder]
+    results: dict[str, list[dict[str, Any]]] = {}
+    for name, recipe in {recipe.name: recipe for recipe in chosen}.items():
+        results[name] = []
         for seed in range(1, seeds + 1):
             extra = [*settings, f"train.seed={seed}"]
             extra += [] if minutes is None else [f"train.minutes={minutes}"]
-            words = [*data, *(word for file in valid for word in ("--valid", file))]
-            words += [word for each in extra for word in ("--set", each)]
+            words = [*data, *_options("--valid", valid), *_options("--set", extra)]
             words += ["--threads", str(threads)] if threads else []
             told(f"{name}, seed {seed}")
-            found[name].append(_measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test))
-    measure, more = _judged(task, [each["scores"] for parts in found.values() for each in parts if "scores" in each])
-    rungs = tuple(_rung(name, parts, measure, more) for name, parts in found.items())
+            results[name].append(_measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test))
+    measure, more = _judged(task, [part["scores"] for parts in results.values() for part in parts if "scores" in part])
+    rungs = tuple(_rung(name, parts, measure, more) for name, parts in results.items())
     return Comparison(task, measure, more, rungs, _asked(data, [*test] or [*valid], minutes, seeds))
+
+
+def _options(name: str, values: Sequence[str]) -> list[str]:
+    """The same option once for each value, as the command line takes it."""
+    return [word for value in values for word in (name, value)]
 
 
 def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
     """On what, and for how long."""
-    names = " and ".join(Path(file).name for file in data)
-    on = f"scored on {' and '.join(Path(file).name for file in scored)}" if scored else "scored on what was held out"
+    trained, on = (" and ".join(Path(file).name for file in files) for files in (data, scored))
     long = "as long as its recipe says" if minutes is None else f"{duration(60 * minutes)} of training each"
-    return f"{names}, {on}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
+    return f"{trained}, scored on {on or 'what was held out'}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def find_recipe(task: str, name: str) -> Recipe:
@@ -140,8 +142,8 @@ def _state(file: str) -> list[int]:
     """Its size and the time of its last change: another file of the same name is another question."""
     if not Path(file).exists():
         return []  # the training will say so
-    seen = Path(file).stat()
-    return [seen.st_size, seen.st_mtime_ns]
+    status = Path(file).stat()
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _tokens(model: Model) -> str:
@@ -151,10 +153,10 @@ def _tokens(model: Model) -> str:
 
 
 def _sentence(stderr: str) -> str:
-    told = [line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")]
-    if not told:
+    messages = [line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")]
+    if not messages:
         raise RunError("a training ended without a word", hint=stderr[-500:] or "run it by itself to see more.")
-    return told[-1]
+    return messages[-1]
 
 
 def _speed(model: Model) -> float | None:
@@ -165,13 +167,11 @@ def _speed(model: Model) -> float | None:
         count, work = model.data().timed(model.task, model.bundle, ANSWERED)
     except UsageError:  # it answers nothing by itself
         return None
-    return count / _seconds(work) if count else None
-
-
-def _seconds(work: Callable[[], object]) -> float:
+    if not count:
+        return None
     began = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return count / (time.perf_counter() - began)
 
 
 def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:

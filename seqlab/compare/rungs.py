@@ -1,4 +1,4 @@
-"""What a comparison found: a rung for each recipe, one table of them, pictures, and which to take."""
+"""The result of a comparison: a rung for each recipe, one table of them, pictures, and which to take."""
 
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from seqlab.explain.canvas import Canvas
-from seqlab.explain.charts import bars, scatter, table
+from seqlab.explain.charts import bars, table
+from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
-from seqlab.metrics.figures import SHARES, count, duration, figure
+from seqlab.metrics.scores import SHARES, count, duration, figure
 
 CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
 HEADER = ("floor", "weights", "time", "per s", "GB", "MB")
@@ -36,6 +37,11 @@ class Rung:
     @property
     def score(self) -> float:
         return fmean(self.scores)
+
+    @property
+    def speed(self) -> float:
+        """Answers a second; 0 for models that are not asked."""
+        return self.answers_per_second or 0.0
 
     @property
     def spread(self) -> float:
@@ -65,25 +71,26 @@ class Comparison:
         if self.measure == "loss" and len({rung.tokens for rung in self.done}) > 1:
             return "these models cut text into different tokens, so their losses cannot be compared: see each floor."
         best = max(self.done, key=self._worth)
-        if best.floor is not None and self._worth(best) <= self._sign * best.floor:
+        if best.floor is not None and not self._above_floor(best):
             return (
                 f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the floor "
                 f"({best.floor_name}) has {self._figure(best.floor)}. Train longer, or use that simple thing."
             )
         near = max(best.spread, 0.01 * abs(best.score))
-        equals = [rung for rung in self.done if self._worth(best) - self._worth(rung) <= near and self._beats(rung)]
-        said = f"its {self.measure.replace('_', ' ')} of"
+        equals = [
+            rung for rung in self.done if self._worth(best) - self._worth(rung) <= near and self._above_floor(rung)
+        ]
         quick = min(equals, key=lambda rung: rung.seconds)
-        swift = max(equals, key=lambda rung: rung.answers_per_second or 0.0)
+        swift = max(equals, key=lambda rung: rung.speed)
+        name, top = self.measure.replace("_", " "), self._figure(best.score)
         if quick.seconds < CLEARLY * best.seconds:
             chosen, why = quick, f"trains in {quick.seconds / best.seconds:.0%} of the time"
-        elif (best.answers_per_second or 0.0) < CLEARLY * (swift.answers_per_second or 0.0):
-            times = (swift.answers_per_second or 0.0) / (best.answers_per_second or 1.0)
-            chosen, why = swift, f"answers {times:.2g} times as fast"
+        elif best.speed < CLEARLY * swift.speed:
+            chosen, why = swift, f"answers {swift.speed / (best.speed or 1.0):.2g} times as fast"
         else:
-            return f"take {best.recipe}: {said} {self._figure(best.score)} is the best."
-        score, top = self._figure(chosen.score), self._figure(best.score)
-        return f"take {chosen.recipe}: {said} {score} is as good as the best ({best.recipe}, {top}), and it {why}."
+            return f"take {best.recipe}: its {name} of {top} is the best."
+        equal = f"its {name} of {self._figure(chosen.score)} is as good as the best ({best.recipe}, {top})"
+        return f"take {chosen.recipe}: {equal}, and it {why}."
 
     @property
     def _sign(self) -> int:
@@ -92,16 +99,16 @@ class Comparison:
     def _worth(self, rung: Rung) -> float:
         return self._sign * rung.score
 
-    def _beats(self, rung: Rung) -> bool:
+    def _above_floor(self, rung: Rung) -> bool:
         return rung.floor is None or self._worth(rung) > self._sign * rung.floor
 
     def _figure(self, value: float) -> str:
         return figure(self.measure, value)
 
     def to_json(self) -> dict[str, Any]:
-        rungs = [
-            asdict(rung) | ({"score": rung.score, "spread": rung.spread} if rung.scores else {}) for rung in self.rungs
-        ]
+        rungs = [asdict(rung) for rung in self.rungs]
+        for row, rung in zip(rungs, self.rungs, strict=True):
+            row |= {"score": rung.score, "spread": rung.spread} if rung.scores else {}
         return {"task": self.task, "measure": self.measure, "rungs": rungs, "advice": self.advice}
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -118,11 +125,9 @@ class Comparison:
             "" if rung.floor is None else self._figure(rung.floor),
             count(rung.parameters),
             duration(rung.seconds),
-            ""
-            if rung.answers_per_second is None
-            else f"{rung.answers_per_second:,.{0 if rung.answers_per_second >= 10 else 1}f}",
+            "" if rung.answers_per_second is None else f"{rung.speed:,.{0 if rung.speed >= 10 else 1}f}",
             f"{rung.memory / 1e9:.2f}",
-            f"{rung.bytes / 1e6:.2g}" if rung.bytes < 1e6 else f"{rung.bytes / 1e6:.1f}",
+            f"{rung.bytes / 1e6:{'.2g' if rung.bytes < 1e6 else '.1f'}}",
         ]
 
     @property
@@ -133,35 +138,33 @@ class Comparison:
         """The table, quality by recipe beside the floor, and quality against what it costs."""
         header, rows = self.table()
         pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
-        pictures += [Canvas(1, 1, (), said) for said in self.failures] + (self._drawn() if self.done else [])
+        pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (self._drawn() if self.done else [])
         lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
         return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
 
     def _drawn(self) -> list[Canvas]:
         share = self.measure in SHARES
-        said = self.measure.replace("_", " ") + (", %" if share else "")
-        names, scores = [rung.recipe for rung in self.done], np.array([rung.score for rung in self.done])
+        better = "more" if self.more_is_better else "less"
+        name = f"{self.measure.replace('_', ' ')}{', %' * share}: {better} is better"
+        recipes = [rung.recipe for rung in self.done]
+        scores = np.array([rung.score for rung in self.done])
         floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
-        levels = np.array([*floors.values(), *scores]) * (100 if share else 1)
-        labels = [*(f"floor: {name}" for name in floors), *names]
-        said += f": {'more' if self.more_is_better else 'less'} is better"
-        pictures = [bars(levels, labels, title=said, width=720)]
-        times = np.array([rung.seconds / 60 for rung in self.done])
+        unit = 100 if share else 1
+        labels = [*(f"floor: {floor}" for floor in floors), *recipes]
+        pictures = [bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720)]
+        minutes = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
-        for what, across, x, costs in (
-            ("quality against time", "minutes of training", times, times),
+        for what, x_title, x, costs in (
+            ("quality against time", "minutes of training", minutes, minutes),
             ("quality against speed", "answers a second", speeds, -speeds),
         ):
-            if np.isfinite(x).all() and len(x) > 1:
-                front = front_of(costs, self._sign * scores)
-                kinds = [
-                    "none is better for less" if k in front else "another is better for less" for k in range(len(x))
-                ]
-                points = np.stack([x, scores * (100 if share else 1)], axis=1)
-                caption = f"{what}: the dashed line joins those that no other beats in both"
-                pictures.append(
-                    scatter(points, names, kinds, joined=front, title=caption, titles=(across, said), size=(720, 380))
-                )
+            if not np.isfinite(x).all() or len(x) < 2:
+                continue
+            front = front_of(costs, self._sign * scores)
+            kinds = ["none is better for less" if k in front else "another is better for less" for k in range(len(x))]
+            title = f"{what}: the dashed line joins those that no other beats in both"
+            points, titles = np.stack([x, scores * unit], axis=1), (x_title, name)
+            pictures.append(scatter(points, recipes, kinds, joined=front, title=title, titles=titles, size=(720, 380)))
         return pictures
 
 

@@ -1,30 +1,31 @@
 """Examples, one after another, prepared for training: read, split, encoded, stored, and batched by length."""
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, SourceType
+from seqlab.codecs.codec import Codec, Ids, Row, SourceType, Target
 from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_pictures
-from seqlab.corpus.length_limits import LengthLimits, warn
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name
-from seqlab.data.sources import Example, Picture, Vectors
-from seqlab.data.split import border, source_key
-from seqlab.data.store import TokenStore, write_stores
+from seqlab.data.sources import Example, Picture, Vectors, border, source_key
+from seqlab.data.store import Shared, TokenStore, write_stores
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError, shorten
+from seqlab.errors import DataError, SeqlabWarning, shorten
 from seqlab.padded import Batch
-from seqlab.recipe import Recipe
+from seqlab.recipe import Data, Recipe
 
+BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
+Encode = Callable[[list[Example]], Iterable[tuple[Row, Row]]]
 Part = Callable[[], Iterator[Example]]  # examples, to be read as often as needed
 Reader = Callable[[Sequence[str]], Iterator[Example]]  # the examples in some files
 
@@ -106,12 +107,15 @@ def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     settings = recipe.train
     stores = {path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))}
     train, validation = (
-        Rows(source=shared_pictures(stores, part) or stores.get(f"{part}_source"), target=stores.get(f"{part}_target"))
-        for part in ("train", "validation")
+        Rows(source=_sources(stores, part), target=stores.get(f"{part}_target")) for part in ("train", "validation")
     )
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
     batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
     return Corpus(codec, batches, lambda: (validation.batch(rows) for rows in in_sequence), store_sizes(stores))
+
+
+def _sources(stores: dict[str, TokenStore], part: str) -> TokenStore | Shared | None:
+    return shared_pictures(stores, part) if STORE in stores else stores.get(f"{part}_source")
 
 
 def store_sizes(stores: dict[str, TokenStore]) -> dict[str, int]:
@@ -204,3 +208,64 @@ def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folde
     rows = (tuple(row[place] for place in there) for row in limits.rows(codec.stored, examples))
     write_stores([column for column in columns if column is not None], rows)
     limits.report(part)
+
+
+class LengthLimits:
+    """The rows of examples that fit data.max_source and data.max_target, and a count of those that did not."""
+
+    def __init__(self, data: Data, target: Target) -> None:
+        self.data, self.target = data, target
+        self.too_long: list[str] = []
+        self.kept = 0
+
+    def rows(self, encode: Encode, examples: Iterator[Example]) -> Iterator[tuple[Row, Row]]:
+        while block := list(islice(examples, BLOCK)):
+            for example, (source, target) in zip(block, encode(block), strict=True):
+                for row in self._limited(example, source, target):
+                    self.kept += 1
+                    yield row
+
+    def _limited(self, example: Example, source: Row, target: Row) -> Iterable[tuple[Row, Row]]:
+        data = self.data
+        if len(source) <= data.max_source and len(target) <= self.target.longest(data.max_target):
+            return [(source, target)]
+        if data.too_long == "split":
+            return self._split(source, cast(Ids, target))
+        if data.too_long == "refuse":
+            raise DataError(
+                f"{example.where}: {len(source)} source and {len(target)} target tokens, more than "
+                f"{data.max_source} and {data.max_target}",
+                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut' or 'skip'.",
+            )
+        self.too_long.append(example.where)
+        if data.too_long == "skip":
+            return []
+        cut = self.target.cut(target, source=data.max_source, target=data.max_target)
+        return [(source[: data.max_source], cut)]
+
+    def _split(self, source: Row, target: Ids) -> Iterable[tuple[Row, Row]]:
+        """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
+        inner, most = target[1:-1], self.data.max_target
+        for start in range(0, len(source), self.data.max_source):
+            yield source[start : start + self.data.max_source], target
+        for start in range(0, len(inner), most):
+            yield source, [target[0], *inner[start : start + most], target[-1]]
+
+    def report(self, part: str) -> None:
+        """Warn of what did not fit; if nothing did, there is nothing to train on."""
+        if self.too_long and not self.kept:
+            raise DataError(
+                f"{self.too_long[0]}: longer than data.max_source or data.max_target, and so are all others of the "
+                f"{part} part: none is left",
+                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut'.",
+            )
+        if self.too_long:
+            done = "cut" if self.data.too_long == "cut" else "skipped"
+            warn(
+                f"{self.too_long[0]}: longer than data.max_source or data.max_target; {len(self.too_long)} "
+                f"example{'s' if len(self.too_long) > 1 else ''} of the {part} part {done}"
+            )
+
+
+def warn(message: str) -> None:
+    warnings.warn(message, SeqlabWarning, stacklevel=2)

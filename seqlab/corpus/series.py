@@ -8,8 +8,7 @@ from jaxtyping import Float
 
 from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
-from seqlab.corpus.examples import Corpus, ExampleBatches
-from seqlab.corpus.length_limits import warn
+from seqlab.corpus.examples import Corpus, ExampleBatches, warn
 from seqlab.data.series import Series, read_series, uneven_steps, usual_season
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from seqlab.codecs.codec import Codec, Ids
-from seqlab.corpus.examples import Corpus, store_sizes
-from seqlab.corpus.length_limits import BLOCK
+from seqlab.corpus.examples import BLOCK, Corpus, store_sizes
 from seqlab.data.lines import read_text
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.streams import Streams, in_chunks, in_order

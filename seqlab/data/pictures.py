@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import cast
 
+from seqlab.data.image_archives import CONTAINERS, Arrays, Files, ImageArchive, open_archive
 from seqlab.data.images import Values, picture_values
-from seqlab.data.shelves import CONTAINERS, Arrays, Files, Shelf, open_shelf
 from seqlab.data.sources import Box, Example, Picture
-from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.data.tables import TABLES, Columns, Layout, two_columns
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 from seqlab.recipe import Image
 
@@ -35,10 +35,10 @@ def read_pictures(
     """
     bad: list[str] = []
     width: int | None = None
-    with _opened(paths, labels=labels, wanted=(source, target)) as (shelf, table):
+    with _opened(paths, labels=labels, wanted=(source, target)) as (archive, table):
         for name, said in table.items():
             try:
-                picture = Picture(name, picture_values(shelf.get(name, said[0][0]), said[0][0], image))
+                picture = Picture(name, picture_values(archive.get(name, said[0][0]), said[0][0], image))
                 if any(not text for _, text, _ in said):
                     raise _empty(next(where for where, text, _ in said if not text))
             except DataError as error:
@@ -54,7 +54,7 @@ def read_pictures(
                 )
             for where, text, boxes in said:
                 yield Example(picture, text, where, boxes)
-        unused = sorted(shelf.names() - {shelf.found(name) for name in table})
+        unused = sorted(archive.names() - {archive.resolve(name) for name in table})
     _tell(bad, unused, paths)
     if width is None:
         raise DataError(f"{' and '.join(paths)}: no picture was found that can be used", hint=_FORMATS)
@@ -64,8 +64,8 @@ def load_picture(path: str, image: Image | None) -> Values:
     """One picture, or one of those in a .zip, .npz or .safetensors: "all.zip/one.jpg", "all.npz/images/0"."""
     inside = next((p for p in Path(path).parents if p.suffix.lower() in CONTAINERS and p.is_file()), None)
     root = Path(path).parent if inside is None else inside
-    with open_shelf(str(root)) as shelf:
-        return picture_values(shelf.get(Path(path).relative_to(root).as_posix(), path), path, image)
+    with open_archive(str(root)) as archive:
+        return picture_values(archive.get(Path(path).relative_to(root).as_posix(), path), path, image)
 
 
 def _tell(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
@@ -83,8 +83,8 @@ def _tell(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
 
 @contextmanager
 def _opened(
-    paths: Sequence[str], *, labels: bool, wanted: tuple[str | None, str | None]
-) -> Iterator[tuple[Shelf, dict[str, list[_Said]]]]:
+    paths: Sequence[str], *, labels: bool, wanted: Columns
+) -> Iterator[tuple[ImageArchive, dict[str, list[_Said]]]]:
     """Where the pictures are, and what is said of each."""
     if len(paths) > 2:
         raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
@@ -92,20 +92,20 @@ def _opened(
     first, second = (paths[0], None) if len(paths) == 1 else sorted(paths, key=_is_container)
     if second is None and not _is_container(first):
         second = os.path.dirname(first)
-    with open_shelf(second if second is not None else first) as shelf:
+    with open_archive(second if second is not None else first) as archive:
         if second is not None:
-            yield shelf, _table(first, wanted, layout)
-        elif isinstance(shelf, Arrays):
-            yield shelf, _in_arrays(shelf, wanted[1], labels=labels)
+            yield archive, _table(first, wanted, layout)
+        elif isinstance(archive, Arrays):
+            yield archive, _in_arrays(archive, wanted[1], labels=labels)
         else:
-            yield shelf, _inside(shelf, wanted, layout, labels=labels)
+            yield archive, _inside(archive, wanted, layout, labels=labels)
 
 
 def _is_container(path: str) -> bool:
     return os.path.isdir(path) or Path(path).suffix.lower() in CONTAINERS
 
 
-def _table(path: str, wanted: tuple[str | None, str | None], layout: Layout, shown: str = "") -> dict[str, list[_Said]]:
+def _table(path: str, wanted: Columns, layout: Layout, shown: str = "") -> dict[str, list[_Said]]:
     table: dict[str, list[_Said]] = {}
     for line, (name, text) in two_columns(path, wanted, layout):
         name = re.sub(r"#\d+$", "", name.strip())
@@ -114,9 +114,7 @@ def _table(path: str, wanted: tuple[str | None, str | None], layout: Layout, sho
     return table
 
 
-def _inside(
-    files: Files, wanted: tuple[str | None, str | None], layout: Layout, *, labels: bool
-) -> dict[str, list[_Said]]:
+def _inside(files: Files, wanted: Columns, layout: Layout, *, labels: bool) -> dict[str, list[_Said]]:
     """The table that lies with the pictures; without one, the directory of each is its label."""
     stem = ("labels", "captions") if labels else ("captions",)
     names = [s + ending for s in stem for ending in (*TABLES, ".txt")]
@@ -136,21 +134,21 @@ def _inside(
     return {name: [(os.path.join(files.path, name), label, ())] for name, label in named.items()}
 
 
-def _in_arrays(shelf: Arrays, target: str | None, *, labels: bool) -> dict[str, list[_Said]]:
+def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str, list[_Said]]:
     """`images` beside `captions` or `labels`, one or several for each; `boxes` say where the `nouns` are."""
-    pictures = shelf.whole("images")
-    texts = shelf.whole(target or ("labels" if labels else "captions"), "numbers or strings")
+    pictures = archive.whole("images")
+    target = target or ("labels" if labels else "captions")
+    texts = archive.whole(target, "numbers or strings")
     if len(texts) != len(pictures) or texts.ndim > 2:
         raise DataError(
-            f"{shelf.path}: {len(pictures)} pictures but {target or ('labels' if labels else 'captions')} of the shape "
-            f"{texts.shape}",
+            f"{archive.path}: {len(pictures)} pictures but {target} of the shape {texts.shape}",
             hint="there is one text for each picture, or a row of them.",
         )
-    boxed = shelf.has("boxes") and shelf.has("nouns")
-    boxes = zip(shelf.whole("nouns", "numbers or strings"), shelf.whole("boxes"), strict=True) if boxed else None
+    boxed = archive.has("boxes") and archive.has("nouns")
+    boxes = zip(archive.whole("nouns", "numbers or strings"), archive.whole("boxes"), strict=True) if boxed else None
     table: dict[str, list[_Said]] = {}
     for number, row in enumerate(texts.reshape(len(texts), -1).tolist()):
-        where = f"{shelf.path}[{number}]"
+        where = f"{archive.path}[{number}]"
         known = (
             tuple(cast(Box, (str(n), *map(float, box))) for n, box in zip(*next(boxes), strict=True)) if boxes else ()
         )

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from seqlab.data.lines import display_name, extension, lines
+from seqlab.data.parquet import open_parquet
 from seqlab.errors import DataError, UsageError, nearest, shorten
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?", "-"}
@@ -122,6 +123,18 @@ def uneven_steps(times: Sequence[str]) -> int:
 
 
 def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells of each row, the header first."""
+    return _parquet_rows(path) if extension(path) == ".parquet" else _text_rows(path)
+
+
+def _parquet_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    with open_parquet(path) as table:
+        yield 0, table.names
+        for number, values in table.rows(range(len(table.names))):
+            yield number, ["" if value is None else str(value) for value in values]
+
+
+def _text_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     delimiter = "\t" if extension(path) == ".tsv" else ","
     for number, line in lines(path):
         if line.strip():

@@ -1,22 +1,21 @@
-"""Files -> examples, one at a time: pairs, labelled texts, tagged words, plain text.
+"""Files -> examples, one at a time: pairs, labelled texts, tagged words; and which of them are held out.
 
-The format follows from the file's name (.tsv .csv .jsonl .conll .conllu, each also .gz); two files are parallel.
-Every reader is a generator that holds one example in memory, and every example knows where it stands.
+The format follows from the file's name (.tsv .csv .jsonl .parquet .conll .conllu; text also .gz); two files are
+parallel. Every reader is a generator that holds one example in memory, and every example knows where it stands.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Shaped
 
-from seqlab.data.lines import display_name, extension, lines, read_text, spool
-from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.data.lines import display_name, extension, lines
+from seqlab.data.tables import TABLES, Columns, Layout, two_columns
 from seqlab.errors import DataError, UsageError, nearest, shorten
-
-__all__ = ["Example", "lines", "read_labelled", "read_pairs", "read_tagged", "read_text", "spool"]
 
 Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
@@ -91,7 +90,7 @@ def _at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator
         raise DataError(f"{names}: no example was found", hint="there is no line after the header, or only comments.")
 
 
-def _two_texts(paths: Sequence[str], wanted: tuple[str | None, str | None], layout: Layout) -> Iterator[Example]:
+def _two_texts(paths: Sequence[str], wanted: Columns, layout: Layout) -> Iterator[Example]:
     if len(paths) == 2:
         _refuse_columns(wanted)
         for where, one, other in _parallel(paths[0], paths[1]):
@@ -266,3 +265,30 @@ def _missing_tag(where: str, cells: Sequence[str], needed: int) -> DataError:
         f"{where}: {seen if len(cells) != needed else 'an empty tag'}: {shorten(' '.join(cells))}",
         hint=f"one word a line, its columns separated by tabs or spaces, a blank line after a sentence; here: {shown}.",
     )
+
+
+def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
+    """A number from 0 to 2**64 that depends on the source and on the seed: it decides whether an example is held out.
+
+    A source that occurs twice, with two targets, is on one side both times, so nothing leaks; and the order of a file
+    changes nothing.
+    """
+    if isinstance(source, np.ndarray):
+        content = source.tobytes()
+    else:
+        content = (source if isinstance(source, str) else "\t".join(source)).encode("utf-8", "surrogatepass")
+    digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
+    return int.from_bytes(digest, "big")
+
+
+def border(keys: Iterable[int], *, fraction: float, most: int) -> int | None:
+    """The key below or at which a source is held out: the smallest `fraction` of them, at least one, up to `most`.
+
+    None where holding out would leave nothing to train on: all sources are the same one.
+    """
+    ranked = np.sort(np.fromiter(keys, dtype=np.uint64))
+    if len(ranked) == 0 or ranked[0] == ranked[-1]:
+        return None
+    count = max(1, min(int(len(ranked) * fraction), most))
+    below = int(ranked[count - 1])
+    return below if below < int(ranked[-1]) else int(ranked[ranked < ranked[-1]][-1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from seqlab.data.scenes import SETS
-from seqlab.data.split import source_key
+from seqlab.data.sources import source_key
 from seqlab.errors import DataError, UsageError, nearest
 
 LANGUAGES = (

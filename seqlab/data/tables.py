@@ -1,4 +1,4 @@
-"""Two columns of a table: TSV with or without a header, CSV with one, JSONL with keys.
+"""Two columns of a table: TSV with or without a header, CSV with one, JSONL with keys, Parquet with named columns.
 
 A column is asked for by its name or by its number from 1. Where nobody asks, a `Layout` says what is usual.
 """
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from seqlab.data.lines import display_name, extension, lines
+from seqlab.data.parquet import open_parquet
 from seqlab.errors import DataError, UsageError, nearest, shorten
 
-TABLES = (".tsv", ".csv", ".jsonl", ".json")
+TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+Columns = tuple[str | None, str | None]  # by name or number from 1; None: the usual one
 Cells = Sequence[str | None]  # None where JSON holds no text
 Row = tuple[int, Cells, Sequence[str] | None]  # line number, cells, and their names where they have any
 
@@ -26,10 +28,11 @@ class Layout:
     names_may_differ: bool
 
 
-def two_columns(
-    path: str, wanted: tuple[str | None, str | None], layout: Layout
-) -> Iterator[tuple[str, tuple[str, str]]]:
+def two_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each row's "file:line" and its two cells."""
+    if extension(path) == ".parquet":
+        yield from _parquet_columns(path, wanted, layout)
+        return
     chosen: dict[tuple[str, ...] | None, tuple[int, int]] = {}  # JSON objects may differ in their keys
     separator = "comma" if extension(path) == ".csv" else "tab"
     for number, cells, header in _rows(path, wanted, layout):
@@ -52,7 +55,7 @@ def _text(cells: Cells, index: int, header: Sequence[str] | None, where: str) ->
     return cell
 
 
-def _rows(path: str, wanted: tuple[str | None, str | None], layout: Layout) -> Iterator[Row]:
+def _rows(path: str, wanted: Columns, layout: Layout) -> Iterator[Row]:
     match extension(path):
         case ".csv":
             return _csv_rows(path)
@@ -62,7 +65,7 @@ def _rows(path: str, wanted: tuple[str | None, str | None], layout: Layout) -> I
             return _tsv_rows(path, wanted, layout)
 
 
-def _tsv_rows(path: str, wanted: tuple[str | None, str | None], layout: Layout) -> Iterator[Row]:
+def _tsv_rows(path: str, wanted: Columns, layout: Layout) -> Iterator[Row]:
     """No quoting: a tab always separates. The first line is a header if columns are asked for by name, or if it
     holds both usual names."""
     numbered = ((number, text.split("\t")) for number, text in lines(path) if text.strip())
@@ -116,6 +119,28 @@ def _json_rows(path: str) -> Iterator[Row]:
         yield number, [_cell(cell) for cell in value.values()], list(value)
 
 
+def _parquet_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The two columns, without reading the others. A list of words is written as words with spaces between."""
+    with open_parquet(path) as table:
+        columns = _by_name(table.names, wanted, layout, path)
+        names = [table.names[column] for column in columns]
+        for number, values in table.rows(columns):
+            where = f"{path}:{number}"
+            cells = [_words(value, where) if isinstance(value, list) else _cell(value) for value in values]
+            yield where, (_text(cells, 0, names, where), _text(cells, 1, names, where))
+
+
+def _words(values: list[object], where: str) -> str:
+    words = [_cell(value) or "" for value in values]
+    for word in words:
+        if len(word.split()) != 1:
+            raise DataError(
+                f"{where}: {shorten(word)} is not one word",
+                hint="each entry of a list is a word, a number or a truth value, without spaces.",
+            )
+    return " ".join(words)
+
+
 def _cell(value: object) -> str | None:
     """JSON numbers and truth values serve as labels in the way JSON writes them; null and nested values as nothing."""
     if isinstance(value, str):
@@ -123,9 +148,7 @@ def _cell(value: object) -> str | None:
     return json.dumps(value) if isinstance(value, bool | int | float) else None
 
 
-def _by_name(
-    header: Sequence[str], wanted: tuple[str | None, str | None], layout: Layout, where: str
-) -> tuple[int, int]:
+def _by_name(header: Sequence[str], wanted: Columns, layout: Layout, where: str) -> tuple[int, int]:
     lowered = [name.lower() for name in header]
     usual = [lowered.index(name) if name in lowered else None for name in layout.names]
     first, second = (
@@ -153,7 +176,7 @@ def _index(header: Sequence[str], name: str, where: str) -> int:
     raise DataError(f"{where}: there is no column '{name}'", hint=nearest(name, header))
 
 
-def _without_names(wanted: tuple[str | None, str | None], layout: Layout) -> tuple[int, int]:
+def _without_names(wanted: Columns, layout: Layout) -> tuple[int, int]:
     if any(name is not None and int(name) == 0 for name in wanted):
         raise UsageError("there is no column 0", hint="columns are numbered from 1.")
     asked = [None if name is None else int(name) - 1 for name in wanted]

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.explain.charts import Band, Curve, line_chart
+from seqlab.explain.plots import Band, Curve, line_chart
 from seqlab.explain.view import View
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, constant_velocity

@@ -11,13 +11,11 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Grid, Item, Text
-from seqlab.explain.charts import heat_map
-from seqlab.explain.diagrams import bipartite
+from seqlab.explain.charts import bipartite, heat_map
 from seqlab.explain.palette import SEQUENTIAL, levels
 from seqlab.explain.view import View
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 FOLLOWED = 0.5  # of a head's weight on one kind of place, for it to be called after that
@@ -46,43 +44,42 @@ class Map:
             "the last token": float(weights[:-1, -1].mean()),
         }
         best = max(shares, key=lambda what: shares[what])
-        return (best, shares[best]) if shares[best] >= FOLLOWED else ("", shares[best])
+        return best if shares[best] >= FOLLOWED else "", shares[best]
 
 
-def attention_maps(looked: Subject, trace: Trace) -> list[Map]:
+def attention_maps(subject: Subject, trace: Trace) -> list[Map]:
     """All attention weights that were recorded, with the tokens on both sides of each."""
-    found = []
+    maps = []
     for name in trace.names():
         if name.endswith(".weights"):
             weights = trace[name][0].numpy()
             weights = weights[None] if weights.ndim == 2 else weights
-            rows, columns = _sides(looked, name, weights.shape)
-            found.append(Map(name.removesuffix(".weights"), weights, rows, columns))
-    if not found:
+            maps.append(Map(name.removesuffix(".weights"), weights, *_sides(subject, name, weights.shape)))
+    if not maps:
         raise UsageError(
             "this model attends to nothing", hint="the view 'cells' shows the states of a recurrent model."
         )
-    return found
+    return maps
 
 
-def alignment(looked: Subject) -> Float[np.ndarray, "T S"]:
+def alignment(subject: Subject) -> Float[np.ndarray, "T S"]:
     """Where each token of the answer looked in the source: of many heads, the mean in the last layer."""
-    found = [m for m in attention_maps(looked, looked.trace()) if m.name.endswith((".cross", "decoder.attention"))]
-    if not found or not looked.source:
+    maps = [m for m in attention_maps(subject, subject.trace()) if m.name.endswith((".cross", "decoder.attention"))]
+    if not maps or not subject.source:
         raise UsageError(
             "this model does not attend to its source", hint="an alignment needs a decoder with attention."
         )
-    return found[-1].weights.mean(0)
+    return maps[-1].weights.mean(0)
 
 
-def _sides(looked: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sides(subject: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if name.startswith("pooling"):
-        return tuple(f"hop {hop + 1}" for hop in range(shape[1])), looked.source
+        return tuple(f"hop {hop + 1}" for hop in range(shape[1])), subject.source
     if name.startswith("encoder"):
-        return looked.source, looked.source
+        return subject.source, subject.source
     if ".cross." in name or name.startswith("decoder.attention"):
-        return looked.answered, looked.source
-    return looked.written, looked.written
+        return subject.answered, subject.source
+    return subject.written, subject.written
 
 
 def attention_view(
@@ -90,50 +87,49 @@ def attention_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     layer: str | None = None,
     head: int | None = None,
     hypothesis: int = 1,
 ) -> View:
     """Every layer and head side by side; of one layer (by its name) all heads large, of one head its lines too."""
-    looked = subject(bundle, given, output=output, decode=decode, hypothesis=hypothesis)
-    maps = attention_maps(looked, looked.trace())
-    if layer is not None:
-        maps = [m for m in maps if m.name == layer]
-        if not maps:
-            known = ", ".join(m.name for m in attention_maps(looked, looked.trace()))
-            raise UsageError(f"there is no layer '{layer}' with attention", hint=f"there are: {known}.")
-    if head is not None and not all(1 <= head <= len(m.weights) for m in maps):
-        raise UsageError(f"there is no head {head}", hint=f"heads are 1 to {min(len(m.weights) for m in maps)}.")
-    shown = maps[-1]
-    chosen = shown.weights.mean(0) if head is None else shown.weights[head - 1]
-    name = f"{shown.name}, {'mean of its heads' if head is None and len(shown.weights) > 1 else f'head {head or 1}'}"
+    subject = subject_of(bundle, given, output=output, hypothesis=hypothesis)
+    maps = attention_maps(subject, subject.trace())
+    names = [m.name for m in maps]
+    if layer is not None and layer not in names:
+        raise UsageError(f"there is no layer '{layer}' with attention", hint=f"there are: {', '.join(names)}.")
+    maps = [m for m in maps if layer in (None, m.name)]
+    heads = [len(m.weights) for m in maps]
+    if head is not None and not 1 <= head <= min(heads):
+        raise UsageError(f"there is no head {head}", hint=f"heads are 1 to {min(heads)}.")
+    last = maps[-1]
+    weights = last.weights.mean(0) if head is None else last.weights[head - 1]
+    name = f"{last.name}, {'mean of its heads' if head is None and heads[-1] > 1 else f'head {head or 1}'}"
     canvases = [
-        heat_map(chosen, shown.rows, shown.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0)),
-        bipartite(chosen, shown.rows, shown.columns, title=f"{name}: the strongest of its weights"),
+        heat_map(weights, last.rows, last.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0)),
+        bipartite(weights, last.rows, last.columns, title=f"{name}: the strongest of its weights"),
     ]
-    if head is None and sum(len(m.weights) for m in maps) > 1:
+    if head is None and sum(heads) > 1:
         canvases.append(_all_heads(maps))
+
+    def letters(width: int, colour: bool) -> str:
+        drawn = terminal.heat_map(weights, last.rows, last.columns, width=width, colour=colour, reach=(0.0, 1.0))
+        return "\n".join([f"{name}: a row for each that looks", drawn, *_followed(maps)])
+
     return View(
         "attention",
         f"attention of {bundle.recipe.name}",
-        {"source": looked.source, "written": looked.written, "answered": looked.answered, "maps": _numbers(maps)},
+        {"source": subject.source, "written": subject.written, "answered": subject.answered, "maps": _numbers(maps)},
         tuple(canvases),
-        lambda width, colour: _text(maps, name, chosen, width, colour=colour),
+        letters,
     )
-
-
-def _text(maps: list[Map], name: str, chosen: Float[np.ndarray, "T S"], width: int, *, colour: bool) -> str:
-    rows, columns = maps[-1].rows, maps[-1].columns
-    drawn = terminal.heat_map(chosen, rows, columns, width=width, colour=colour, reach=(0.0, 1.0))
-    return "\n".join([f"{name}: a row for each that looks", drawn, *_followed(maps)])
 
 
 def _numbers(maps: list[Map]) -> list[dict[str, Any]]:
     """All weights of short inputs; of long ones, what each row looks at most and how much."""
     table = []
     for m in maps:
-        heads = [dict(zip(("follows", "share"), m.follows(h), strict=True)) for h in range(len(m.weights))]
+        followed = [m.follows(head) for head in range(len(m.weights))]
+        heads = [{"follows": what, "share": share} for what, share in followed]
         row: dict[str, Any] = {"name": m.name, "rows": m.rows, "columns": m.columns, "heads": heads}
         if max(m.weights.shape[1:]) <= LARGE:
             row["weights"] = m.weights

@@ -11,13 +11,14 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
-from seqlab.explain.diagrams import coloured_text
+from seqlab.explain.charts import coloured_text
 from seqlab.explain.view import View
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 QUOTES = '"“”«»„‟「」'
 OPEN, CLOSE = "([{", ")]}"
+PLACE = "place in line"
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,17 @@ class Follower:
     what: str
     score: float
 
+    @property
+    def strength(self) -> float:
+        """From 0, by chance, to 1, always; in either direction."""
+        return abs(self.score) if self.what == PLACE else abs(self.score - 0.5) * 2
+
 
 def states(trace: Trace, side: list[str]) -> dict[str, Float[Tensor, "T H"]]:
     """The states of every layer that stand beside the tokens of one side."""
-    found = {}
-    for name in trace.names():
-        if name.endswith((".c", ".h", ".output")):
-            values = trace[name]
-            if values.dim() == 3 and values.shape[1] == len(side):
-                found[name] = values[0].double()
-    return found
+    values = {name: trace[name] for name in trace.names() if name.endswith((".c", ".h", ".output"))}
+    beside = {name: value for name, value in values.items() if value.dim() == 3 and value.shape[1] == len(side)}
+    return {name: value[0].double() for name, value in beside.items()}
 
 
 def unit_of(layers: dict[str, Float[Tensor, "T H"]], layer: str | None, unit: int) -> Float[Tensor, " T"]:
@@ -46,8 +48,9 @@ def unit_of(layers: dict[str, Float[Tensor, "T H"]], layer: str | None, unit: in
     name = list(layers)[-1] if layer is None else layer
     if name not in layers:
         raise UsageError(f"there is no layer '{name}' with states", hint=nearest(name, layers))
-    if not 0 <= unit < layers[name].shape[1]:
-        raise UsageError(f"there is no unit {unit} in {name}", hint=f"it has units 0 to {layers[name].shape[1] - 1}.")
+    size = layers[name].shape[1]
+    if not 0 <= unit < size:
+        raise UsageError(f"there is no unit {unit} in {name}", hint=f"it has units 0 to {size - 1}.")
     return layers[name][:, unit]
 
 
@@ -67,14 +70,14 @@ def marks(tokens: list[str], pattern: str | None) -> dict[str, Bool[Tensor, " T"
         inside.append(quoted)
         bracketed.append(depth > 0)
         places.append(float(column))
-    found: dict[str, Tensor] = {
+    marked: dict[str, Tensor] = {
         "quotes": torch.tensor(inside),
         "brackets": torch.tensor(bracketed),
-        "place in line": torch.tensor(places, dtype=torch.float64),
+        PLACE: torch.tensor(places, dtype=torch.float64),
     }
     if pattern is not None:
-        found[f"/{pattern}/"] = _matches(tokens, pattern)
-    return found
+        marked[f"/{pattern}/"] = _matches(tokens, pattern)
+    return marked
 
 
 def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
@@ -93,17 +96,18 @@ def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
 
 def followers(layers: dict[str, Float[Tensor, "T H"]], marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
     """For each thing to follow the units that do it best, in either direction."""
-    found = []
+    best: list[Follower] = []
     for what, mark in marked.items():
         if len(mark.unique()) < 2:  # always so, or never: there is nothing to follow
             continue
-        scored = []
-        for layer, values in layers.items():
-            scores = _area(values, mark) if mark.dtype == torch.bool else _correlation(values, mark)
-            strength = (scores - 0.5).abs() * 2 if mark.dtype == torch.bool else scores.abs()
-            scored += [(float(s), Follower(layer, u, what, float(scores[u]))) for u, s in enumerate(strength)]
-        found += [follower for _, follower in sorted(scored, key=lambda pair: -pair[0])[:most]]
-    return found
+        score = _area if mark.dtype == torch.bool else _correlation
+        units = [
+            Follower(layer, unit, what, value)
+            for layer, values in layers.items()
+            for unit, value in enumerate(score(values, mark).tolist())
+        ]
+        best += sorted(units, key=lambda follower: -follower.strength)[:most]
+    return best
 
 
 def _area(values: Float[Tensor, "T H"], mark: Bool[Tensor, " T"]) -> Float[Tensor, " H"]:
@@ -124,33 +128,30 @@ def cells_view(
     bundle: Bundle, given: Any, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
 ) -> View:
     """The text coloured by one unit: the one asked for, else the one that follows something best."""
-    looked = subject(bundle, given)
-    tokens = list(looked.source or looked.written)
-    layers = states(looked.trace(), tokens)
+    subject = subject_of(bundle, given)
+    tokens = list(subject.source or subject.written)
+    layers = states(subject.trace(), tokens)
     if not layers:
         raise UsageError("this model has no states beside its tokens", hint="look at it with the view 'lens'.")
-    found = followers(layers, marks(tokens, pattern))
+    units = followers(layers, marks(tokens, pattern))
     chosen = layer or list(layers)[-1]
-    if unit is None and found:
-        wanted = [f for f in found if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))] or found
-        best = max(wanted, key=lambda f: abs(f.score - 0.5) * 2 if f.what != "place in line" else abs(f.score))
+    if unit is None and units:
+        fitting = [f for f in units if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))]
+        best = max(fitting or units, key=lambda f: f.strength)
         chosen, unit = best.layer, best.unit
-    values = unit_of(layers, chosen, unit or 0).numpy()
-    name = f"unit {unit or 0} of {chosen}"
-    lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in found]
+    unit = unit or 0
+    values = unit_of(layers, chosen, unit).numpy()
+    name = f"unit {unit} of {chosen}"
+    lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in units]
+    if lines:
+        lines = ["what units follow (area under the ROC curve; for the place, correlation):", *lines]
+    data = {"layer": chosen, "unit": unit, "tokens": tokens, "values": values, "followers": list(map(asdict, units))}
     return View(
         "cells",
         f"{name} in {bundle.recipe.name}",
-        {
-            "layer": chosen,
-            "unit": unit or 0,
-            "tokens": tokens,
-            "values": values,
-            "followers": [asdict(f) for f in found],
-        },
+        data,
         (coloured_text(tokens, values, title=name),),
         lambda width, colour: "\n".join(
-            [terminal.coloured_text(tokens, values, width=width, colour=colour), ""]
-            + (["what units follow (area under the ROC curve; for the place, correlation):", *lines] if lines else [])
+            [terminal.coloured_text(tokens, values, width=width, colour=colour), "", *lines]
         ),
     )

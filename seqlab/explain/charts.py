@@ -1,89 +1,23 @@
-"""Pictures of numbers: each a pure function from arrays and names to a canvas."""
+"""Charts: matrices, bars and tables of numbers, and tokens that are joined, coloured or grown into a tree."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Num
 
-from seqlab.explain.axes import SMALL, cell, frame, legend, number, spread
-from seqlab.explain.canvas import Anchor, Canvas, Circle, Grid, Group, Item, Polyline, Rect, Text, line
-from seqlab.explain.palette import CATEGORICAL, DIVERGING, SEQUENTIAL, TOP, colour_of, ink_on, levels, limits
-from seqlab.explain.width import Pixels, cut, text_width, widest
+from seqlab.explain.canvas import Anchor, Canvas, Grid, Item, Matrix, Points, Polyline, Rect, Text, Vector, line
+from seqlab.explain.labels import LONGEST, SMALL, Pixels, cell, cut, number, text_width, visible, widest
+from seqlab.explain.palette import CATEGORICAL, DIVERGING, SEQUENTIAL, TOP, colour_of, ink_on, levels, limits, nth
 
 ANCHORS: dict[float, Anchor] = {0.0: "start", 0.5: "middle", 1.0: "end"}
-LONGEST = 18  # columns of a label; what is longer is cut
-SHADE = 0.22  # how opaque a band is
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A line of a chart; a value that is NaN is a gap. Without `x`, values stand at 0, 1, 2, ..."""
-
-    label: str
-    y: Num[np.ndarray, " N"]
-    x: Num[np.ndarray, " N"] | None = None
-    colour: str = ""
-    dashed: bool = False
-
-    @property
-    def places(self) -> Num[np.ndarray, " N"]:
-        return np.arange(len(self.y), dtype=float) if self.x is None else self.x
-
-
-@dataclass(frozen=True, eq=False)
-class Band:
-    """What lies between two lines."""
-
-    label: str
-    low: Num[np.ndarray, " N"]
-    high: Num[np.ndarray, " N"]
-    x: Num[np.ndarray, " N"] | None = None
-    colour: str = CATEGORICAL[0]
-
-    @property
-    def places(self) -> Num[np.ndarray, " N"]:
-        return np.arange(len(self.low), dtype=float) if self.x is None else self.x
-
-
-def line_chart(
-    lines: Sequence[Curve],
-    bands: Sequence[Band] = (),
-    *,
-    title: str = "",
-    titles: tuple[str, str] = ("", ""),
-    x_labels: Sequence[str] = (),
-    mark: tuple[Pixels, str] | None = None,
-    size: tuple[Pixels, Pixels] = (720, 380),
-) -> Canvas:
-    """Lines over shaded bands. `titles` are those of the axes; `mark` is an x and the name of what begins there."""
-    free = iter(CATEGORICAL * len(lines))
-    pens = [replace(curve, colour=curve.colour or next(free)) for curve in lines]
-    x = np.concatenate([*(curve.places for curve in lines), *(band.places for band in bands)])
-    x = x[np.isfinite(x)]
-    y = np.concatenate([*(curve.y for curve in lines), *(edge for band in bands for edge in (band.low, band.high))])
-    items, top = legend([*map(_stroke, pens), *_shades(bands)], width=size[0])
-    x_range = (float(x.min()), float(x.max())) if np.ptp(x) else (float(x[0]) - 0.5, float(x[0]) + 0.5)
-    axes, drawn = frame(x_range, spread(y), size=size, top=top, titles=titles, x_labels=x_labels)
-    items += drawn
-    for band in bands:
-        around = np.vstack([axes.points(band.places, band.low), axes.points(band.places, band.high)[::-1]])
-        items.append(Polyline(around[np.isfinite(around).all(1)], fill=band.colour, opacity=SHADE, hint=band.label))
-    if mark:
-        here, late = axes.x(mark[0]), axes.x(mark[0]) > (axes.left + axes.right) / 2
-        items.append(line(here, axes.top, here, axes.bottom, "muted", dashed=True))
-        items.append(Text(here + (-6 if late else 6), top + 9, mark[1], SMALL, "muted", "end" if late else "start"))
-    for curve in pens:
-        for part in _unbroken(axes.points(curve.places, curve.y)):
-            items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
-            items += [Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label)] if len(part) == 1 else []
-    return Canvas(*size, tuple(items), title)
+STRONG = CATEGORICAL[0]
 
 
 def heat_map(
-    matrix: Num[np.ndarray, "R C"],
+    matrix: Matrix,
     rows: Sequence[str],
     columns: Sequence[str],
     *,
@@ -117,47 +51,12 @@ def heat_map(
         items.append(Text(x[c], y[r] + 3.5, cell(float(matrix[r, c])), 10, ink, "middle"))
     items += [Text(18, (top + bottom) / 2, titles[0], 12, "muted", "middle", -90)] if titles[0] else []
     items += [Text(left, 20, titles[1], 12, "muted")] if titles[1] else []
-    items += scale_of_colours(left, bottom + 16, stops, (low, high))
+    items += _scale_of_colours(left, bottom + 16, stops, (low, high))
     width = max(right + (20 if flat else max(20, 0.71 * longest)), left + 190)
     return Canvas(width, bottom + 52, tuple(items), title)
 
 
-def scatter(
-    points: Num[np.ndarray, "N 2"],
-    labels: Sequence[str],
-    groups: Sequence[str] = (),
-    *,
-    joined: Sequence[int] = (),
-    title: str = "",
-    titles: tuple[str, str] = ("", ""),
-    size: tuple[Pixels, Pixels] = (720, 520),
-) -> Canvas:
-    """Named points, coloured by group, some joined. A name stands where it covers least, or under the pointer."""
-    kinds = list(dict.fromkeys(groups))
-    items, top = legend([(kind, Circle(9, 0, 4.5, _nth(k))) for k, kind in enumerate(kinds)], width=size[0])
-    across, up = np.asarray(points, float).T
-    axes, drawn = frame(spread(across), spread(up), size=size, top=top, titles=titles)
-    items += drawn
-    dots = axes.points(across, up)
-    items += [Polyline(dots[list(joined)], "muted", dashed=True)] if len(joined) > 1 else []
-    taken = np.concatenate([dots - 4, dots + 4], 1)
-    for k, (x, y) in enumerate(dots.tolist()):
-        items.append(Circle(x, y, 3.5, _nth(kinds.index(groups[k]) if groups else 0), opacity=0.85, hint=labels[k]))
-        name = cut(labels[k], LONGEST + 6)
-        long = text_width(name, SMALL)
-        corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
-        boxes = np.array([[left, above, left + long, above + 12] for left, above in corners])
-        covered = [_overlap(box, taken) + 1e3 * (box[0] < 4 or box[2] > size[0] - 4) for box in boxes]
-        best = int(np.argmin(covered))
-        if covered[best] < 0.15 * 12 * long:
-            items.append(Text(boxes[best, 0], boxes[best, 1] + 10, name, SMALL))
-            taken = np.vstack([taken, boxes[best]])
-    return Canvas(*size, tuple(items), title)
-
-
-def bars(
-    values: Num[np.ndarray, " N"], labels: Sequence[str], *, title: str = "", x_title: str = "", width: Pixels = 640
-) -> Canvas:
+def bars(values: Vector, labels: Sequence[str], *, title: str = "", x_title: str = "", width: Pixels = 640) -> Canvas:
     """A bar for each number, to the right of zero or, in another colour, to the left, with the number at its end."""
     names = [cut(name, 2 * LONGEST) for name in labels]
     left = 28 + widest(names, 12)
@@ -169,7 +68,7 @@ def bars(
     for k, (name, value) in enumerate(zip(names, values.tolist(), strict=True)):
         y, tip = 12.0 + 24 * k, zero + np.nan_to_num(value) * unit
         above, hint = value >= 0, f"{name}: {number(value)}"
-        items.append(Rect(min(zero, tip), y + 3, abs(tip - zero), 16, _nth(1 - above), hint=hint))
+        items.append(Rect(min(zero, tip), y + 3, abs(tip - zero), 16, nth(1 - above), hint=hint))
         items.append(Text(left - 10, y + 15, name, anchor="end"))
         side: tuple[Pixels, Anchor] = (6, "start") if above else (-6, "end")
         items.append(Text(tip + side[0], y + 15, number(value), SMALL, "muted", side[1]))
@@ -190,7 +89,85 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = 
     return Canvas(ends[-1] + 8, 22 * len(rows) + 34, tuple(items), title)
 
 
-def scale_of_colours(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: tuple[Pixels, Pixels]) -> list[Item]:
+def bipartite(
+    weights: Num[np.ndarray, "L R"], left: Sequence[str], right: Sequence[str], *, title: str = "", most: int = 300
+) -> Canvas:
+    """Two columns of tokens, and the `most` largest of the weights between them as lines, the larger the darker."""
+    longer = max(len(left), len(right), 1)
+    pitch = min(22.0, max(11.0, 700 / longer))
+    size, top = min(12.0, pitch * 0.85), 16.0
+    start = 28 + widest([cut(name, LONGEST) for name in left], size)
+    end = start + 260
+    y = [top + (np.arange(n) + 0.5 + (longer - n) / 2) * pitch for n in (len(left), len(right))]
+    calm = min(1.0, (80 / longer) ** 0.5)  # among many tokens lines are thinner and paler
+    items: list[Item] = []
+    shares = np.nan_to_num(weights) / max(float(np.nan_to_num(weights).max(initial=0)), 1e-12)
+    for place in np.argsort(shares, axis=None, kind="stable")[-most:].tolist():
+        i, j = divmod(place, len(right))
+        share, curve = float(shares[i, j]), _swing(start, y[0][i], end, y[1][j])
+        if share > 0.01:
+            hint = f"{visible(left[i])} → {visible(right[j])}: {number(float(weights[i, j]))}"
+            thick, pale, tags = calm * (0.8 + 2.2 * share), calm * (0.06 + 0.84 * share), (f"left{i}", f"right{j}")
+            items.append(Polyline(curve, STRONG, thick, opacity=pale, hint=hint, tags=tags))
+    items += _column(left, start - 8, y[0], size, "end", "left")
+    items += _column(right, end + 8, y[1], size, "start", "right")
+    width = end + 28 + widest([cut(name, LONGEST) for name in right], size)
+    return Canvas(width, top + longer * pitch + 16, tuple(items), title)
+
+
+def coloured_text(tokens: Sequence[str], values: Vector, *, title: str = "", width: Pixels = 720) -> Canvas:
+    """Running text, each token on the colour of its number; one below zero is underlined too, for print in grey."""
+    reach = limits(values, diverging=True)
+    items: list[Item] = []
+    x, y, size = 24.0, 16.0, 14.0
+    for token, value in zip(tokens, values.tolist(), strict=True):
+        shown = cut(token.strip("\n") or token, 80) if token.strip(" ") else token
+        long = text_width(shown, size, monospace=True) + 2
+        if x > 24 and x + long > width - 24:
+            x, y = 24.0, y + 28
+        fill = colour_of(value, DIVERGING, *reach)
+        items.append(Rect(x, y, long - 1, 23, fill, radius=3, hint=f"{visible(token)}: {number(value)}"))
+        items.append(Text(x + 0.5, y + 16, shown if shown.strip(" ") else "", size, ink_on(fill), monospace=True))
+        items += [Rect(x, y + 22, long - 1, 1, ink_on(fill), opacity=0.6)] if value < 0 else []
+        x, y = (24.0, y + 28) if token.endswith("\n") else (x + long, y)
+    items += _scale_of_colours(24, y + 40, DIVERGING, reach)
+    return Canvas(width, y + 76, tuple(items), title)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A token of a search, and what it was reached from: an earlier place in the list, or None at the root."""
+
+    text: str
+    score: float | None = None
+    parent: int | None = None
+    pruned: bool = False
+    best: bool = False
+
+
+def tree(nodes: Sequence[Node], *, title: str = "") -> Canvas:
+    """A search from left to right: what was given up is pale, the best path strong."""
+    depth, y = _places(nodes)
+    texts = [cut(node.text, LONGEST) for node in nodes]
+    scores = ["" if node.score is None else number(round(node.score, 2) + 0.0) for node in nodes]
+    long = [16 + text_width(t, 12) + (6 + text_width(s, 10) if s else 0) for t, s in zip(texts, scores, strict=True)]
+    rooms = [max(long[k] for k in range(len(nodes)) if depth[k] == d) for d in range(max(depth, default=-1) + 1)]
+    x = [24 + sum(rooms[:d]) + 44 * d for d in depth]
+    edges, boxes = list[Item](), list[Item]()
+    for k, node in enumerate(nodes):
+        pale = 0.55 if node.pruned else 1.0
+        if node.parent is not None:
+            curve = _swing(x[node.parent] + long[node.parent], y[node.parent], x[k], y[k])
+            strong = node.best and nodes[node.parent].best
+            edges.append(Polyline(curve, STRONG if strong else "edge", 2.2 if strong else 1.2, opacity=pale))
+        fill, ink, faint = (STRONG, "#ffffff", "#ffffff") if node.best else ("paper", "ink", "muted")
+        boxes.append(Rect(x[k], y[k] - 11, long[k], 22, fill, STRONG if node.best else "edge", 6, opacity=pale))
+        boxes.append(Text(x[k] + 8, y[k] + 4, texts[k], 12, "muted" if node.pruned else ink, opacity=pale))
+        boxes.append(Text(x[k] + long[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=pale))
+    return Canvas(48 + sum(rooms) + 44 * max(len(rooms) - 1, 0), max(y, default=0) + 30, (*edges, *boxes), title)
+
+
+def _scale_of_colours(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: tuple[Pixels, Pixels]) -> list[Item]:
     """The colours of a map from its lowest to its highest number, 160 pixels long."""
     items: list[Item] = [Grid(x, y, 160, 8, np.arange(TOP + 1, dtype=np.uint8)[None], stops)]
     for share in (0.0, 0.5, 1.0):
@@ -199,28 +176,36 @@ def scale_of_colours(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: tuple[
     return items
 
 
-def _nth(k: int) -> str:
-    return CATEGORICAL[k % len(CATEGORICAL)]
+def _places(nodes: Sequence[Node]) -> tuple[list[int], list[float]]:
+    """The depth of each node, and its height: leaves one below another, a parent midway between its children."""
+    children: list[list[int]] = [[] for _ in nodes]
+    depth: list[int] = []
+    for k, node in enumerate(nodes):
+        depth.append(0 if node.parent is None else depth[node.parent] + 1)
+        if node.parent is not None:
+            children[node.parent].append(k)
+    y, leaves = [0.0] * len(nodes), 0
+    waiting = [(k, False) for k, node in reversed(list(enumerate(nodes))) if node.parent is None]
+    while waiting:
+        k, grown = waiting.pop()
+        if grown:
+            y[k] = (y[children[k][0]] + y[children[k][-1]]) / 2
+        elif children[k]:
+            waiting += [(k, True), *((child, False) for child in reversed(children[k]))]
+        else:
+            y[k] = 28.0 + 28 * leaves
+            leaves += 1
+    return depth, y
 
 
-def _stroke(curve: Curve) -> tuple[str, Item]:
-    return curve.label, Polyline(np.array([[0.0, 0.0], [18.0, 0.0]]), curve.colour, 1.8, dashed=curve.dashed)
+def _column(tokens: Sequence[str], x: Pixels, y: Vector, size: Pixels, anchor: Anchor, side: str) -> list[Item]:
+    return [
+        Text(x, middle + 0.35 * size, cut(token, LONGEST), size, anchor=anchor, tags=(f"{side}{k}",))
+        for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True))
+    ]
 
 
-def _shades(bands: Sequence[Band]) -> list[tuple[str, Item]]:
-    """Samples of bands that lie upon one another, as those in the chart do."""
-    sheets = [Rect(0, -6, 18, 12, band.colour, opacity=SHADE) for band in bands]
-    return [(band.label, Group(0, 0, tuple(sheets[: k + 1]))) for k, band in enumerate(bands)]
-
-
-def _unbroken(points: Float[np.ndarray, "N 2"]) -> list[np.ndarray]:
-    """The parts of a line between its gaps."""
-    there = np.isfinite(points).all(1)
-    parts = np.split(points, np.flatnonzero(np.diff(there)) + 1) if len(points) else []
-    return [part for part in parts if np.isfinite(part).all()]
-
-
-def _overlap(box: Float[np.ndarray, "4"], others: Float[np.ndarray, "N 4"]) -> float:
-    """The area that a box shares with others."""
-    shared = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
-    return float(shared.clip(0).prod(1).sum())
+def _swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
+    """A curve that leaves and arrives level, with more points where it bends."""
+    share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
+    return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)

@@ -15,13 +15,13 @@ from seqlab.bundle import Bundle
 from seqlab.equations.bptt import bound
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
-from seqlab.explain.charts import Curve, heat_map, line_chart
+from seqlab.explain.charts import heat_map
+from seqlab.explain.plots import Curve, line_chart
 from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.training.log import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
@@ -57,11 +57,11 @@ class Flow:
     def rate(self, layer: int) -> float:
         """What one step back leaves of the gradient, on average over the way from the loss to the first place."""
         norms = self.last[layer, : self.position + 1]
-        there = (norms > 0).nonzero()[:, 0]
-        if len(there) < 2:
+        reached = (norms > 0).nonzero()[:, 0].tolist()
+        if len(reached) < 2:
             return math.nan
-        first, last = int(there[0]), int(there[-1])
-        return float((norms[first].log() - norms[last].log()) / (last - first)) if last > first else math.nan
+        first, last = reached[0], reached[-1]
+        return float((norms[first].log() - norms[last].log()) / (last - first))
 
     def verdict(self, layer: int) -> Verdict:
         """Vanishing, exploding or healthy, by the mean factor of a step."""
@@ -105,26 +105,26 @@ def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
         (-log_p[place, subject.answers[place]]).backward()
     subject.bundle.model.zero_grad()
     side = len(subject.written or subject.source)
-    found = {}
+    by_name = {}
     for name, values in kept.items():
         norms = [vector_norm(torch.zeros_like(v) if v.grad is None else v.grad, dim=-1)[0] for v in values]
         steps = torch.stack(norms) if norms[0].dim() == 0 else torch.stack(norms).sum(0)
         steps = steps.flip(0) if ".backward." in name else steps
         if len(steps) == side:
-            found[name] = steps.double()
-    return found
+            by_name[name] = steps.double()
+    return by_name
 
 
 def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
     """The recurrent matrices, gate by gate."""
-    found = []
+    blocks = []
     for layer in bundle.model.modules():
         if isinstance(layer, Recurrence):
             for gate, block in zip(layer.cell.gates, layer.W.detach().double().split(layer.size), strict=True):
                 radius = float(torch.linalg.eigvals(block).abs().max())
                 stretch = float(bound(block, max_slope=1.0, distance=1))
-                found.append(Matrix(f"{layer.name}.{gate}", stretch, radius))
-    return tuple(found)
+                blocks.append(Matrix(f"{layer.name}.{gate}", stretch, radius))
+    return tuple(blocks)
 
 
 def gradients_view(
@@ -132,78 +132,61 @@ def gradients_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     position: int | None = None,
     folder: Path | None = None,
 ) -> View:
     """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
-    looked = subject(bundle, given, output=output, decode=decode)
-    flow = gradient_flow(looked, position=position)
+    subject = subject_of(bundle, given, output=output)
+    flow = gradient_flow(subject, position=position)
     if not flow.names:
         raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
     distance = np.arange(flow.position, -1, -1, dtype=float)
-    curves = [
-        Curve(name, np.log10(norms[: flow.position + 1].clamp(min=1e-30).numpy()), distance)
-        for name, norms in zip(flow.names, flow.last, strict=True)
-    ]
+    logs = flow.last[:, : flow.position + 1].clamp(min=1e-30).numpy()
+    curves = [Curve(name, np.log10(norms), distance) for name, norms in zip(flow.names, logs, strict=True)]
+    start = float(curves[0].y[-1])
     bounds = [
-        Curve(
-            f"at most, {m.name} (E36)",
-            float(curves[0].y[-1]) + distance * math.log10(m.singular_value),
-            distance,
-            dashed=True,
-        )
+        Curve(f"at most, {m.name} (E36)", start + distance * math.log10(m.singular_value), distance, dashed=True)
         for m in flow.matrices
         if m.name.endswith(".h")
     ]
-    verdicts = [flow.sentence(layer) for layer in range(len(flow.names))]
-    clip = clip_rate(folder, bundle.recipe.train.clip)
+    layers, limit = range(len(flow.names)), bundle.recipe.train.clip
+    sentences = [flow.sentence(layer) for layer in layers]
+    clip = clip_rate(folder, limit)
     if clip is not None:
-        verdicts.append(
-            f"in training {100 * clip:.1f} % of the logged steps were clipped at {bundle.recipe.train.clip:g}."
-        )
-    canvases = [
-        line_chart(
-            curves + bounds,
-            title=f"gradient of the loss at {looked.answered[flow.position]!r}",
-            titles=("steps back from the loss", "log10 of the norm of dL/dh"),
-        )
-    ]
+        sentences.append(f"in training {100 * clip:.1f} % of the logged steps were clipped at {limit:g}.")
+    title = f"gradient of the loss at {subject.answered[flow.position]!r}"
+    titles = ("steps back from the loss", "log10 of the norm of dL/dh")
+    canvases = [line_chart(curves + bounds, title=title, titles=titles)]
     if flow.each is not None:
         last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
         title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
-        canvases.append(heat_map(last, looked.answered, flow.places, title=title))
+        canvases.append(heat_map(last, subject.answered, flow.places, title=title))
     data: dict[str, Any] = {
         "layers": flow.names,
         "places": flow.places,
         "position": flow.position + 1,
         "norms": flow.last.numpy(),
-        "factor_of_a_step": [math.exp(flow.rate(layer)) for layer in range(len(flow.names))],
-        "verdicts": [flow.verdict(layer) for layer in range(len(flow.names))],
-        "sentences": verdicts,
+        "factor_of_a_step": [math.exp(flow.rate(layer)) for layer in layers],
+        "verdicts": [flow.verdict(layer) for layer in layers],
+        "sentences": sentences,
         "matrices": [asdict(m) for m in flow.matrices],
         "clip_rate": clip,
     }
-    data |= {} if flow.each is None else {"each": flow.each.numpy()}
+    if flow.each is not None:
+        data["each"] = flow.each.numpy()
+    lines = ["log10 of the norm, against steps back", *sentences]
     return View(
         "gradients",
         f"gradient flow in {bundle.recipe.name}",
         data,
         tuple(canvases),
-        lambda width, colour: "\n".join(
-            [
-                terminal.line_chart(curves, width=width, colour=colour),
-                "log10 of the norm, against steps back",
-                *verdicts,
-            ]
-        ),
+        lambda width, colour: "\n".join([terminal.line_chart(curves, width=width, colour=colour), *lines]),
     )
 
 
 def clip_rate(folder: Path | None, clip: float) -> float | None:
     """The share of the steps that a run has logged whose gradient was clipped; None where there is no log."""
-    path = None if folder is None else folder / "run" / "metrics.jsonl"
-    if path is None or not path.exists():
+    if folder is None or not (path := folder / "run" / "metrics.jsonl").exists():
         return None
     norms = [row["gradient_norm"] for row in MetricsFile(path).rows() if isinstance(row.get("gradient_norm"), float)]
     return sum(norm > clip for norm in norms) / len(norms) if norms else None

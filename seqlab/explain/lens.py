@@ -11,9 +11,8 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.charts import heat_map
 from seqlab.explain.view import View
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 LIKELIEST = 5
@@ -58,39 +57,36 @@ def lens_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     layer: str | None = None,
     position: int | None = None,
 ) -> View:
     """Every stage with its shape and numbers; with `layer` (a stage by its name), that one as a picture."""
-    looked = subject(bundle, given, output=output, decode=decode)
-    trace = looked.trace()
+    subject = subject_of(bundle, given, output=output)
+    trace = subject.trace()
     stages = [_stage(trace, name) for name in trace.names()]
-    likely = likeliest(looked)
-    place = looked.place(position)
-    chosen = _chosen(trace, layer)
-    canvases = [_picture(looked, trace, name) for name in chosen]
+    likely = likeliest(subject)
+    place = subject.place(position)
     return View(
         "lens",
         f"{bundle.recipe.name}, stage by stage",
         {
-            "source": looked.source,
-            "written": looked.written,
-            "answered": looked.answered,
+            "source": subject.source,
+            "written": subject.written,
+            "answered": subject.answered,
             "stages": stages,
             "likeliest": likely,
         },
-        tuple(canvases),
-        lambda width, colour: _text(looked, stages, likely, place, width),
+        tuple(_picture(subject, trace, name) for name in _chosen(trace, layer)),
+        lambda width, colour: _text(subject, stages, likely, place, width),
     )
 
 
 @torch.inference_mode()
-def likeliest(looked: Subject) -> list[list[dict[str, Any]]]:
+def likeliest(subject: Subject) -> list[list[dict[str, Any]]]:
     """At each position the likeliest answers with their probabilities."""
-    p = looked.logits().double().softmax(-1)
+    p = subject.logits().double().softmax(-1)
     best = p.topk(min(LIKELIEST, p.shape[-1]))
-    names = answer_names(looked.bundle.codec)
+    names = answer_names(subject.bundle.codec)
     return [
         [{"answer": names[i], "probability": value} for i, value in zip(ids, values, strict=True)]
         for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -111,11 +107,16 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
     return stage | ({"values": value.numpy()} if value.numel() <= NUMBERS else {})
 
 
+def stage_named(trace: Trace, name: str) -> str:
+    """The name, if there is such a stage."""
+    if name not in trace:
+        raise UsageError(f"there is no stage '{name}'", hint=nearest(name, trace.names()))
+    return name
+
+
 def _chosen(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
-        if layer not in trace:
-            raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
-        return [layer]
+        return [stage_named(trace, layer)]
     shown, cells = list[str](), 0
     for name in trace.names():
         if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):
@@ -126,26 +127,26 @@ def _chosen(trace: Trace, layer: str | None) -> list[str]:
     return shown
 
 
-def _picture(looked: Subject, trace: Trace, name: str) -> Any:
+def _picture(subject: Subject, trace: Trace, name: str) -> Any:
     """Features across, positions down; of several heads the heads side by side."""
     value = trace[name][0]
     if value.dim() == 3:
         value = value.transpose(0, 1).flatten(1)
     matrix = value.reshape(len(value), -1).double().numpy()
-    rows = next((s for s in (looked.source, looked.written, looked.answered) if len(s) == len(matrix)), ())
+    rows = next((s for s in (subject.source, subject.written, subject.answered) if len(s) == len(matrix)), ())
     rows = rows or tuple(str(i + 1) for i in range(len(matrix)))
     what = NAMES.get(name.rsplit(".", 1)[-1], "")
     return heat_map(matrix, rows, [str(i) for i in range(matrix.shape[1])], title=f"{name}: {what}", diverging=True)
 
 
 def _text(
-    looked: Subject, stages: list[dict[str, Any]], likely: list[list[dict[str, Any]]], place: int, width: int
+    subject: Subject, stages: list[dict[str, Any]], likely: list[list[dict[str, Any]]], place: int, width: int
 ) -> str:
     lines = [f"{'stage':<34}{'shape':<14}{'mean':>9}{'deviation':>11}"]
     for stage in stages:
         shape = "x".join(map(str, stage["shape"]))
         lines.append(f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}")
     names = [guess["answer"] for guess in likely[place]]
-    lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {looked.answered[place]!r}:"]
+    lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:"]
     p = np.array([guess["probability"] for guess in likely[place]])
     return "\n".join([*lines, terminal.bars(p, names, width=width)])

@@ -16,24 +16,33 @@ from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
 from seqlab.equations.transformer import sinusoidal_positions
-from seqlab.errors import UsageError, nearest
-from seqlab.explain.axes import number
+from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Text
-from seqlab.explain.lens import NAMES
+from seqlab.explain.labels import number, text_width
+from seqlab.explain.lens import NAMES, stage_named
 from seqlab.explain.view import View
-from seqlab.explain.width import text_width
 from seqlab.layers.inputs import Entrance
 from seqlab.layers.linear import Head
 from seqlab.layers.recurrence import Recurrence
-from seqlab.layers.transformer import AddNorm, DecoderBlock, EncoderBlock, FeedForward, LayerNorm, MultiHeadAttention
+from seqlab.layers.transformer import AddNorm, FeedForward, LayerNorm, MultiHeadAttention
 from seqlab.models.attentive import SourceAttention
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 CLOSE = 1e-3  # of its size, or at all: by how much a sum in doubles may miss a number that was made in floats
 SUBLAYERS = {"first": "attention", "second": "feed_forward", "third": "cross"}
+SCORES = {
+    "dot": ("E41", "score = h·s"),
+    "general": ("E42", "score = h·W s, with k = W s"),
+    "additive": ("E43", "score = v·tanh(W₁ h + W₂ s), with q = W₁ h and k = W₂ s"),
+}
+SQUASH: dict[str, Callable[[float], float]] = {
+    "σ({})": lambda x: 1 / (1 + math.exp(-x)),
+    "tanh({})": math.tanh,
+    "tanh of {}": math.tanh,
+    "max(0, ·) of {}": lambda x: max(0.0, x),
+}
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
@@ -67,7 +76,7 @@ class Account:
 class Place:
     """One number in one stage of a trace, and whatever stands near it."""
 
-    looked: Subject
+    subject: Subject
     trace: Trace
     name: str
     cell: tuple[int, ...]
@@ -80,35 +89,36 @@ class Place:
     def leaf(self) -> str:
         return self.name.rpartition(".")[2]
 
-    @property
-    def value(self) -> float:
-        return float(self.trace[self.name][0].double()[self.cell])
+    def stage(self, name: str) -> Tensor:
+        return self.trace[name][0].double()
 
     def part(self, leaf: str) -> Tensor:
         """Another stage of the same layer."""
-        return self.trace[f"{self.prefix}.{leaf}"][0].double()
-
-    def layer(self, kind: type[Layer], name: str | None = None) -> Layer:
-        wanted = self.prefix if name is None else name
-        return next(m for m in self.looked.bundle.model.modules() if isinstance(m, kind) and m.name == wanted)
+        return self.stage(f"{self.prefix}.{leaf}")
 
     def at(self, leaf: str) -> float:
+        """The number in the same cell of another stage of the same layer."""
         return float(self.part(leaf)[self.cell])
+
+    def layer(self, kind: type[Layer], name: str = "") -> Layer:
+        """A layer by its name; without one, that of this stage."""
+        modules = self.subject.bundle.model.modules()
+        return next(m for m in modules if isinstance(m, kind) and m.name == (name or self.prefix))
 
 
 @torch.no_grad()
-def account(looked: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> Account:
+def account(subject: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> Account:
     """How a number came about; where there is no equation for it, or not a true one, only what it is."""
-    place = Place(looked, trace, name, cell)
-    made = _EQUATIONS.get(place.leaf)
-    plain = Account("", NAMES.get(place.leaf, "") or place.leaf, place.value)
+    place = Place(subject, trace, name, cell)
+    value = float(place.stage(name)[cell])
+    plain = Account("", NAMES.get(place.leaf, "") or place.leaf, value)
+    if place.leaf not in _EQUATIONS:
+        return plain
     try:
-        found = None if made is None else made(place)
+        filled = _EQUATIONS[place.leaf](place)
     except (KeyError, StopIteration, IndexError, ValueError):  # this layer keeps no record of what the equation needs
         return plain
-    if found is None or abs(found.value - place.value) > CLOSE * max(1.0, abs(place.value)):
-        return plain
-    return found
+    return filled if abs(filled.value - value) <= CLOSE * max(1.0, abs(value)) else plain
 
 
 def number_view(
@@ -116,7 +126,6 @@ def number_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     layer: str | None = None,
     cell: str | None = None,
 ) -> View:
@@ -124,21 +133,25 @@ def number_view(
 
     Without a stage it is of the last, and without a cell the largest.
     """
-    looked = subject(bundle, given, output=output, decode=decode)
-    trace = looked.trace()
-    layer = layer or trace.names()[-1]
-    if layer not in trace:
-        raise UsageError(f"there is no stage '{layer}'", hint=nearest(layer, trace.names()))
+    subject = subject_of(bundle, given, output=output)
+    trace = subject.trace()
+    layer = stage_named(trace, layer or trace.names()[-1])
     place = _cell(trace[layer][0], cell)
-    found = account(looked, trace, layer, place)
-    name = f"{layer.rpartition('.')[2]}[{', '.join(map(str, place))}]"
-    lines = [found.formula, *(f"{p.what} = {number(p.sum)}" for p in found.products), *found.lines]
-    lines.append(f"{name} = {number(found.value)}")
-    data: dict[str, Any] = {"stage": layer, "cell": place, "name": name, "equation": found.equation}
-    data |= {"formula": found.formula, "lines": found.lines, "value": found.value}
-    data["products"] = [asdict(product) | {"sum": product.sum} for product in found.products]
-    title = f"{layer} at {', '.join(map(str, place))}"
-    return View("number", title, data, (_written(lines),), lambda width, colour: "\n".join(lines))
+    filled = account(subject, trace, layer, place)
+    where = ", ".join(map(str, place))
+    name = f"{layer.rpartition('.')[2]}[{where}]"
+    sums = [f"{product.what} = {number(product.sum)}" for product in filled.products]
+    lines = [filled.formula, *sums, *filled.lines, f"{name} = {number(filled.value)}"]
+    products = [asdict(product) | {"sum": product.sum} for product in filled.products]
+    data: dict[str, Any] = {
+        "stage": layer,
+        "cell": place,
+        "name": name,
+        "equation": filled.equation,
+        "formula": filled.formula,
+    }
+    data |= {"lines": filled.lines, "value": filled.value, "products": products}
+    return View("number", f"{layer} at {where}", data, (_written(lines),), lambda width, colour: "\n".join(lines))
 
 
 def _cell(values: Tensor, text: str | None) -> tuple[int, ...]:
@@ -157,8 +170,30 @@ def _written(lines: Sequence[str]) -> Canvas:
     return Canvas(48 + max(text_width(text, 14.0) for text in lines), 24.0 + 24 * len(lines), items, lines[0])
 
 
-def _numbers(values: Tensor) -> Float[np.ndarray, " N"]:
-    return values.detach().double().numpy()
+# What several equations share
+
+
+def _dot(what: str, left: str, a: Tensor, right: str, b: Tensor) -> Product:
+    return Product(what, left, right, a.detach().double().numpy(), b.detach().double().numpy())
+
+
+def _affine(product: Product, bias: Tensor) -> tuple[float, str]:
+    """A sum of products and its bias, and the line that says so."""
+    total = product.sum + float(bias)
+    return total, f"{number(product.sum)} + {number(float(bias))} = {number(total)}"
+
+
+def _squashed(
+    equation: str, formula: str, products: tuple[Product, ...], terms: Sequence[float], squash: str
+) -> Account:
+    """A sum of terms, and one of the functions in SQUASH of it."""
+    total = sum(terms)
+    value = SQUASH[squash](total)
+    lines = (
+        f"{' + '.join(map(number, terms))} = {number(total)}",
+        f"{squash.format(number(total))} = {number(value)}",
+    )
+    return Account(equation, formula, value, products, lines)
 
 
 # Attention
@@ -167,7 +202,8 @@ def _numbers(values: Tensor) -> Float[np.ndarray, " N"]:
 def _score(p: Place) -> Account:
     *head, t, s = p.cell
     q, k = p.part("q")[(*head, t)], p.part("k")[(*head, s)]
-    product = Product("q·k", f"q at {t + 1}", f"k at {s + 1}", _numbers(q), _numbers(k))
+    at_query, at_key = f"q at {t + 1}", f"k at {s + 1}"
+    product = _dot("q·k", at_query, q, at_key, k)
     kind = "scaled" if head else p.layer(SourceAttention).kind
     if kind == "scaled":
         value = product.sum / math.sqrt(len(q))
@@ -176,25 +212,23 @@ def _score(p: Place) -> Account:
     if kind == "additive":
         v = p.layer(SourceAttention).v
         assert v is not None
-        product = Product(
-            "v·tanh(q + k)", "v", f"tanh(q at {t + 1} + k at {s + 1})", _numbers(v), _numbers((q + k).tanh())
-        )
-        return Account("E43", "score = v·tanh(W₁ h + W₂ s), with q = W₁ h and k = W₂ s", product.sum, (product,))
-    equation, formula = ("E42", "score = h·W s, with k = W s") if kind == "general" else ("E41", "score = h·s")
+        product = _dot("v·tanh(q + k)", "v", v, f"tanh({at_query} + {at_key})", (q + k).tanh())
+    equation, formula = SCORES[kind]
     return Account(equation, formula, product.sum, (product,))
 
 
 def _weight(p: Place) -> Account:
     *row, s = p.cell
     scores, weights = p.part("score")[tuple(row)], p.part("weights")[tuple(row)]
-    seen = weights > 0
-    if not seen[s]:
+    visible = weights > 0
+    if not visible[s]:
         return Account("E48", "masked: what comes later, or is not there, has no weight", 0.0)
-    total = float(scores[seen].exp().sum())
-    score, value = float(scores[s]), float(scores[s].exp()) / total
+    total = float(scores[visible].exp().sum())
+    score = float(scores[s])
+    value = float(scores[s].exp()) / total
     lines = (
         f"exp({number(score)}) = {number(math.exp(score))}",
-        f"Σ exp over {int(seen.sum())} positions = {number(total)}",
+        f"Σ exp over {int(visible.sum())} positions = {number(total)}",
         f"{number(math.exp(score))} / {number(total)} = {number(value)}",
     )
     return Account("E38", "weight = softmax(score) = exp(score) / Σ exp(scores)", value, (), lines)
@@ -202,13 +236,8 @@ def _weight(p: Place) -> Account:
 
 def _head(p: Place) -> Account:
     h, t, c = p.cell
-    product = Product(
-        "Σ weight × v",
-        f"weights from {t + 1}",
-        f"v, feature {c}",
-        _numbers(p.part("weights")[h, t]),
-        _numbers(p.part("v")[h, :, c]),
-    )
+    weights, values = p.part("weights")[h, t], p.part("v")[h, :, c]
+    product = _dot("Σ weight × v", f"weights from {t + 1}", weights, f"v, feature {c}", values)
     return Account("E39", "head = Σ weight × v", product.sum, (product,))
 
 
@@ -216,19 +245,14 @@ def _projected(p: Place) -> Account:
     h, t, c = p.cell
     layer = p.layer(MultiHeadAttention)
     size = layer.mix.in_features
-    row = "qkv".index(p.leaf) * size + h * (size // layer.num_heads) + c
+    feature = h * (size // layer.num_heads) + c
+    row = "qkv".index(p.leaf) * size + feature
     enters = "memory" if f"{p.prefix}.memory" in p.trace and p.leaf != "q" else "x"
-    weight, bias = layer.query_key_value.weight[row], float(layer.query_key_value.bias[row])
-    name = p.leaf.upper()
-    product = Product(
-        f"W{name}·x",
-        f"W{name}, row {row % size}",
-        f"{enters} at {t + 1}",
-        _numbers(weight),
-        _numbers(p.part(enters)[t]),
-    )
-    line = f"{number(product.sum)} + {number(bias)} = {number(product.sum + bias)}"
-    return Account("E45", f"{p.leaf} = W{name} x + b", product.sum + bias, (product,), (line,))
+    matrix = f"W{p.leaf.upper()}"
+    weight, x = layer.query_key_value.weight[row], p.part(enters)[t]
+    product = _dot(f"{matrix}·x", f"{matrix}, row {feature}", weight, f"{enters} at {t + 1}", x)
+    total, line = _affine(product, layer.query_key_value.bias[row])
+    return Account("E45", f"{p.leaf} = {matrix} x + b", total, (product,), (line,))
 
 
 # Blocks
@@ -237,15 +261,11 @@ def _projected(p: Place) -> Account:
 def _inner(p: Place) -> Account:
     t, j = p.cell
     layer = p.layer(FeedForward)
-    product = Product(
-        "W₁·x", f"W₁, row {j}", f"x at {t + 1}", _numbers(layer.widen.weight[j]), _numbers(p.part("x")[t])
-    )
-    total = product.sum + float(layer.widen.bias[j])
+    product = _dot("W₁·x", f"W₁, row {j}", layer.widen.weight[j], f"x at {t + 1}", p.part("x")[t])
+    total, line = _affine(product, layer.widen.bias[j])
     value = float(layer.activation(torch.tensor(total, dtype=torch.float64)))
-    line = f"{number(product.sum)} + {number(float(layer.widen.bias[j]))} = {number(total)}, then {number(value)}"
-    return Account(
-        "E53", "inner = max(0, W₁ x + b₁)" if total * value >= 0 else "inner = φ(W₁ x + b₁)", value, (product,), (line,)
-    )
+    formula = "inner = max(0, W₁ x + b₁)" if total * value >= 0 else "inner = φ(W₁ x + b₁)"
+    return Account("E53", formula, value, (product,), (f"{line}, then {number(value)}",))
 
 
 def _sum(p: Place) -> Account:
@@ -254,73 +274,66 @@ def _sum(p: Place) -> Account:
     block, _, which = p.prefix.rpartition(".")
     name = f"{block}.{SUBLAYERS[which]}"
     if which == "second":
-        linear, last = p.layer(FeedForward, name).narrow, p.trace[f"{name}.inner"][0].double()[t]
-        formula, side = "sum = x + (W₂ inner + b₂)", "inner"
+        equation, formula, side = "E53", "sum = x + (W₂ inner + b₂)", "inner"
+        linear, last = p.layer(FeedForward, name).narrow, p.stage(f"{name}.inner")
     else:
-        linear = p.layer(MultiHeadAttention, name).mix
-        last = p.trace[f"{name}.heads"][0].double().transpose(0, 1).flatten(1)[t]
-        formula, side = "sum = x + (W_O [head₁; head₂; ...] + b)", "heads side by side"
-    product = Product(f"W·{side}", f"W, row {c}", f"{side} at {t + 1}", _numbers(linear.weight[c]), _numbers(last))
-    added = product.sum + float(linear.bias[c])
+        equation, formula, side = "E52", "sum = x + (W_O [head₁; head₂; ...] + b)", "heads side by side"
+        linear, last = p.layer(MultiHeadAttention, name).mix, p.stage(f"{name}.heads").transpose(0, 1).flatten(1)
+    product = _dot(f"W·{side}", f"W, row {c}", linear.weight[c], f"{side} at {t + 1}", last[t])
+    added, line = _affine(product, linear.bias[c])
     x = float(_stream(p, name)[t, c])
-    lines = (
-        f"sublayer = {number(product.sum)} + {number(float(linear.bias[c]))} = {number(added)}",
-        f"x + sublayer = {number(x)} + {number(added)} = {number(x + added)}",
-    )
-    return Account("E52" if which != "second" else "E53", formula, x + added, (product,), lines)
+    lines = (f"sublayer = {line}", f"x + sublayer = {number(x)} + {number(added)} = {number(x + added)}")
+    return Account(equation, formula, x + added, (product,), lines)
 
 
 def _stream(p: Place, sublayer: str) -> Tensor:
     """What went past a sublayer: its own input, or where that is normed first, what was there before."""
     if not p.layer(AddNorm).before:
-        return p.trace[f"{sublayer}.x"][0].double()
+        return p.stage(f"{sublayer}.x")
     side, names = p.name.partition(".")[0], p.trace.names()
-    before = names[: names.index(p.name)]
     ends = (".positions", ".sum", ".output")
-    return p.trace[next(n for n in reversed(before) if n.startswith(side) and n.endswith(ends))][0].double()
+    before = [name for name in names[: names.index(p.name)] if name.startswith(side) and name.endswith(ends)]
+    return p.stage(before[-1])
 
 
 def _output(p: Place) -> Account:
-    block = next(
-        m for m in p.looked.bundle.model.modules() if isinstance(m, EncoderBlock | DecoderBlock) and m.name == p.prefix
-    )
-    name = f"{p.prefix}.second.sum"
-    if block.second.before:
-        return _sum(Place(p.looked, p.trace, name, p.cell))
-    t, c = p.cell
-    row, norm = p.trace[name][0].double()[t], block.second.norm
+    total = f"{p.prefix}.second.sum"
+    add_norm = p.layer(AddNorm, f"{p.prefix}.second")
+    if add_norm.before:
+        return _sum(Place(p.subject, p.trace, total, p.cell))
+    norm = add_norm.norm
     if not isinstance(norm, LayerNorm):
         raise ValueError("only a layer norm is of one position")
-    mean, variance = float(row.mean()), float(row.var(unbiased=False))
-    gain, bias = float(norm.gain[c]), float(norm.bias[c])
-    value = (float(row[c]) - mean) / math.sqrt(variance + norm.epsilon) * gain + bias
+    t, c = p.cell
+    row = p.stage(total)[t]
+    x, mean, variance = (float(each) for each in (row[c], row.mean(), row.var(unbiased=False)))
+    gain, bias, deviation = float(norm.gain[c]), float(norm.bias[c]), math.sqrt(variance + norm.epsilon)
+    value = (x - mean) / deviation * gain + bias
     lines = (
         f"mean of {len(row)} features = {number(mean)}, deviation = {number(math.sqrt(variance))}",
-        f"({number(float(row[c]))} − {number(mean)}) / {number(math.sqrt(variance + norm.epsilon))} × {number(gain)}"
-        f" + {number(bias)} = {number(value)}",
+        f"({number(x)} − {number(mean)}) / {number(deviation)} × {number(gain)} + {number(bias)} = {number(value)}",
     )
     return Account("E50", "output = gain × (x − mean) / deviation + bias", value, (), lines)
 
 
 def _position(p: Place) -> Account:
     t, c = p.cell
-    entrance = next(
-        m for m in p.looked.bundle.model.modules() if isinstance(m, Entrance) and m.positions.name == p.prefix
-    )
+    modules = p.subject.bundle.model.modules()
+    entrance = next(m for m in modules if isinstance(m, Entrance) and m.positions.name == p.prefix)
     if entrance.bridge is not None:
         raise ValueError("the embedding is projected first")
-    e, table = float(p.part("embedding")[t, c]), entrance.positions.table
+    table, size, scale = entrance.positions.table, entrance.positions.size, entrance.scale
     if table is not None:
         equation, signal, line = "E55", float(table[t, c]), f"p = row {t}, feature {c} of the learned table"
     else:
-        size = entrance.positions.size
         signal = float(sinusoidal_positions(t + 1, size)[t, c])
-        wave = "sin" if c % 2 == 0 else "cos"
+        wave = "cos" if c % 2 else "sin"
         equation, line = "E54", f"p = {wave}({t} / 10000^({c - c % 2}/{size})) = {number(signal)}"
-    value = entrance.scale * e + signal
-    scale = f"{number(entrance.scale)} × " if entrance.scale != 1 else ""
-    total = f"{scale}{number(e)} + {number(signal)} = {number(value)}"
-    return Account(equation, f"x = {'√d × ' if scale else ''}embedding + p", value, (), (line, total))
+    embedding = p.at("embedding")
+    value = scale * embedding + signal
+    times, factor = (f"{number(scale)} × ", "√d × ") if scale != 1 else ("", "")
+    total = f"{times}{number(embedding)} + {number(signal)} = {number(value)}"
+    return Account(equation, f"x = {factor}embedding + p", value, (), (line, total))
 
 
 # Recurrence
@@ -332,56 +345,40 @@ def _enters(p: Place) -> tuple[Recurrence, list[Tensor]]:
     return layer, list(entered.split([layer.U.shape[1], *[layer.size] * layer.num_states]))
 
 
-def _driven(p: Place, gate: int, h: Tensor | None = None) -> tuple[tuple[Product, Product], float]:
-    """U x and W h for one unit of a gate, and its bias."""
-    layer, (x, before, *_) = _enters(p)
+def _driven(p: Place, gate: int, reset: Tensor | float = 1.0) -> tuple[tuple[Product, Product], list[float]]:
+    """U x and W h for one unit of a gate, and the terms that they and its bias are. `reset` scales h first."""
+    layer, (x, h, *_) = _enters(p)
     t, unit = p.cell
     row = gate * layer.size + unit
-    products = (
-        Product("U·x", f"U, row {unit}", f"x at {t + 1}", _numbers(layer.U[row]), _numbers(x)),
-        Product(
-            "W·h", f"W, row {unit}", f"h before {t + 1}", _numbers(layer.W[row]), _numbers(before if h is None else h)
-        ),
-    )
-    return products, float(layer.b[row])
+    driven = _dot("U·x", f"U, row {unit}", layer.U[row], f"x at {t + 1}", x)
+    recurrent = _dot("W·h", f"W, row {unit}", layer.W[row], f"h before {t + 1}", reset * h)
+    return (driven, recurrent), [driven.sum, recurrent.sum, float(layer.b[row])]
 
 
 def _gate(p: Place) -> Account:
-    layer = p.layer(Recurrence)
-    products, bias = _driven(p, layer.cell.gates.index(p.leaf))
-    total = products[0].sum + products[1].sum + bias
-    squash, name = (math.tanh, "tanh") if p.leaf == "g" else (lambda x: 1 / (1 + math.exp(-x)), "σ")
-    value = squash(total)
-    lines = (
-        f"{number(products[0].sum)} + {number(products[1].sum)} + {number(bias)} = {number(total)}",
-        f"{name}({number(total)}) = {number(value)}",
-    )
-    return Account(layer.cell.equation, f"{p.leaf} = {name}(U x + W h + b)", value, products, lines)
+    cell = p.layer(Recurrence).cell
+    products, terms = _driven(p, cell.gates.index(p.leaf))
+    name = "tanh" if p.leaf == "g" else "σ"
+    return _squashed(cell.equation, f"{p.leaf} = {name}(U x + W h + b)", products, terms, f"{name}({{}})")
 
 
 def _candidate(p: Place) -> Account:
-    layer, (_, h) = _enters(p)
-    t, unit = p.cell
+    layer = p.layer(Recurrence)
     gate, last = layer.cell.gates[0], len(layer.cell.gates) - 1
-    reset = p.part(gate)[t]
-    if layer.b_n is not None:  # torch's GRU resets after the product
-        products, bias = _driven(p, last)
-        inner = float(reset[unit]) * (products[1].sum + float(layer.b_n[unit]))
-        formula = "n = tanh(U x + b + r (W h + b′))"
-    else:
-        products, bias = _driven(p, last, reset * h)
-        inner, formula = products[1].sum, f"n = tanh(U x + W ({gate} h) + b)"
-    total = products[0].sum + inner + bias
-    lines = (
-        f"{number(products[0].sum)} + {number(inner)} + {number(bias)} = {number(total)}",
-        f"tanh({number(total)}) = {number(math.tanh(total))}",
-    )
-    return Account(layer.cell.equation, formula, math.tanh(total), products, lines)
+    bias, reset = layer.b_n, p.part(gate)[p.cell[0]]
+    if bias is None:
+        formula = f"n = tanh(U x + W ({gate} h) + b)"
+        products, terms = _driven(p, last, reset)
+    else:  # torch's GRU resets after the product
+        formula, unit = "n = tanh(U x + b + r (W h + b′))", p.cell[1]
+        products, terms = _driven(p, last)
+        terms[1] = float(reset[unit]) * (terms[1] + float(bias[unit]))
+    return _squashed(layer.cell.equation, formula, products, terms, "tanh({})")
 
 
 def _cell_state(p: Place) -> Account:
     _, (_, _, before) = _enters(p)
-    c, (f, i, g) = float(before[p.cell[1]]), (p.at(leaf) for leaf in "fig")
+    c, f, i, g = float(before[p.cell[1]]), p.at("f"), p.at("i"), p.at("g")
     value = f * c + i * g
     line = f"{number(f)} × {number(c)} + {number(i)} × {number(g)} = {number(value)}"
     return Account("E24", "c = f × c before + i × g", value, (), (line,))
@@ -389,26 +386,19 @@ def _cell_state(p: Place) -> Account:
 
 def _state(p: Place) -> Account:
     layer, (_, before, *_) = _enters(p)
-    h = float(before[p.cell[1]])
     if layer.kind == "lstm":
         o, c = p.at("o"), p.at("c")
-        line = f"{number(o)} × tanh({number(c)}) = {number(o * math.tanh(c))}"
-        return Account("E24", "h = o × tanh(c)", o * math.tanh(c), (), (line,))
+        value = o * math.tanh(c)
+        line = f"{number(o)} × tanh({number(c)}) = {number(value)}"
+        return Account("E24", "h = o × tanh(c)", value, (), (line,))
     if layer.cell.gates[-1] == "n":  # a candidate, and the gate before it says how much of it to take
-        gate = layer.cell.gates[-2]
-        u = 1 - p.at(gate) if gate == "z" else p.at(gate)
-        name = "u" if gate == "z" else gate
-        value = (1 - u) * h + u * p.at("n")
-        line = f"{number(1 - u)} × {number(h)} + {number(u)} × {number(p.at('n'))} = {number(value)}"
+        gate, h, n = layer.cell.gates[-2], float(before[p.cell[1]]), p.at("n")
+        u, name = (1 - p.at(gate), "u") if gate == "z" else (p.at(gate), gate)
+        value = (1 - u) * h + u * n
+        line = f"{number(1 - u)} × {number(h)} + {number(u)} × {number(n)} = {number(value)}"
         return Account(layer.cell.equation, f"h = (1 − {name}) × h before + {name} × n", value, (), (line,))
-    products, bias = _driven(p, 0)
-    total = products[0].sum + products[1].sum + bias
-    value, name = (math.tanh(total), "tanh") if layer.kind == "rnn" else (max(0.0, total), "max(0, ·)")
-    lines = (
-        f"{number(products[0].sum)} + {number(products[1].sum)} + {number(bias)} = {number(total)}",
-        f"{name} of {number(total)} = {number(value)}",
-    )
-    return Account("E17", "h = φ(W h before + U x + b)", value, products, lines)
+    squash = "tanh of {}" if layer.kind == "rnn" else "max(0, ·) of {}"
+    return _squashed("E17", "h = φ(W h before + U x + b)", *_driven(p, 0), squash)
 
 
 # The way out
@@ -416,17 +406,24 @@ def _state(p: Place) -> Account:
 
 def _logit(p: Place) -> Account:
     *row, j = p.cell
-    head = next(m for m in p.looked.bundle.model.modules() if isinstance(m, Head))
-    features = p.trace["features"][0].double()[tuple(row)]
-    bias = float(head.output.bias[j])
-    product = Product("V·h", f"V, row {j}", "features", _numbers(head.output.weight[j]), _numbers(features))
-    line = f"{number(product.sum)} + {number(bias)} = {number(product.sum + bias)}"
-    return Account("E18", "logit = V h + c", product.sum + bias, (product,), (line,))
+    output = next(m for m in p.subject.bundle.model.modules() if isinstance(m, Head)).output
+    product = _dot("V·h", f"V, row {j}", output.weight[j], "features", p.stage("features")[tuple(row)])
+    total, line = _affine(product, output.bias[j])
+    return Account("E18", "logit = V h + c", total, (product,), (line,))
 
 
 _EQUATIONS: dict[str, Callable[[Place], Account]] = {
-    "score": _score, "weights": _weight, "heads": _head, "q": _projected, "k": _projected, "v": _projected,
-    "inner": _inner, "sum": _sum, "output": _output, "positions": _position,
-    "i": _gate, "f": _gate, "g": _gate, "o": _gate, "r": _gate, "u": _gate, "z": _gate,
-    "n": _candidate, "c": _cell_state, "h": _state, "logits": _logit,
-}  # fmt: skip
+    "score": _score,
+    "weights": _weight,
+    "heads": _head,
+    **dict.fromkeys("qkv", _projected),
+    "inner": _inner,
+    "sum": _sum,
+    "output": _output,
+    "positions": _position,
+    **dict.fromkeys("ifgoruz", _gate),
+    "n": _candidate,
+    "c": _cell_state,
+    "h": _state,
+    "logits": _logit,
+}

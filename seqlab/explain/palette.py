@@ -62,3 +62,8 @@ def ink_on(colour: str) -> str:
     """Dark or white, whichever is read more easily on this colour."""
     red, green, blue = rgb(colour)
     return "#22262b" if 0.299 * red + 0.587 * green + 0.114 * blue > 134 else "#ffffff"
+
+
+def nth(k: int) -> str:
+    """The colour of the k-th category."""
+    return CATEGORICAL[k % len(CATEGORICAL)]

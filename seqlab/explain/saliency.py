@@ -10,12 +10,11 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
-from seqlab.explain.diagrams import coloured_text
+from seqlab.explain.charts import coloured_text
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
-from seqlab.recipe import Decode
 from seqlab.subject import Subject
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 
 Method = Literal["gradient", "integrated", "leave-one-out"]
 ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
@@ -36,11 +35,15 @@ class Saliency:
     steps: int = 1
 
     @property
+    def sum(self) -> float:
+        return float(self.source.sum() + self.written.sum())
+
+    @property
     def gap(self) -> float:
         """Completeness: by what share the attributions miss the difference that they explain."""
         assert self.baseline is not None
         difference = self.log_probability - self.baseline
-        return abs(float(self.source.sum() + self.written.sum()) - difference) / max(abs(difference), 1e-12)
+        return abs(self.sum - difference) / max(abs(difference), 1e-12)
 
 
 def saliency(subject: Subject, *, method: Method = "integrated", position: int | None = None) -> Saliency:
@@ -63,10 +66,10 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
         for some, weight in zip(u.split(_rows(tokens)), weights.split(_rows(tokens)), strict=True):
             _, shares = _along(subject, place, some**3, 3 * some**2 * weight)
             total = {name: total.get(name, 0) + share for name, share in shares.items()}
-        found = Saliency(method, *_by_token(subject, total), log_p, nothing, steps)
-        if found.gap <= COMPLETE:
+        result = Saliency(method, *_by_token(subject, total), log_p, nothing, steps)
+        if result.gap <= COMPLETE:
             break
-    return found
+    return result
 
 
 def _rows(tokens: int) -> int:
@@ -155,45 +158,42 @@ def saliency_view(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
     method: str = "integrated",
     position: int | None = None,
 ) -> View:
     """The input coloured by what each token adds to the log-probability of one answer."""
     if method not in get_args(Method):
         raise UsageError(f"there is no method '{method}'", hint=f"there are: {', '.join(get_args(Method))}.")
-    looked = subject(bundle, given, output=output, decode=decode)
-    place = looked.place(position)
-    found = saliency(looked, method=method, position=position)  # type: ignore[arg-type]
-    sides = [
-        (name, tokens, values.numpy())
-        for name, tokens, values in (
-            ("source", looked.source, found.source),
-            ("written before", looked.written[: place + 1], found.written[: place + 1]),
-        )
-        if len(tokens)
-    ]
-    answer = looked.answered[place]
-    data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1}
-    data |= {"log_probability": found.log_probability}
-    data |= {name.replace(" ", "_"): [list(tokens), values] for name, tokens, values in sides}
-    note = ""
-    if found.baseline is not None:
-        data |= {"baseline": found.baseline, "completeness_gap": found.gap, "steps": found.steps}
-        note = f"sum {float(found.source.sum() + found.written.sum()):.3f} of a difference of "
-        note += f"{found.log_probability - found.baseline:.3f} ({found.steps} steps)"
-        if found.gap > COMPLETE:
+    subject = subject_of(bundle, given, output=output)
+    place = subject.place(position)
+    result = saliency(subject, method=method, position=position)  # type: ignore[arg-type]
+    sides = {
+        "source": (subject.source, result.source.numpy()),
+        "written before": (subject.written[: place + 1], result.written[: place + 1].numpy()),
+    }
+    sides = {name: side for name, side in sides.items() if side[0]}
+    answer, log_p = subject.answered[place], result.log_probability
+    data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1, "log_probability": log_p}
+    data |= {name.replace(" ", "_"): side for name, side in sides.items()}
+    notes = []
+    if result.baseline is not None:
+        data |= {"baseline": result.baseline, "completeness_gap": result.gap, "steps": result.steps}
+        note = f"sum {result.sum:.3f} of a difference of {log_p - result.baseline:.3f} ({result.steps} steps)"
+        if result.gap > COMPLETE:
             note += ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
+        notes.append(note)
+    texts = {name: ([f"{token} " for token in tokens], values) for name, (tokens, values) in sides.items()}
+
+    def letters(width: int, colour: bool) -> str:
+        parts = [
+            f"{name}:\n{terminal.coloured_text(*text, width=width, colour=colour)}" for name, text in texts.items()
+        ]
+        return "\n".join(parts + notes)
+
     return View(
         "saliency",
         f"what {answer!r} rests on ({method})",
         data,
-        tuple(coloured_text([f"{t} " for t in tokens], values, title=name) for name, tokens, values in sides),
-        lambda width, colour: "\n".join(
-            [
-                f"{name}:\n{terminal.coloured_text([f'{t} ' for t in tokens], values, width=width, colour=colour)}"
-                for name, tokens, values in sides
-            ]
-            + [note] * bool(note)
-        ),
+        tuple(coloured_text(*text, title=name) for name, text in texts.items()),
+        letters,
     )

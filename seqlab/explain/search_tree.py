@@ -16,14 +16,16 @@ from seqlab.bundle import Bundle
 from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
-from seqlab.explain import diagrams, terminal
+from seqlab.explain import charts, terminal
 from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
-from seqlab.tasks import subject
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS
 from seqlab.types import State
+
+START = -1  # the place before the first token that is chosen
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,10 @@ class Node:
 
 @dataclass
 class Memo:
-    """What the model said after each prefix that the search came to; the root is the prefix it was given."""
+    """The logits after each prefix that the search came to. A prefix is a place: the one before it, and a token."""
 
     logits: list[Float[Tensor, " V"]] = field(default_factory=list)
-    children: list[dict[int, int]] = field(default_factory=lambda: [{}])  # of each place: token -> place
-
-    def follow(self, place: int, token: int) -> int:
-        """The place after a token, made where nobody was before."""
-        if token not in self.children[place]:
-            self.children[place][token] = len(self.children)
-            self.children.append({})
-        return self.children[place][token]
+    places: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class Remembering:
 
     def start(self, memory: Memory) -> tuple[State, State]:
         context, state = self.decoder.start(memory)
-        return context, (*state, torch.full((memory.rows,), -1))
+        return context, (*state, torch.full((memory.rows,), START))
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
         logits, after = self.decoder.read(tokens, context, state[:-1])
@@ -80,44 +75,40 @@ class Remembering:
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
         logits, after = self.decoder.step(token, context, state[:-1])
-        places = [_moved(self.memo, p, t) for p, t in zip(state[-1].tolist(), token.tolist(), strict=True)]
-        for place, row in zip(places, logits, strict=True):
-            if place == len(self.memo.logits):
+        places, known = [], self.memo.places
+        for before, chosen, row in zip(state[-1].tolist(), token.tolist(), logits, strict=True):
+            if (before, chosen) not in known:
+                known[before, chosen] = len(known)
                 self.memo.logits.append(row.clone())
+            places.append(known[before, chosen])
         return logits, (*after, torch.tensor(places))
 
 
 class Remembered:
-    """A decoder without a model: it says what was said before, and of a prefix nobody came to nothing is likely."""
+    """A decoder without a model: it repeats the noted logits. After any other prefix, nothing is likely."""
 
     def __init__(self, memo: Memo) -> None:
-        self.memo = memo
+        nothing = torch.full_like(memo.logits[0], -torch.inf)
+        self.places, self.logits = memo.places, torch.stack([*memo.logits, nothing])
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        return (), (torch.full((memory.rows,), -1),)
+        return (), (torch.full((memory.rows,), START),)
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return self.memo.logits[0].expand(*tokens.shape, -1), state
+        return self.logits[0].expand(*tokens.shape, -1), state
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        known = len(self.memo.logits)
-        places = []
-        for place, chosen in zip(state[0].tolist(), token.tolist(), strict=True):
-            after = 0 if place < 0 else self.memo.children[place].get(chosen, known) if place < known else known
-            places.append(min(after, known))
-        nowhere = torch.full_like(self.memo.logits[0], -torch.inf)
-        return torch.stack([self.memo.logits[p] if p < known else nowhere for p in places]), (torch.tensor(places),)
-
-
-def _moved(memo: Memo, place: int, token: int) -> int:
-    return 0 if place < 0 else memo.follow(place, token)
+        prefixes = zip(state[0].tolist(), token.tolist(), strict=True)
+        places = torch.tensor([self.places.get(prefix, len(self.places)) for prefix in prefixes])
+        return self.logits[places], (places,)
 
 
 def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
     """Search for one source, and keep everything."""
     memo = Memo()
-    found = beam_search(Remembering(decoder, memo), memory, Padded.from_rows([list(prefix)]), beam, limits, record=True)
-    return Search(beam, limits, prefix, tuple(found.best[0]), _tree(found.steps, limits, beam), memo)
+    start = Padded.from_rows([list(prefix)])
+    result = beam_search(Remembering(decoder, memo), memory, start, beam, limits, record=True)
+    return Search(beam, limits, prefix, tuple(result.best[0]), _tree(result.steps, limits, beam), memo)
 
 
 def replay(search: Search, *, width: int | None = None, length_penalty: float | None = None) -> tuple[Hypothesis, ...]:
@@ -125,34 +116,30 @@ def replay(search: Search, *, width: int | None = None, length_penalty: float | 
 
     A narrower beam may leave the wider one's tree; what it would have found there is not known, and is not told.
     """
-    beam = replace(
-        search.beam,
-        width=search.beam.width if width is None else width,
-        length_penalty=search.beam.length_penalty if length_penalty is None else length_penalty,
-    )
-    found = beam_search(
-        Remembered(search.memo), Memory(1), Padded.from_rows([list(search.prefix)]), beam, search.limits
-    )
-    return tuple(found.best[0])
+    changes: dict[str, Any] = {"width": width, "length_penalty": length_penalty}
+    beam = replace(search.beam, **{name: value for name, value in changes.items() if value is not None})
+    start = Padded.from_rows([list(search.prefix)])
+    return tuple(beam_search(Remembered(search.memo), Memory(1), start, beam, search.limits).best[0])
 
 
 def _tree(steps: Sequence[BeamStep], limits: Limits, beam: Beam) -> tuple[Node, ...]:
     """The nodes in the order in which they were found; those of a step follow those of the step before."""
     nodes: list[Node] = []
-    live: dict[int, int | None] = {0: None}
+    live: dict[int, int | None] = {0: None}  # of each hypothesis in the beam, its last node
     for step in steps:
         after: dict[int, int | None] = {}
         candidates = zip(step.parents, step.tokens, step.scores, step.places, strict=True)
         for rank, (parent, token, score, place) in enumerate(candidates):
             if score == -torch.inf or parent not in live:
                 continue
+            if place is not None:
+                fate = "kept"
+                after[place] = len(nodes)
+            else:
+                fate = "ended" if token == limits.end and rank < beam.width else "pruned"
             above = live[parent]
             before = 0.0 if above is None else nodes[above].score
-            ended = token == limits.end and rank < beam.width
-            fate = "kept" if place is not None else "ended" if ended else "pruned"
             nodes.append(Node(above, token, score - before, score, fate))
-            if place is not None:
-                after[place] = len(nodes) - 1
         live = after
     return tuple(nodes)
 
@@ -167,38 +154,34 @@ def beam_view(
     replay_penalty: float | None = None,
 ) -> View:
     """The whole search tree; with `replay_*`, what another beam would have found in it without the model."""
-    looked = subject(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
-    if not looked.writes:
+    subject = subject_of(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
+    if not subject.writes:
         raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
-    tokenizer = bundle.codec.target_tokenizer
-    writes = looked.writes if looked.reads is None else looked.writes[:1]
-    limits = target_limits(bundle, bundle.recipe.decode) if looked.reads is not None else _continuation(bundle)
+    prefix, limits = subject.writes, _continuation(bundle)
+    if subject.reads is not None:
+        prefix, limits = subject.writes[:1], target_limits(bundle, bundle.recipe.decode)
     with torch.inference_mode():
-        search = recorded_search(looked.decoder, looked.memory(), writes, Beam(beam, length_penalty), limits)
-    other = None
-    if replay_beam is not None or replay_penalty is not None:
-        other = replay(search, width=replay_beam, length_penalty=replay_penalty)
-    pieces = tokenizer.pieces([node.token for node in search.nodes])
-    best = _path(search, search.best[0]) if search.best else set()
-    drawn = [diagrams.Node("start", None, None, best=True)] + [
-        diagrams.Node(
-            piece, node.score, 0 if node.parent is None else node.parent + 1, node.fate == "pruned", k in best
-        )
-        for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True))
-    ]
-    shown = [_shown(search, bundle, hypothesis) for hypothesis in search.best]
+        search = recorded_search(subject.decoder, subject.memory(), prefix, Beam(beam, length_penalty), limits)
+    pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
+    best = _path(search, search.best[0]) if search.best else []
+    drawn = [charts.Node("start", best=True)]
+    for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True)):
+        parent = 0 if node.parent is None else node.parent + 1
+        drawn.append(charts.Node(piece, node.score, parent, node.fate == "pruned", k in best))
+    results = [_result(search, bundle, hypothesis) for hypothesis in search.best]
     nodes = [{"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
-    data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": shown, "nodes": nodes}
-    data |= {} if other is None else {"replayed": [_shown(search, bundle, hypothesis) for hypothesis in other]}
+    data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": results, "nodes": nodes}
+    lines = _ranking("found", results)
+    if replay_beam is not None or replay_penalty is not None:
+        others = replay(search, width=replay_beam, length_penalty=replay_penalty)
+        data["replayed"] = [_result(search, bundle, hypothesis) for hypothesis in others]
+        lines += _ranking("replayed", data["replayed"])
     return View(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
         data,
-        (diagrams.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
-        lambda width, colour: "\n".join(
-            [terminal.tree(drawn, width=width, colour=colour), *_ranking("found", shown)]
-            + ([] if other is None else _ranking("replayed", data["replayed"]))
-        ),
+        (charts.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
+        lambda width, colour: "\n".join([terminal.tree(drawn, width=width, colour=colour), *lines]),
     )
 
 
@@ -207,25 +190,28 @@ def _continuation(bundle: Bundle) -> Limits:
     return Limits(end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER)
 
 
-def _shown(search: Search, bundle: Bundle, found: Hypothesis) -> dict[str, Any]:
-    """A result, and its nodes in the tree."""
-    text = bundle.codec.target_tokenizer.decode(list(found.tokens))
-    told = {"output": text, "score": found.score, "log_probability": found.log_probability, "ended": found.ended}
-    return told | {"path": sorted(_path(search, found))}
+def _result(search: Search, bundle: Bundle, hypothesis: Hypothesis) -> dict[str, Any]:
+    """A hypothesis that was found, and its nodes in the tree."""
+    return {
+        "output": bundle.codec.target_tokenizer.decode(list(hypothesis.tokens)),
+        "score": hypothesis.score,
+        "log_probability": hypothesis.log_probability,
+        "ended": hypothesis.ended,
+        "path": _path(search, hypothesis),
+    }
 
 
-def _ranking(what: str, found: list[dict[str, Any]]) -> list[str]:
-    return ["", f"{what}, best first:"] + [f"{h['score']:8.3f}  {h['output']}" for h in found]
+def _ranking(what: str, results: list[dict[str, Any]]) -> list[str]:
+    return ["", f"{what}, best first:"] + [f"{h['score']:8.3f}  {h['output']}" for h in results]
 
 
-def _path(search: Search, best: Hypothesis) -> set[int]:
-    """The nodes of one hypothesis."""
-    tokens = (*best.tokens, search.limits.end) if best.ended else best.tokens
-    for place in range(len(search.nodes) - 1, -1, -1):
-        path, at = list[int](), place
-        while at is not None:
-            path.append(at)
-            at = search.nodes[at].parent  # type: ignore[assignment]
-        if tuple(search.nodes[k].token for k in reversed(path)) == tokens:
-            return set(path)
-    return set()
+def _path(search: Search, hypothesis: Hypothesis) -> list[int]:
+    """The nodes of one hypothesis, from the first to the last; none where it is not in the tree."""
+    places = {(node.parent, node.token): place for place, node in enumerate(search.nodes)}
+    path: list[int] = []
+    for token in (*hypothesis.tokens, *[search.limits.end] * hypothesis.ended):
+        step = (path[-1] if path else None, token)
+        if step not in places:
+            return []
+        path.append(places[step])
+    return path

@@ -14,10 +14,11 @@ from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
-from seqlab.explain.charts import Curve, heat_map, line_chart, scatter
+from seqlab.explain.charts import heat_map
+from seqlab.explain.labels import text_width
 from seqlab.explain.palette import CATEGORICAL
+from seqlab.explain.plots import Curve, line_chart, scatter
 from seqlab.explain.view import View
-from seqlab.explain.width import text_width
 from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
@@ -31,33 +32,28 @@ NEIGHBOURS = 8
 
 def positions_view(bundle: Bundle) -> View:
     """E54 beside E55: the sinusoids, and where the model learned its positions, those; how alike two positions are."""
-    found = [m for m in bundle.model.modules() if isinstance(m, Positions)]
-    if not found:
+    layer = next((module for module in bundle.model.modules() if isinstance(module, Positions)), None)
+    if layer is None:
         raise UsageError("this model knows no positions", hint="only a Transformer adds them; order is in the states.")
-    layer = found[0]
     tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double().numpy()}
     if layer.table is not None:
         tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double().numpy()
+    cosines = {name: _cosine(table) for name, table in tables.items()}
     canvases = []
     for name, table in tables.items():
-        places, features = [str(i) for i in range(len(table))], [str(i) for i in range(table.shape[1])]
-        canvases.append(heat_map(table, places, features, title=name, titles=("position", "feature"), diverging=True))
-        canvases.append(
-            heat_map(_cosine(table), places, places, title=f"{name}: cosine of two positions", diverging=True)
-        )
-    said = f"this model's positions are {layer.kind}"
-    last, alike = list(tables)[-1], _cosine(list(tables.values())[-1])
-
-    def drawn(width: int, colour: bool) -> str:
-        places = [str(i) for i in range(len(alike))]
-        return terminal.heat_map(alike, places, places, width=width, colour=colour, diverging=True)
-
+        places, features = ([str(i) for i in range(size)] for size in table.shape)
+        titles, title = ("position", "feature"), f"{name}: cosine of two positions"
+        canvases.append(heat_map(table, places, features, title=name, titles=titles, diverging=True))
+        canvases.append(heat_map(cosines[name], places, places, title=title, diverging=True))
+    lines = [f"this model's positions are {layer.kind}", title]
     return View(
         "positions",
         f"positions of {bundle.recipe.name}: {layer.kind}",
-        {"kind": layer.kind, "tables": tables, "cosine": {name: _cosine(table) for name, table in tables.items()}},
+        {"kind": layer.kind, "tables": tables, "cosine": cosines},
         tuple(canvases),
-        lambda width, colour: "\n".join([said, f"{last}: cosine of two positions", drawn(width, colour)]),
+        lambda width, colour: "\n".join(
+            [*lines, terminal.heat_map(cosines[name], places, places, width=width, colour=colour, diverging=True)]
+        ),
     )
 
 
@@ -69,31 +65,31 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
             "this model reads measured vectors, not tokens", hint="the view 'lens' shows what it makes of them."
         )
     table = embedding_of(bundle.model).weight.detach().double().numpy()
-    asked = [] if given is None else [i for word in str(given).split() for i in tokenizer.encode(word)[:1] if i != UNK]
-    if given is not None and not asked:
+    words = [] if given is None else str(given).split()
+    chosen = [i for word in words for i in tokenizer.encode(word)[:1] if i != UNK]
+    if given is not None and not chosen:
         raise UsageError(f"none of {str(given)!r} is in the vocabulary", hint="`vocabulary.txt` lists what is.")
     centred = table - table[len(SPECIALS) :].mean(0)
-    near = {i: _nearest(centred, i) for i in asked}
-    shown = list(dict.fromkeys([*asked, *(j for found in near.values() for j, _ in found)]))
-    shown = shown or list(range(len(SPECIALS), min(len(table), len(SPECIALS) + WORDS)))
-    names = tokenizer.pieces(shown)
-    groups = ["asked for" if i in asked else "neighbour" for i in shown] if asked else ()
-    plane = _plane(centred[shown])
+    near = {i: _nearest(centred, i) for i in chosen}
+    rows = list(dict.fromkeys([*chosen, *(j for others in near.values() for j in others)]))
+    rows = rows or list(range(len(SPECIALS), min(len(table), len(SPECIALS) + WORDS)))
+    tokens = tokenizer.pieces(rows)
+    name = dict(zip(rows, tokens, strict=True))
+    groups = ["asked for" if i in chosen else "neighbour" for i in rows] if chosen else ()
+    plane = _plane(centred[rows])
     neighbours = {
-        tokenizer.pieces([i])[0]: [{"token": tokenizer.pieces([j])[0], "cosine": c} for j, c in found]
-        for i, found in near.items()
+        name[i]: [{"token": name[j], "cosine": cosine} for j, cosine in others.items()] for i, others in near.items()
     }
     lines = [
-        f"{word}: " + ", ".join(f"{n['token']} {n['cosine']:.2f}" for n in found) for word, found in neighbours.items()
+        f"{name[i]}: " + ", ".join(f"{name[j]} {cosine:.2f}" for j, cosine in others.items())
+        for i, others in near.items()
     ]
     return View(
         "embeddings",
         f"embeddings of {bundle.recipe.name}",
-        {"tokens": names, "points": plane, "neighbours": neighbours},
-        (scatter(plane, names, groups, title="the two main directions of these embeddings"),),
-        lambda width, colour: (
-            "\n".join(lines) if lines else "name some words to see their neighbours: " + ", ".join(names[:20])
-        ),
+        {"tokens": tokens, "points": plane, "neighbours": neighbours},
+        (scatter(plane, tokens, groups, title="the two main directions of these embeddings"),),
+        lambda width, colour: "\n".join(lines) or "name some words to see their neighbours: " + ", ".join(tokens[:20]),
     )
 
 
@@ -124,31 +120,29 @@ def training_view(bundle: Bundle, *, folder: Path) -> View:
     series = _series(list(MetricsFile(path).rows()))
     if not series:
         raise UsageError(f"{path}: nothing was logged yet", hint="train a little longer.")
-    losses = {name: series[name] for name in ("loss", "validation loss") if name in series}
-    others = {name: s for name, s in series.items() if name not in losses}
-    charts = [line_chart([Curve(n, y, x) for n, (x, y) in losses.items()], title="loss", titles=("step", "nats"))]
-    charts += [line_chart([Curve(name, y, x)], title=name, titles=("step", name)) for name, (x, y) in others.items()]
+    curves = {name: Curve(name, values, steps) for name, (steps, values) in series.items()}
+    losses = [curves.pop(name) for name in ("loss", "validation loss") if name in curves]
+    charts = [line_chart(losses, title="loss", titles=("step", "nats"))]
+    charts += [line_chart([curve], title=name, titles=("step", name)) for name, curve in curves.items()]
     return View(
         "training",
         f"training of {bundle.recipe.name}",
         {name: {"step": x, "value": y} for name, (x, y) in series.items()},
         tuple(charts),
-        lambda width, colour: terminal.line_chart(
-            [Curve(n, y, x) for n, (x, y) in losses.items()], width=width, colour=colour
-        ),
+        lambda width, colour: terminal.line_chart(losses, width=width, colour=colour),
     )
 
 
 def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]]:
     """Each thing that was logged, as steps and values."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         named = {name: value for name, value in row.items() if name not in ("step", "seconds", "best")}
         named |= {f"validation {name}": value for name, value in named.pop("validation", {}).items()}
         for name, value in named.items():
             if isinstance(value, int | float):
-                found.setdefault(name.replace("_", " "), []).append((float(row["step"]), float(value)))
-    return {name: (np.array(p)[:, 0], np.array(p)[:, 1]) for name, p in found.items() if len(p) > 1}
+                points.setdefault(name.replace("_", " "), []).append((float(row["step"]), float(value)))
+    return {name: tuple(np.array(pairs).T) for name, pairs in points.items() if len(pairs) > 1}
 
 
 def _merged(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | None, list[str]]]:
@@ -189,12 +183,11 @@ def _cosine(table: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T T"]:
     return unit @ unit.T
 
 
-def _nearest(table: Float[np.ndarray, "V D"], place: int) -> list[tuple[int, float]]:
+def _nearest(table: Float[np.ndarray, "V D"], place: int) -> dict[int, float]:
     lengths = np.linalg.norm(table, axis=1).clip(1e-12)
     cosine = table @ table[place] / lengths / lengths[place]
     cosine[: len(SPECIALS)], cosine[place] = -2.0, -2.0
-    best = np.argsort(-cosine)[:NEIGHBOURS]
-    return [(int(i), float(cosine[i])) for i in best]
+    return {i: float(cosine[i]) for i in np.argsort(-cosine)[:NEIGHBOURS].tolist()}
 
 
 def _plane(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:

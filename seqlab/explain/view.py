@@ -17,8 +17,8 @@ from jaxtyping import Float
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, stack
+from seqlab.explain.labels import visible
 from seqlab.explain.palette import ROLES
-from seqlab.explain.width import visible
 
 CSS = """body{margin:2rem auto;max-width:72rem;padding:0 1rem;font:15px/1.5 system-ui,sans-serif}
 h1{font-size:1.3rem}figure{margin:1.5rem 0;overflow-x:auto}figcaption{opacity:.75}summary{cursor:pointer}

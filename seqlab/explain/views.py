@@ -10,15 +10,16 @@ from typing import Any
 
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
-from seqlab.explain.ancestors import band_view, trellis_view
 from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.gradients import gradients_view
 from seqlab.explain.lens import lens_view
 from seqlab.explain.number import number_view
-from seqlab.explain.pictured import glimpses_view, maps_view
+from seqlab.explain.pictures import glimpses_view, maps_view
 from seqlab.explain.saliency import saliency_view
 from seqlab.explain.search_tree import beam_view
+from seqlab.explain.state_space import band_view, trellis_view
+from seqlab.explain.surprisal import surprisal_view
 from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
@@ -31,6 +32,7 @@ VIEWS: dict[str, Callable[..., View]] = {
     "attention": attention_view,
     "lens": lens_view,
     "number": number_view,
+    "surprisal": surprisal_view,
     "beam": beam_view,
     "gradients": gradients_view,
     "cells": cells_view,

@@ -15,10 +15,11 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Text
 from seqlab.explain.charts import bars
+from seqlab.explain.labels import widest
 from seqlab.explain.view import View
-from seqlab.explain.width import text_width
 from seqlab.layers.tap import listening
-from seqlab.tasks import predict, subject
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 ABLATABLE = (".heads", ".weights", ".h", ".c", ".output", ".inner", ".embedding")
@@ -35,9 +36,9 @@ class Ablation:
     def parse(cls, text: str, trace: Trace) -> "Ablation":
         """`encoder.0.attention.heads:3` or `decoder.0.h:17,18`; what there is comes from a trace."""
         name, _, places = text.partition(":")
-        known = [tap for tap in trace.names() if tap.endswith(ABLATABLE)]
-        if name not in known:
-            raise UsageError(f"there is nothing called '{name}' to silence", hint=nearest(name, known))
+        taps = [tap for tap in trace.names() if tap.endswith(ABLATABLE)]
+        if name not in taps:
+            raise UsageError(f"there is nothing called '{name}' to silence", hint=nearest(name, taps))
         if places and not re.fullmatch(r"\d+(,\d+)*", places):
             raise UsageError(f"'{places}' are no numbers of heads or units", hint="write them as :3 or :3,4.")
         chosen = tuple(int(place) for place in places.split(",") if place)
@@ -79,14 +80,10 @@ def replaced(words: Sequence[str], change: str) -> list[str]:
 
 
 def _both(before: str, after: str) -> Canvas:
-    items = [
-        Text(24.0 if side == 0 else 100.0, 24.0 + 24 * row, text, 14.0, "muted" if side == 0 else "ink")
-        for row, pair in enumerate((("before", before), ("after", after)))
-        for side, text in enumerate(pair)
-    ]
-    return Canvas(
-        124 + max(text_width(text, 14.0) for text in (before, after, " " * 40)), 64.0, tuple(items), "the answer"
-    )
+    items = []
+    for y, name, text in ((24.0, "before", before), (48.0, "after", after)):
+        items += [Text(24.0, y, name, 14.0, "muted"), Text(100.0, y, text, 14.0, "ink")]
+    return Canvas(124 + widest((before, after, " " * 40), 14.0), 64.0, tuple(items), "the answer")
 
 
 def _dimension(name: str) -> int:
@@ -106,42 +103,31 @@ def what_if_view(
     """The answer as it is and as it would be, and how likely the model then still finds what it said before."""
     if not (ablate or replace or prefix or temperature):
         raise UsageError("what if what?", hint="give --ablate, --replace, --prefix or --temperature.")
-    looked = subject(bundle, given)
-    silent = [Ablation.parse(text, looked.trace()) for text in ablate]
+    subject = subject_of(bundle, given)
+    silent = [Ablation.parse(text, subject.trace()) for text in ablate]
     changed = given if replace is None else " ".join(replaced(str(given).split(), replace))
     decode = bundle.recipe.decode
+    changes = [*ablate, *([replace] if replace else []), *([f"prefix {prefix!r}"] if prefix else [])]
     if temperature is not None:
         decode = decode.model_copy(update={"method": "sample", "temperature": temperature})
-    before = predict(bundle, [given], decode=bundle.recipe.decode)[0]
-    with ablated(silent), torch.inference_mode():
-        after = predict(bundle, [changed], decode=decode, prefix=prefix)[0]
-        likely = looked.log_probabilities() if changed == given else None
+        changes.append(f"temperature {temperature:g}")
+    before = predict(bundle, [given], decode=bundle.recipe.decode)[0].output
     with torch.inference_mode():
-        was = looked.log_probabilities()
-    change = None if likely is None else (likely - was).numpy()
-    data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before.output}
-    data |= {"after": after.output, "ablated": list(ablate), "answered": looked.answered}
-    data |= {"log_probability_before": was.numpy()}
-    canvases = [_both(before.output, after.output)]
-    if change is not None:
-        data["log_probability_after"] = was.numpy() + change
-        canvases.append(bars(change, looked.answered, title="change in the log-probability of the old answer's parts"))
-    changes = [*ablate, *([replace] if replace else []), *([f"prefix {prefix!r}"] if prefix else [])]
-    asked = "; ".join([*changes, *([] if temperature is None else [f"temperature {temperature:g}"])])
-    lines = [f"before: {before.output}", f"after:  {after.output}"]
-    if change is not None:
-        lines += ["the old answer's log-probability changes by:"]
-    return View(
-        "what-if",
-        f"what if: {asked}",
-        data,
-        tuple(canvases),
-        lambda width, colour: "\n".join(
-            lines
-            + (
-                []
-                if change is None
-                else [terminal.bars(np.asarray(change), looked.answered, width=width, colour=colour)]
-            )
-        ),
-    )
+        was = subject.log_probabilities().numpy()
+    with ablated(silent), torch.inference_mode():
+        after = predict(bundle, [changed], decode=decode, prefix=prefix)[0].output
+        becomes = subject.log_probabilities().numpy() if changed == given else None
+    data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before, "after": after}
+    data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": was}
+    canvases, lines = [_both(before, after)], [f"before: {before}", f"after:  {after}"]
+    change = np.zeros(0) if becomes is None else becomes - was
+    if becomes is not None:
+        data["log_probability_after"] = was + change
+        canvases.append(bars(change, subject.answered, title="change in the log-probability of the old answer's parts"))
+        lines.append("the old answer's log-probability changes by:")
+
+    def letters(width: int, colour: bool) -> str:
+        drawn = [] if becomes is None else [terminal.bars(change, subject.answered, width=width, colour=colour)]
+        return "\n".join(lines + drawn)
+
+    return View("what-if", f"what if: {'; '.join(changes)}", data, tuple(canvases), letters)

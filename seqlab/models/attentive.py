@@ -24,7 +24,7 @@ from seqlab.models.interface import Memory, Read
 from seqlab.models.recurrent import Bridge
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.recipe import Attention
-from seqlab.text.special import PAD
+from seqlab.text.vocabulary import PAD
 from seqlab.types import PositionIds, State
 
 ScoreKind = Literal["dot", "general", "additive", "scaled"]

@@ -14,7 +14,7 @@ from seqlab.layers.tap import tap
 from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
-from seqlab.text.special import EOS, SOS
+from seqlab.text.vocabulary import EOS, SOS
 from seqlab.types import State, Vector, Vectors
 
 

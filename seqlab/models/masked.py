@@ -11,7 +11,7 @@ from seqlab.layers.pooling import Pooling
 from seqlab.models.interface import Encoder, Reading
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
-from seqlab.text.special import MASK, SPECIALS
+from seqlab.text.vocabulary import MASK, SPECIALS
 from seqlab.types import Mask, RowIds, State, Vector, Vectors
 
 

@@ -23,7 +23,7 @@ from seqlab.models.interface import Decoder, Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
-from seqlab.text.special import SEP
+from seqlab.text.vocabulary import SEP
 from seqlab.types import Logits, PositionIds, RowIds, State, Vector
 
 Table = Int[Tensor, "B T"]

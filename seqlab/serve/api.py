@@ -1,4 +1,4 @@
-"""The interface: each route reads its body, asks the lane, and answers."""
+"""The interface: each route reads its body, asks the batcher, and answers."""
 
 import asyncio
 import json
@@ -21,12 +21,12 @@ from seqlab.explain.views import VIEWS
 from seqlab.model import Model
 from seqlab.recipe import Decode
 from seqlab.serve import bodies, work
+from seqlab.serve.batching import Batcher, BusyError
 from seqlab.serve.counters import Counters
-from seqlab.serve.lane import BusyError, Lane
 from seqlab.serve.limits import Limits
 from seqlab.serve.manual import manual_html
 from seqlab.serve.next import next_tokens
-from seqlab.serve.shelf import Shelf, UnknownError
+from seqlab.serve.registry import ModelRegistry, UnknownError
 from seqlab.tasks.writing import Piece, stream_text
 
 PAGE = Path(__file__).parent / "page"
@@ -61,15 +61,15 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(shelf: Shelf, lane: Lane, counters: Counters, limits: Limits) -> FastAPI:
+def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limits: Limits) -> FastAPI:
     """The interface over these models."""
 
     @asynccontextmanager
     async def computing(app: FastAPI) -> AsyncIterator[None]:
-        running = asyncio.create_task(lane.run())
+        running = asyncio.create_task(batcher.run())
         yield
         running.cancel()
-        lane.close()
+        batcher.close()
 
     app = FastAPI(
         title="Seqlab",
@@ -81,32 +81,32 @@ def make_app(shelf: Shelf, lane: Lane, counters: Counters, limits: Limits) -> Fa
     )
     _tell_errors(app)
     _add_pages(app)
-    _add_facts(app, shelf, counters)
-    _add_verbs(app, _Verbs(shelf, lane, limits))
+    _add_facts(app, registry, counters)
+    _add_verbs(app, _Verbs(registry, batcher, limits))
     return app
 
 
 class _Verbs:
-    """What the routes share: a model by its name, and a turn in the lane."""
+    """What the routes share: a model by its name, and a turn in the batcher."""
 
-    def __init__(self, shelf: Shelf, lane: Lane, limits: Limits) -> None:
-        self.shelf, self.lane, self.limits = shelf, lane, limits
+    def __init__(self, registry: ModelRegistry, batcher: Batcher, limits: Limits) -> None:
+        self.registry, self.batcher, self.limits = registry, batcher, limits
 
     async def model(self, name: str) -> Model:
         """A model by its name; one that must be loaded first is loaded where everything is computed."""
-        model = self.shelf.at_hand(name)
+        model = self.registry.at_hand(name)
         if model is None:
-            model = await self.lane.alone(lambda: self.shelf.model(name))
-        self.lane.watch(model.bundle.model)
+            model = await self.batcher.alone(lambda: self.registry.model(name))
+        self.batcher.watch(model.bundle.model)
         return model
 
     async def turn(self, name: str, ask: Callable[[Model], R]) -> R:
-        with self.lane.place():
+        with self.batcher.place():
             model = await self.model(name)
-            return await self.lane.alone(lambda: ask(model))
+            return await self.batcher.alone(lambda: ask(model))
 
     async def predict(self, body: bodies.Predict) -> list[dict[str, Any]]:
-        with self.lane.place():
+        with self.batcher.place():
             model = await self.model(body.model)
             decode = work.settings_of(model, body.decode)
             outputs = await self._predicted(model, body.inputs, decode, body.seed, body.prefix)
@@ -119,12 +119,12 @@ class _Verbs:
         self, model: Model, inputs: list[Any], decode: Decode, seed: int, prefix: str
     ) -> list[dict[str, Any]]:
         together = partial(work.predict_together, model, decode, seed, prefix)
-        return await self.lane.together((id(model), decode, seed, prefix), inputs, max(1, len(inputs)), together)
+        return await self.batcher.together((id(model), decode, seed, prefix), inputs, max(1, len(inputs)), together)
 
     async def events(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[str]:
         """The events of a text that is being written."""
         try:
-            with self.lane.place():
+            with self.batcher.place():
                 async for piece in self._pieces(model, given, decode, seed):
                     yield _event("token", {"text": piece.text, "done": False})
                 yield _event("done", {"output": piece.output, "score": piece.log_probability})
@@ -139,7 +139,7 @@ class _Verbs:
             return
         pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
         late, piece = monotonic() + 0.9 * self.limits.seconds, Piece("", "", 0.0)
-        while (found := await self.lane.alone(lambda: next(pieces, None))) is not None:
+        while (found := await self.batcher.alone(lambda: next(pieces, None))) is not None:
             piece = found
             yield piece
             if monotonic() > late:
@@ -180,7 +180,7 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
     )
     async def generate(body: bodies.Generate) -> Response:
         """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
-        with verbs.lane.place():  # so that a full line, and all that can be seen at once, is told of by the status
+        with verbs.batcher.place():  # so that a full line, and all that can be seen at once, is told of by the status
             model = await verbs.model(body.model)
         if "target" not in model.bundle.codec.tokenizers:
             raise UsageError(f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict.")
@@ -229,11 +229,11 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         return Response(content, media_type=work.TYPES[form], headers=headers)
 
 
-def _add_facts(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
+def _add_facts(app: FastAPI, registry: ModelRegistry, counters: Counters) -> None:
     @app.get("/v1/models", responses={401: FAILURES[401]}, response_model=bodies.Models, tags=["use"])
     def models() -> Response:
         """The models there are, and what each can do."""
-        return _json({"models": shelf.describe()})
+        return _json({"models": registry.describe()})
 
     @app.get(
         "/v1/runs/{model}",
@@ -245,7 +245,7 @@ def _add_facts(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
         """What a training has logged since its first `after` lines."""
         if after < 0:
             raise UsageError(f"'after' counts lines: it is not {after}", hint="begin with 0, go on with 'next'.")
-        return _json(shelf.run(model, after))
+        return _json(registry.run(model, after))
 
     @app.get("/healthz", response_model=bodies.Health, tags=["server"])
     async def healthz() -> Response:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from seqlab.serve.lane import Lane
+from seqlab.serve.batching import Batcher
 
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)  # seconds
 NAMES = (  # without the times at which the library began to count each of them
@@ -23,14 +23,14 @@ NAMES = (  # without the times at which the library began to count each of them
 class Counters:
     """Requests by route and status, how long they took, and what stands in the line; in a registry of their own."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, batcher: Batcher) -> None:
         registry = CollectorRegistry(auto_describe=True)
         self.requests = Counter("seqlab_requests", "requests answered", ["route", "status"], registry=registry)
         self.seconds = Histogram(
             "seqlab_request_seconds", "time to answer a request", ["route"], buckets=BUCKETS, registry=registry
         )
         Gauge("seqlab_started_seconds", "when the server started", registry=registry).set_to_current_time()
-        registry.register(_LineCollector(lane))
+        registry.register(_LineCollector(batcher))
         self._registry = registry.restricted_registry(NAMES)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
@@ -44,10 +44,10 @@ class Counters:
 class _LineCollector:
     """What the line of requests counts by itself."""
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, batcher: Batcher) -> None:
+        self.batcher = batcher
 
     def collect(self) -> Iterator[Metric]:
-        yield CounterMetricFamily("seqlab_batches", "batches computed", value=self.lane.batches)
-        yield CounterMetricFamily("seqlab_batched_rows", "rows in those batches", value=self.lane.rows)
-        yield GaugeMetricFamily("seqlab_places_taken", "requests waiting or being answered", value=self.lane.taken)
+        yield CounterMetricFamily("seqlab_batches", "batches computed", value=self.batcher.batches)
+        yield CounterMetricFamily("seqlab_batched_rows", "rows in those batches", value=self.batcher.rows)
+        yield GaugeMetricFamily("seqlab_places_taken", "requests waiting or being answered", value=self.batcher.taken)

@@ -29,9 +29,9 @@ except ModuleNotFoundError as missing:
         f"serving needs the package '{missing.name}', which is not installed", hint="pip install 'seqlab[serve]'"
     ) from None
 
+from seqlab.serve.batching import Batcher
 from seqlab.serve.counters import Counters
-from seqlab.serve.lane import Lane
-from seqlab.serve.shelf import Shelf
+from seqlab.serve.registry import ModelRegistry
 
 
 class Server:
@@ -47,14 +47,14 @@ class Server:
         limits: Limits | None = None,
     ) -> None:
         limits = limits or Limits()
-        self.shelf = Shelf(folders)
+        self.registry = ModelRegistry(folders)
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(18))
         self.socket = _listening(host, port)
         port = self.socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        lane = Lane(limits)
-        counters = Counters(lane)
-        app = make_app(self.shelf, lane, counters, limits)
+        batcher = Batcher(limits)
+        counters = Counters(batcher)
+        app = make_app(self.registry, batcher, counters, limits)
         guarded = Guard(app, host=host, token=self.token, limits=limits, counters=counters)
         config = uvicorn.Config(
             guarded,

@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from seqlab.bundle import Bundle, read_bundle
-from seqlab.codecs import learn_codec, read_codec
 from seqlab.codecs.codec import Codec, Examples
+from seqlab.codecs.text import learn_codec, read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
 from seqlab.recipe import Decode, Recipe
@@ -19,11 +19,13 @@ from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BothDirections
 from seqlab.tasks.caption import Caption
 from seqlab.tasks.classify import Classify
+from seqlab.tasks.examples import ask
 from seqlab.tasks.forecast import Forecasting
 from seqlab.tasks.lm import LanguageModelling
 from seqlab.tasks.mask import FillBlanks
+from seqlab.tasks.speak import Speak
 from seqlab.tasks.tag import TagWords
-from seqlab.tasks.task import Answer, Task, ask
+from seqlab.tasks.task import Answer, Task
 from seqlab.tasks.translate import Translate
 
 TASKS: tuple[Task, ...] = (
@@ -35,6 +37,7 @@ TASKS: tuple[Task, ...] = (
     Translate(),
     Forecasting(),
     Caption(),
+    Speak(),
 )
 
 

@@ -14,7 +14,7 @@ from seqlab.data.windows import Windows
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
-from seqlab.training.world import ALONE, World
+from seqlab.world import ALONE, World
 
 BUDGET = 200_000  # numbers read together
 LINEAR_ON = 5000  # moments of the training part from which the linear floor learns

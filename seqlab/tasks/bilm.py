@@ -26,15 +26,15 @@ from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.examples import (
     EXAMPLES,
     example_loss,
+    gradient_learner,
     open_store,
     read_lines,
     writes_no_text,
 )
-from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import EOS, SOS
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 
 class BothDirections:

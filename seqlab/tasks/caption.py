@@ -23,7 +23,7 @@ from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.layers.tap import listening
 from seqlab.metrics.bootstrap import bleu_bootstrap
-from seqlab.metrics.strings import caption_scores
+from seqlab.metrics.scores import caption_scores
 from seqlab.models.build import build_seq2seq
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
@@ -31,9 +31,8 @@ from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.caption_page import Captioned, caption_page
-from seqlab.tasks.examples import EXAMPLES, batches, encode_inputs, example_loss, open_store
-from seqlab.tasks.learning import gradient_learner
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, ask
+from seqlab.tasks.examples import EXAMPLES, ask, batches, encode_inputs, example_loss, gradient_learner, open_store
+from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.tasks.writing import (
     DECODED_WHILE_TRAINING,
     exactly_right,
@@ -44,7 +43,7 @@ from seqlab.tasks.writing import (
 )
 from seqlab.text import SOS
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 ATTENTION = (".cross.weights", "decoder.attention.weights")  # taps of a decoder that looks at its source
 SEED = 1  # of the order in which pictures are shuffled, and of the bootstrap

@@ -18,7 +18,7 @@ from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
 from seqlab.layers.tap import listening
-from seqlab.metrics.labels import accuracy, macro_f1
+from seqlab.metrics.scores import accuracy, macro_f1
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
 from seqlab.recipe import Decode, Recipe
@@ -31,6 +31,7 @@ from seqlab.tasks.examples import (
     encode_inputs,
     example_batches,
     example_loss,
+    gradient_learner,
     looked_at,
     mistakes,
     open_store,
@@ -39,10 +40,9 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
     writes_no_text,
 )
-from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 
 class Classify:

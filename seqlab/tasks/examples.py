@@ -11,29 +11,31 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-import torch
-from jaxtyping import Float32
-from torch import Tensor
+from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs import learn_codec
 from seqlab.codecs.codec import Codec, Row, SourceType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
+from seqlab.codecs.text import learn_codec
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import Corpus, Part, example_key, held_out, open_examples, prepare_examples
+from seqlab.corpus.examples import Corpus, Part, held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, SeqlabWarning, UsageError, shorten
+from seqlab.errors import DataError, SeqlabWarning, UsageError
+from seqlab.layers.transformer import BatchNorm
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.recipe import Recipe, Transformer
+from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject, reading
-from seqlab.tasks.task import Report, Scoring, Task, ask
+from seqlab.tasks.look import look_at_examples
+from seqlab.tasks.task import Answer, Job, Prediction, Report, Scoring, Task
+from seqlab.training.gradient import GradientLearner
 from seqlab.training.objective import mean_loss
-from seqlab.training.world import ALONE, World
+from seqlab.training.run import Learner
+from seqlab.world import ALONE, World
 
 BUDGET = 8192  # tokens read together
 SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
@@ -117,40 +119,6 @@ def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
     return VectorSource if recipe.source.kind == "vectors" else written
 
 
-def look_at_examples(
-    examples: Iterator[Example], recipe: Recipe, files: Sequence[str], *, labelled: bool
-) -> dict[str, Any]:
-    """How many examples there are, how long, how often repeated, with which labels, and the first one."""
-    count, sources, labels = 0, Counter[int](), Counter[str]()
-    longest = {"source": (0, ""), "target": (0, "")}
-    first = None
-    for example in examples:
-        first = first or example
-        count += 1
-        sources[example_key(example, seed=0)] += 1
-        for side in longest:
-            longest[side] = max(longest[side], (len(getattr(example, side)), example.where))
-        if labelled:
-            labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
-    if first is None:
-        raise DataError(f"{', '.join(files)}: there is no example in it", hint="give a file that has some.")
-    sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
-    facts: dict[str, Any] = {"examples": count, "repeated_sources": count - len(sources), **sizes}
-    if labels:
-        facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
-    source, target = (shorten(_in_words(part), 200) for part in (first.source, first.target))
-    return facts | {"first": f"{first.where}: {source} -> {target}"}
-
-
-def _in_words(value: Any) -> str:
-    """A side of an example for a person, before any codec is learnt."""
-    if isinstance(value, Picture):
-        return value.name
-    if isinstance(value, np.ndarray):
-        return f"{len(value)} frames of {value.shape[1]} features"
-    return value if isinstance(value, str) else " ".join(value)
-
-
 def encode_inputs(bundle: Bundle, inputs: Sequence[Any], *, first_row: int = 0) -> list[Row]:
     """The rows that a model reads for these inputs; what is too long is cut, with a warning, or refused."""
     source = bundle.codec.source
@@ -222,35 +190,6 @@ def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) 
     return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
 
 
-@torch.inference_mode()
-def embed(
-    bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
-) -> Float32[np.ndarray, "N D"]:
-    """One vector for each input: what a classifier's head is given, else the mean of the states."""
-    model = cast(Any, bundle.model)
-    if not hasattr(model, "vectors"):
-        raise UsageError(f"a '{bundle.recipe.task}' model has no vector for a text", hint="`seqlab predict` answers.")
-    if not inputs:
-        return np.zeros((0, 0), dtype=np.float32)
-    encode = encode_inputs if bundle.codec.reads else _written
-    rows = encode(bundle, inputs, first_row=first_row)
-    vectors: dict[int, Tensor] = {}
-    for together in batches([len(row) for row in rows]):
-        pooled = model.vectors(padded([rows[place] for place in together]))
-        if normalise:
-            pooled = torch.nn.functional.normalize(pooled, dim=-1)
-        vectors |= dict(zip(together, pooled, strict=True))
-    return torch.stack([vectors[place] for place in range(len(rows))]).float().numpy(force=True)
-
-
-def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
-    """Texts as a language model writes them; only learned positions limit their length."""
-    rows = cast(list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs]))
-    if room(bundle.recipe) < sys.maxsize:
-        return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
-    return rows
-
-
 def mistakes(
     bundle: Bundle, examples: list[Example], predicted: list[str], gold: list[str], most: int = 10
 ) -> tuple[dict[str, str], ...]:
@@ -287,3 +226,50 @@ def looked_at(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
     value = question.bundle.codec.source.load(question.given)
     return reading(question, encode_inputs(question.bundle, [value])[0], value)
+
+
+def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """Gradient descent on the batches of the training part."""
+    if world.size > 1 and any(isinstance(module, BatchNorm) for module in network.modules()):
+        raise UsageError(
+            "a batch norm looks at the whole batch",
+            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
+        )
+    return GradientLearner(network, corpus.train, recipe.train, world)
+
+
+def refuse_many_processes(recipe: Recipe, world: World) -> None:
+    """EM and counting read the whole training part in one process."""
+    if world.size > 1:
+        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+
+
+def ask(
+    task: Task,
+    bundle: Bundle,
+    inputs: Sequence[Any],
+    *,
+    decode: Decode | None = None,
+    seed: int = 0,
+    first_row: int = 0,
+    prefix: str = "",
+    rows: Sequence[int] | None = None,
+    world: World = ALONE,
+) -> Sequence[Answer]:
+    """An answer to each input, in the same order; of many processes, each answers its share of them.
+
+    `first_row` is the number of the first input in a larger job: it keys the sampling, so that an answer does not
+    depend on how the job was cut into calls. Where several jobs are answered together, `rows` says of each input which
+    it is of its own. `prefix` is what every translation must begin with.
+    """
+    numbers = range(first_row, first_row + len(inputs)) if rows is None else rows
+    settings = decode or bundle.recipe.decode
+
+    def answer(share: Sequence[Any], begin: int) -> Sequence[Answer]:
+        own = numbers[begin : begin + len(share)]
+        return task.predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
+
+    if world.size == 1:
+        return answer(inputs, 0)
+    shared = world.shared(inputs, lambda share, begin: [(a.input, a.output, a.details) for a in answer(share, begin)])
+    return [Prediction(*each) for each in shared]

@@ -23,8 +23,7 @@ from seqlab.recipe import Hidden, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
-from seqlab.training.hmm_em import HMMLearner
-from seqlab.training.hmm_fit import Family, draw_hmm
+from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
 from seqlab.training.run import Learner
 
 

@@ -29,15 +29,23 @@ from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
-from seqlab.tasks.examples import EXAMPLES, batches, example_loss, open_store, read_lines, room
+from seqlab.tasks.examples import (
+    EXAMPLES,
+    batches,
+    example_loss,
+    gradient_learner,
+    open_store,
+    read_lines,
+    refuse_many_processes,
+    room,
+)
 from seqlab.tasks.hidden import hidden_language_model, hidden_learner
-from seqlab.tasks.learning import gradient_learner, refuse_many_processes
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, Task
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 from seqlab.training.objective import mean_loss
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 
 @dataclass(frozen=True)

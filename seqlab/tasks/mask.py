@@ -31,16 +31,16 @@ from seqlab.tasks.examples import (
     encode_inputs,
     example_batches,
     example_loss,
+    gradient_learner,
     looked_at,
     open_store,
     read_lines,
     writes_no_text,
 )
-from seqlab.tasks.learning import gradient_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import MASK, SPECIALS, Tokenizer
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 CANDIDATES = 5  # guesses shown for a blank
 

@@ -20,8 +20,7 @@ from seqlab.data.sources import Example, read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
-from seqlab.metrics.labels import accuracy, macro_f1
-from seqlab.metrics.spans import looks_like_spans, span_scores
+from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
 from seqlab.models.hidden import HMMTagger
@@ -34,19 +33,20 @@ from seqlab.tasks.examples import (
     batches,
     encode_inputs,
     example_loss,
+    gradient_learner,
     looked_at,
     mistakes,
     open_store,
+    refuse_many_processes,
     vectors_or,
     warn_of_new_labels,
     writes_no_text,
 )
 from seqlab.tasks.hidden import hidden_learner, hidden_tagger
-from seqlab.tasks.learning import gradient_learner, refuse_many_processes
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import UNK, WordTokenizer
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 T = TypeVar("T")
 Sentences = Sequence[Any]  # tuples of words, or arrays of frames

@@ -4,7 +4,7 @@ Nobody outside this room compares the name of a task: whoever needs something of
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -21,10 +21,11 @@ from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.training.run import Learner
-from seqlab.training.world import ALONE, World
+from seqlab.world import ALONE, World
 
-ANSWER_VIEWS = ("attention", "lens", "number", "gradients", "saliency", "what-if")  # of answers in tokens or labels
-LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse")
+# Of answers in tokens or labels.
+ANSWER_VIEWS = ("attention", "lens", "number", "surprisal", "gradients", "saliency", "what-if")
+LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")
 
 
 @runtime_checkable
@@ -212,32 +213,31 @@ class Task(Protocol):
         """The views that fit what this task does, the most telling first."""
 
 
-def ask(
-    task: Task,
-    bundle: Bundle,
-    inputs: Sequence[Any],
-    *,
-    decode: Decode | None = None,
-    seed: int = 0,
-    first_row: int = 0,
-    prefix: str = "",
-    rows: Sequence[int] | None = None,
-    world: World = ALONE,
-) -> Sequence[Answer]:
-    """An answer to each input, in the same order; of many processes, each answers its share of them.
+@dataclass(frozen=True)
+class Finding:
+    """One question, its number, and whether it gives cause for concern."""
 
-    `first_row` is the number of the first input in a larger job: it keys the sampling, so that an answer does not
-    depend on how the job was cut into calls. Where several jobs are answered together, `rows` says of each input which
-    it is of its own. `prefix` is what every translation must begin with.
-    """
-    numbers = range(first_row, first_row + len(inputs)) if rows is None else rows
-    settings = decode or bundle.recipe.decode
+    question: str
+    number: float
+    well: bool
+    said: str
+    remedy: str = ""
 
-    def answer(share: Sequence[Any], begin: int) -> Sequence[Answer]:
-        own = numbers[begin : begin + len(share)]
-        return task.predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
 
-    if world.size == 1:
-        return answer(inputs, 0)
-    shared = world.shared(inputs, lambda share, begin: [(a.input, a.output, a.details) for a in answer(share, begin)])
-    return [Prediction(*each) for each in shared]
+def beside_floor(task: Task, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
+    """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
+    there = [name for name in task.judged_by if name in scores and any(name in floor for floor in floors.values())]
+    if not there:
+        return
+    name = next((name for name in there if scores[name]), there[0])  # answers of less than four words have no BLEU
+    others = {floor: found[name] for floor, found in floors.items() if name in found}
+    ours, less = float(scores[name]), name in LOWER_IS_BETTER
+    floor = min(others, key=lambda f: others[f]) if less else max(others, key=lambda f: others[f])
+    well = (ours < others[floor] if less else ours > others[floor]) and math.isfinite(ours)
+    yield Finding(
+        "is it better than its floor?",
+        ours,
+        well,
+        f"its {name} is {ours:.4g}, that of '{floor}' {others[floor]:.4g}",
+        "the simple thing is as good: train longer (--set train.minutes=10), on more data, or use it.",
+    )

@@ -15,17 +15,16 @@ from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
-from seqlab.metrics.strings import corpus_scores, exact_match
+from seqlab.metrics.scores import corpus_scores, exact_match
 from seqlab.models.build import build_seq2seq
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
-from seqlab.tasks.examples import EXAMPLES, example_loss, mistakes, unread, vectors_or
-from seqlab.tasks.learning import gradient_learner
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, ask
+from seqlab.tasks.examples import EXAMPLES, ask, example_loss, gradient_learner, mistakes, unread, vectors_or
+from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.tasks.writing import DECODED_WHILE_TRAINING, exactly_right, open_translation, translate, translated
 from seqlab.training.run import Learner
-from seqlab.training.world import World
+from seqlab.world import World
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 

@@ -20,8 +20,8 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Decode
 from seqlab.subject import Question, Subject
-from seqlab.tasks.examples import batches, encode_inputs, looked_at, room
-from seqlab.tasks.task import Job, Opening, Prediction, Task, ask
+from seqlab.tasks.examples import ask, batches, encode_inputs, looked_at, room
+from seqlab.tasks.task import Job, Opening, Prediction, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
 NEVER = (PAD, UNK, SOS, SEP, MASK)

@@ -11,10 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from seqlab.errors import UsageError, shorten
 from seqlab.text import vocabulary as vocabularies
-from seqlab.text.bytes import readable, special_bytes
-from seqlab.text.normalise import Normaliser
-from seqlab.text.special import SPECIALS
-from seqlab.text.stored import odd, parts
+from seqlab.text.vocabulary import SPECIALS, Normaliser, odd, parts, readable, special_bytes
 
 Merge = tuple[str, str]
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from seqlab.errors import DataError
-from seqlab.text.stored import odd, parts, strings
+from seqlab.text.vocabulary import odd, parts, strings
 
 UNSEEN = -1
 """The id of a label that training never saw: it equals no prediction, so it counts as wrong."""

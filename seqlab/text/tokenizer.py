@@ -5,11 +5,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from seqlab.errors import UsageError, nearest, shorten
 from seqlab.text.bpe import BPETokenizer
-from seqlab.text.bytes import ByteTokenizer
-from seqlab.text.characters import CharacterTokenizer
-from seqlab.text.normalise import Normaliser
-from seqlab.text.stored import kind_of, odd
-from seqlab.text.vocabulary import visible
+from seqlab.text.characters import ByteTokenizer, CharacterTokenizer
+from seqlab.text.vocabulary import Normaliser, kind_of, odd, visible
 from seqlab.text.wordpiece import WordPieceTokenizer
 from seqlab.text.words import WordTokenizer
 

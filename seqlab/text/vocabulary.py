@@ -1,11 +1,33 @@
-"""The list of pieces that ids stand for: the special ones first, then what was counted, most frequent first."""
+"""What all tokenizers share: special ids, the list of pieces, the normaliser, and how they are read back from JSON.
 
+A vocabulary is the list of pieces that ids stand for: the special ones first, then the counted ones by frequency.
+"""
+
+import re
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
-from seqlab.errors import DataError, UsageError
-from seqlab.text.special import SPECIALS
-from seqlab.text.stored import odd, strings
+from seqlab.errors import BundleError, DataError, UsageError, nearest, shorten
+
+# The special ids mean the same in every tokenizer, so models and searches need not ask which one it is.
+PAD, UNK, SOS, EOS, SEP, MASK = range(6)
+
+SPECIALS = ("<pad>", "<unk>", "<sos>", "<eos>", "[SEP]", "[MASK]")
+"""Their printed names, in the order of their ids. A text that contains such a name does not become the id."""
+
+SILENT = frozenset({PAD, SOS, EOS})
+"""What decoding leaves out: these say where a text begins and ends, and are no part of it."""
+
+_FACES = {" ": "␣", "\n": "↵", "\t": "⇥"}
+HINT = "the bundle's file was changed or cut; restore the bundle from its source or train again."
+
+_CALLED = {str: "text", bool: "true or false", list: "a list", dict: "an object with named parts"}
+
+Form = Literal["NFC", "NFKC", "none"]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def from_counts(counts: Mapping[str, int], *, size: int, min_count: int) -> list[str]:
@@ -49,11 +71,102 @@ def visible(piece: str) -> str:
     return f"◌{shown}" if piece and unicodedata.category(piece[0]).startswith("M") else shown
 
 
-_FACES = {" ": "␣", "\n": "↵", "\t": "⇥"}
-
-
 def _face(character: str) -> str:
     if character in _FACES:
         return _FACES[character]
     # Not printable are all separators but the space, control and format characters, and what is unassigned.
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def special_bytes() -> list[bytes]:
+    """What each special token adds to a decoded text."""
+    return [b"" if index in SILENT else name.encode("ascii") for index, name in enumerate(SPECIALS)]
+
+
+def readable(piece: bytes) -> str:
+    """Bytes as text; those that make no whole character, as \\xNN."""
+    return piece.decode("utf-8", errors="backslashreplace")
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """One spelling for texts that read the same: a Unicode form, perhaps lower case, perhaps letters only.
+
+    NFC makes one character of a letter and its accent; NFKC also folds ligatures, full-width forms and the like.
+    `letters_only` is the lectures' cleaning of The Time Machine: whatever is no letter becomes a space, and runs of
+    spaces shrink to one.
+    """
+
+    form: Form = "NFC"
+    lower: bool = False
+    letters_only: bool = False
+
+    def __call__(self, text: str) -> str:
+        # Half of a surrogate pair is no character: no encoding can hold it, yet JSON can spell it.
+        text = self._composed(_SURROGATE.sub("\ufffd", text))
+        if self.lower:
+            text = self._composed(text.lower())  # lower case can take a letter apart again
+        return _letters(text) if self.letters_only else text
+
+    def _composed(self, text: str) -> str:
+        return text if self.form == "none" else unicodedata.normalize(self.form, text)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> "Normaliser":
+        stored = parts(data, "the normaliser", {"form": str, "lower": bool, "letters_only": bool})
+        if stored["form"] not in get_args(Form):
+            hint = nearest(stored["form"], get_args(Form))
+            raise odd(f"the normaliser has no form {shorten(stored['form'])}; {hint}")
+        return cls(**stored)
+
+
+def _letters(text: str) -> str:
+    """Letters and single spaces. A mark that sits on a letter is part of it: an accent, a vowel sign of Hindi."""
+    kept, on_letter = [], False
+    for character in text:
+        on_letter = character.isalpha() or (on_letter and unicodedata.category(character).startswith("M"))
+        kept.append(character if on_letter else " ")
+    return re.sub(" +", " ", "".join(kept))
+
+
+def odd(message: str) -> BundleError:
+    """The error for a stored thing that this package would not have written."""
+    return BundleError(message, hint=HINT)
+
+
+def parts(data: object, what: str, types: Mapping[str, type]) -> dict[str, Any]:
+    """The parts of a JSON object called `what`, exactly those of `types`, each of exactly its type."""
+    if not isinstance(data, dict):
+        raise odd(f"{what} must be {_CALLED[dict]}, not {shorten(str(data))}")
+    for key, kind in types.items():
+        if key not in data:
+            raise odd(f"{what} lacks its part '{key}'")
+        # Not isinstance: True is an int to Python, and never to the person who wrote the file.
+        if type(data[key]) is not kind:
+            raise odd(f"{what}: '{key}' must be {_CALLED[kind]}, not {shorten(str(data[key]))}")
+    for key in data:
+        if key not in types:
+            raise odd(f"{what} has a part that does not belong to it: {shorten(str(key))}")
+    return data
+
+
+def kind_of(data: object) -> str:
+    """Which kind of tokenizer a JSON object says it is."""
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+        raise odd(f"a tokenizer must be {_CALLED[dict]}, one of them its 'kind'")
+    return data["kind"]
+
+
+def strings(values: list[object], what: str) -> list[str]:
+    """A list of texts, no two the same."""
+    seen: dict[str, None] = {}
+    for position, value in enumerate(values):
+        if not isinstance(value, str):
+            raise odd(f"{what}: entry {position} is not text: {shorten(str(value))}")
+        if value in seen:
+            raise odd(f"{what}: entry {position} is there twice: {shorten(value)}")
+        seen[value] = None
+    return list(seen)

@@ -9,9 +9,7 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from seqlab.text import vocabulary as vocabularies
 from seqlab.text.bpe import survive_forks
-from seqlab.text.normalise import Normaliser
-from seqlab.text.special import SILENT, SPECIALS, UNK
-from seqlab.text.stored import odd, parts
+from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, odd, parts
 from seqlab.text.words import join
 
 INSIDE = "##"

@@ -9,9 +9,7 @@ from typing import Any, final
 
 from seqlab.text import vocabulary as vocabularies
 from seqlab.text.endings import classes, coarser, learn_endings
-from seqlab.text.normalise import Normaliser
-from seqlab.text.special import SILENT, SPECIALS, UNK
-from seqlab.text.stored import parts, strings
+from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, parts, strings
 
 CLOSING = frozenset(".,!?;:)]}'")
 OPENING = frozenset("([{")

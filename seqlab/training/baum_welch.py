@@ -5,7 +5,7 @@ never falls from one iteration to the next; if it falls by more than rounding, t
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,10 +20,8 @@ from seqlab.kernels.forward_backward import posterior
 from seqlab.models.emissions import Counts
 from seqlab.models.hmm import HMM, Present, Seen
 from seqlab.padded import Padded
-from seqlab.training.memory import keep_memory
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a batch
-Watch = Callable[[int, float], None]  # is called with the iteration and its objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,38 +64,6 @@ class HMMSettings:
     pseudo: float = 0.0
     pseudo_emissions: float = 0.0
     floor: float = 1e-3
-
-
-@dataclass(frozen=True, eq=False)
-class Restart:
-    """EM from one start: the model at its end, and log-likelihood plus log prior of the start and each iteration."""
-
-    model: HMM
-    objectives: tuple[float, ...]
-    log_likelihood: float
-    converged: bool
-
-
-def baum_welch(
-    start: HMM, data: HMMData, *, settings: HMMSettings | None = None, progress: Watch | None = None
-) -> Restart:
-    """E11 from a given model until nothing is gained or the iterations are spent.
-
-    What the start holds impossible stays impossible: a chain that only goes right keeps its shape.
-    """
-    keep_memory()
-    em = EMSteps(grouped(data, start.num_states), start, settings=settings or HMMSettings())
-    model, objectives = start, list[float]()
-    while True:
-        counts, log_likelihood = em.expect(model)
-        objectives.append(em.objective(model, log_likelihood))
-        check_ascent(objectives)
-        if progress is not None:
-            progress(len(objectives) - 1, objectives[-1])
-        converged = em.converged(objectives)
-        if converged or len(objectives) > em.settings.iterations:
-            return Restart(model, tuple(objectives), log_likelihood, converged)
-        model = em.maximise(model, counts)
 
 
 class Expected(NamedTuple):
@@ -181,22 +147,6 @@ def check_ascent(objectives: Sequence[float]) -> None:
 def rows_at_once(num_states: int) -> int:
     """How many positions, pads counted, may stand side by side."""
     return max(1, _CELLS // num_states)
-
-
-def grouped(data: HMMData, num_states: int) -> list[HMMData]:
-    """Rows of like length together, so that little is spent on pads; rows that do not count are left out."""
-    lengths = data.observations.lengths
-    counted = lengths > 0 if data.weights is None else (lengths > 0) & (data.weights > 0)
-    rows = counted.nonzero().squeeze(1)
-    if not len(rows):
-        raise DataError("there is nothing to fit: all rows are empty", hint="give at least one row with a position.")
-    rows = rows[lengths[rows].argsort(stable=True)]
-    groups: list[list[int]] = [[]]
-    for row, length in zip(rows.tolist(), lengths[rows].tolist(), strict=True):
-        if groups[-1] and (len(groups[-1]) + 1) * length > rows_at_once(num_states):
-            groups.append([])
-        groups[-1].append(row)
-    return [data.rows(torch.tensor(group)) for group in groups]
 
 
 def moments(parts: Sequence[Seen]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:

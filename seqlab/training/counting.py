@@ -22,7 +22,7 @@ from seqlab.models.hmm import HMM
 from seqlab.training.average import Weights
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo
 from seqlab.training.checkpoint import Progress
-from seqlab.training.hmm_fit import Family, draw_hmm
+from seqlab.training.hmm_em import Family, draw_hmm
 from seqlab.training.log import Metrics
 
 RARE = 10  # words with no more labels than this tell what unseen words are like

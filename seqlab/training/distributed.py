@@ -23,8 +23,8 @@ from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
 from seqlab.training.objective import Loss, batch_loss
-from seqlab.training.world import World
 from seqlab.types import State
+from seqlab.world import World
 
 
 class DistributedLoss(nn.Module):

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
+from seqlab.device import tidy_memory
 from seqlab.layers.dropout import noise
 from seqlab.padded import Batch
 from seqlab.recipe import Train
@@ -18,12 +19,11 @@ from seqlab.training.average import Weights, average, load_weights, parameters_o
 from seqlab.training.checkpoint import Progress
 from seqlab.training.distributed import DistributedLoss, own_rows, spread
 from seqlab.training.log import Metrics, Step
-from seqlab.training.memory import tidy_memory
 from seqlab.training.objective import Loss
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.training.run import NotFiniteError
-from seqlab.training.world import ALONE, World
 from seqlab.types import State
+from seqlab.world import ALONE, World
 
 LOG_EVERY = 20  # steps
 REHEARSED = 6  # batches from end to end of the first epoch, which tell how long a step takes

@@ -3,12 +3,18 @@
 Nothing is random but the starts, which are functions of (seed, restart).
 """
 
+import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from seqlab.keyed import uniform
+from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian, Untied
 from seqlab.models.hidden import Probabilities
 from seqlab.models.hmm import HMM
 from seqlab.recipe import Train
@@ -126,3 +132,35 @@ class HMMLearner:
                 self._hmm = self.start(self.progress.epoch)
             self._expected = self.em.expect(self._hmm)
         return self._expected
+
+
+@dataclass(frozen=True)
+class Family:
+    """Which models are fitted: how many states, and what they emit; of symbols, by default those that occur."""
+
+    num_states: int
+    emissions: Literal["categorical", "diagonal", "full"] = "categorical"
+    num_symbols: int | None = None
+
+
+def draw_hmm(family: Family, width: int, *, seed: int, restart: int = 0) -> HMM:
+    """A random model of so many symbols or features."""
+    initial, transitions = (_dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2))
+    if family.emissions == "categorical":
+        return HMM(initial, transitions, Categorical(_dirichlet((family.num_states, width), seed, restart)))
+    means = uniform(torch.arange(family.num_states * width), seed, restart).unflatten(0, (family.num_states, width))
+    return HMM(initial, transitions, gaussian(family, means, means.new_ones(width)))
+
+
+def gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Untied:
+    """Gaussians around the means, each as wide as all the data."""
+    if family.emissions == "diagonal":
+        return DiagonalGaussian(means, scale.repeat(len(means), 1))
+    return FullGaussian(means, scale.diag().repeat(len(means), 1, 1))
+
+
+def _dirichlet(shape: Sequence[int], seed: int, restart: int) -> Float[Tensor, "*rows N"]:
+    """Distributions drawn evenly from all there are."""
+    places = torch.arange(math.prod(shape)).view(*shape)
+    draws = -uniform(places, seed, restart, *shape).clamp(min=2.0**-53).log()
+    return draws / draws.sum(-1, keepdim=True)

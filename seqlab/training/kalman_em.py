@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seqlab.device import keep_memory
 from seqlab.equations.kalman import Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, Evidence, Inputs, Present
 from seqlab.padded import Padded
-from seqlab.training.memory import keep_memory
 
 PARAMETERS = tuple(field.name for field in fields(LDS))
 NOISES = ("process_noise", "observation_noise")

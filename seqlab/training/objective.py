@@ -16,8 +16,8 @@ from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.training.world import ALONE, World
 from seqlab.types import State
+from seqlab.world import ALONE, World
 
 
 @dataclass(frozen=True)

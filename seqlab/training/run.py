@@ -13,14 +13,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from seqlab.device import peak_memory
 from seqlab.errors import RunError
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, load_weights, temporary_weights
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.distributed import gather, gathered, part, whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
-from seqlab.training.memory import peak_memory
-from seqlab.training.world import ALONE, World
+from seqlab.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
 MOST_IN_A_ROW = 20  # steps without a finite gradient, after which the run gives up

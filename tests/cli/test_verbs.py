@@ -6,10 +6,10 @@ import pytest
 
 from seqlab.data.catalogue import datasets
 from seqlab.data.synthetic import reversals
-from seqlab.doctor import beside_floor
 from seqlab.recipe import parse_recipe
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import task_named
+from seqlab.tasks.task import beside_floor
 
 TASKS = sorted(default_recipes())
 

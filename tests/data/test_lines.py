@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seqlab.data.sources import lines, read_text, spool
+from seqlab.data.lines import lines, read_text, spool
 from seqlab.errors import DataError
 
 

@@ -190,7 +190,7 @@ class TestWhatIsWrong:
         assert refusal(["t.tsv", f"x.{kind}"])[0].startswith(f"x.{kind}: {said}")
 
     def test_a_zip_that_promises_too_much(self, here, monkeypatch):
-        monkeypatch.setattr("seqlab.data.shelves.MOST_BYTES", 1000)
+        monkeypatch.setattr("seqlab.data.image_archives.MOST_BYTES", 1000)
         with zipfile.ZipFile("all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a.png", b"0" * 5000)
         (here / "t.tsv").write_text("a.png\tb\n")

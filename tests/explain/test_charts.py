@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from seqlab.explain.axes import number, ticks
 from seqlab.explain.canvas import Circle, Grid, Polyline, Rect, Text
-from seqlab.explain.charts import Band, Curve, bars, heat_map, line_chart, scatter
-from seqlab.explain.diagrams import Node, bipartite, coloured_text, tree
+from seqlab.explain.charts import Node, bars, bipartite, coloured_text, heat_map, tree
+from seqlab.explain.labels import number, text_width, visible
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, MISSING, SEQUENTIAL, colour_of, colours, levels, rgb
-from seqlab.explain.width import text_width, visible
+from seqlab.explain.plots import Band, Curve, line_chart, scatter, ticks
 
 LONG = "a rather long label indeed"
 NASTY = ["<script>alert(1)</script>", "\"quotes\" & 'more'", "שלום עולם", "日本 😀👩‍👩‍👧", "\x00\x1b[31", LONG]
@@ -29,7 +28,7 @@ CANVASES = {
         x_labels=[f"2024-01-{day}" for day in range(40)],
     ),
     "heat": heat_map(RNG.normal(size=(6, 6)), NASTY, NASTY, diverging=True, titles=("rows", "columns")),
-    "bipartite": bipartite(RNG.random((6, 6)), NASTY, NASTY, titles=("written", "read")),
+    "bipartite": bipartite(RNG.random((6, 6)), NASTY, NASTY),
     "scatter": scatter(RNG.normal(size=(6, 2)), NASTY, NASTY),
     "bars": bars(RNG.normal(size=6), NASTY, x_title="difference"),
     "text": coloured_text(NASTY * 4, RNG.normal(size=24)),

@@ -3,11 +3,11 @@ import re
 import numpy as np
 import pytest
 
-from seqlab.explain.charts import Curve
-from seqlab.explain.diagrams import Node
+from seqlab.explain.charts import Node
+from seqlab.explain.labels import display_width
 from seqlab.explain.palette import DIVERGING, SEQUENTIAL, rgb
+from seqlab.explain.plots import Curve
 from seqlab.explain.terminal import bars, coloured_text, heat_map, line_chart, tree
-from seqlab.explain.width import display_width
 
 NASTY = ["<script>", "שלום עולם", "日本 😀👩‍👩‍👧", "\x1b[31mred", "a rather long label that goes on and on and on"]
 RNG = np.random.default_rng(0)

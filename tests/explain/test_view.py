@@ -13,8 +13,7 @@ import pytest
 
 from seqlab.errors import UsageError
 from seqlab.explain import terminal
-from seqlab.explain.charts import heat_map
-from seqlab.explain.diagrams import bipartite
+from seqlab.explain.charts import bipartite, heat_map
 from seqlab.explain.view import View
 
 NASTY = ["<script>alert(1)</script>", "</script><img src=x onerror=y>", "\"q\" & 'm'", "שלום 😀", "\u2028\ud800\x00"]

@@ -18,9 +18,19 @@ from .conftest import TRANSFORMER
 
 HOSTILE = "<script>alert(\"x\")</script> שלום 😀 & 'quoted'"
 MODELS = {
-    "lm": ("lm", "", "the cat", ("lens", "beam", "gradients", "cells", "saliency", "what-if", "embeddings")),
-    "tagger": ("tag", "model.encoder.bidirectional=true", "the dog ran", ("lens", "gradients", "cells", "saliency")),
-    "plain": ("translate", "", "cat", ("lens", "beam", "gradients", "saliency", "what-if")),
+    "lm": (
+        "lm",
+        "",
+        "the cat",
+        ("lens", "surprisal", "beam", "gradients", "cells", "saliency", "what-if", "embeddings"),
+    ),
+    "tagger": (
+        "tag",
+        "model.encoder.bidirectional=true",
+        "the dog ran",
+        ("lens", "surprisal", "gradients", "cells", "saliency"),
+    ),
+    "plain": ("translate", "", "cat", ("lens", "surprisal", "beam", "gradients", "saliency", "what-if")),
     "attentive": ("translate", "model.attention.wiring=bahdanau", "cat", ("attention", "lens", "beam", "saliency")),
     "transformer": (
         "translate",
@@ -178,7 +188,7 @@ def tagged(tmp_path_factory):
 def test_a_chain_of_hidden_states_has_no_saliency(tagged):
     with pytest.raises(UsageError, match="no vector for each token"):
         tagged.explain("the cat ran", "saliency")
-    assert views_of(tagged.bundle, has_run=True) == ["lens", "number", "what-if", "training", "trellis"]
+    assert views_of(tagged.bundle, has_run=True) == ["lens", "number", "surprisal", "what-if", "training", "trellis"]
 
 
 def test_the_trellis_shows_posteriors_and_the_path(tagged):

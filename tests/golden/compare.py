@@ -24,7 +24,14 @@ from typing import Any
 RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
 RENEWED: list[tuple[str, str]] = [
-    ("http/explain-png/content/sha256", "PNG files are rendered from the SVG by resvg instead of being drawn by Pillow"),
+    (
+        "http/explain-png/content/sha256",
+        "PNG files are rendered from the SVG by resvg, and no longer drawn by Pillow",
+    ),
+    ("losses/recipes/speaker", "a new recipe"),
+    ("losses/speaker/*", "a new recipe"),
+    ("views/names", "the view 'surprisal' is new"),
+    ("http/models/body/models/*/views", "the view 'surprisal' is new"),
 ]
 
 Values = dict[str, Any]

@@ -14,6 +14,7 @@ DATA: dict[str, list[str]] = {
     "translate": ["pairs.tsv"],
     "forecast": ["series.csv"],
     "caption": ["pictures.npz"],
+    "speak": ["frames.npz"],
 }
 OTHER_DATA: dict[str, list[str]] = {
     "dates": ["dates.tsv"],

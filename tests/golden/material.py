@@ -42,6 +42,7 @@ def write_material(folder: Path) -> None:
     _write_pictures(folder / "pictures.npz", 32)
     _write_pictures(folder / "large-pictures.npz", 96)
     _write_digits(folder / "digits.npz")
+    _write_frames(folder / "frames.npz")
     _write_features(folder / "features.safetensors")
 
 
@@ -132,6 +133,14 @@ def _pictures(num: int, size: int, seed: int) -> Iterator[tuple[np.ndarray, str]
 def _write_pictures(path: Path, size: int) -> None:
     pictures, captions = zip(*_pictures(24, size, seed=7), strict=True)
     np.savez(path, images=np.stack(pictures), captions=captions)
+
+
+def _write_frames(path: Path) -> None:
+    """Texts with frames of three numbers: two for each letter, which says where they lie."""
+    texts = [subject for subject, _, _ in _clauses(48, seed=10)]
+    frames = [[(ord(c) % 7, ord(c) % 5 + step, step) for c in text for step in range(2)] for text in texts]
+    values = np.concatenate([np.asarray(each, np.float32) for each in frames])
+    np.savez(path, values=values, lengths=[len(each) for each in frames], labels=texts)
 
 
 def _write_digits(path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqlab.metrics.spans import looks_like_spans, span_scores, spans
+from seqlab.metrics.scores import looks_like_spans, span_scores, spans
 
 
 def spell(found, length, *, single, end):

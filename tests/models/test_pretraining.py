@@ -17,7 +17,7 @@ from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.models.transformer import segment_numbers
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack, Transformer
-from seqlab.text.special import EOS, MASK, SEP, SOS, SPECIALS, UNK
+from seqlab.text.vocabulary import EOS, MASK, SEP, SOS, SPECIALS, UNK
 from seqlab.training.objective import batch_loss
 
 V, D = 40, 6

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.hmm_fit import Family, baum_welch, count_hmm, fit_hmm, grouped, select_order, start_hmm
 from seqlab.errors import DataError, RunError
 from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian
 from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
 from seqlab.training import baum_welch as em
-from seqlab.training.baum_welch import HMMData, HMMSettings, baum_welch
-from seqlab.training.hmm_fit import Family, count_hmm, fit_hmm, select_order, start_hmm
+from seqlab.training.baum_welch import HMMData, HMMSettings
 from tests.hmm_samples import sample
 
 KINDS = ["categorical", "diagonal", "full"]
@@ -234,7 +234,7 @@ def test_the_size_of_batches_changes_nothing(monkeypatch):
     start = start_hmm(evidence, family("categorical"), seed=0)
     whole = baum_welch(start, evidence, settings=HMMSettings(iterations=5))
     monkeypatch.setattr(em, "_CELLS", 1)
-    assert len(em.grouped(evidence, 3)) == 5
+    assert len(grouped(evidence, 3)) == 5
     assert_same(baum_welch(start, evidence, settings=HMMSettings(iterations=5)).model, whole.model)
 
 

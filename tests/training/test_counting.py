@@ -1,12 +1,12 @@
 import pytest
 import torch
 
+from experiments.hmm_fit import Family
 from seqlab.errors import DataError
 from seqlab.models.emissions import DiagonalGaussian, FullGaussian
 from seqlab.padded import Padded
 from seqlab.training.baum_welch import HMMData
 from seqlab.training.counting import CLASS_WEIGHT, Symbols, count_labels, interpolate
-from seqlab.training.hmm_fit import Family
 
 NAMES = ("A", "B")
 SYMBOLS = Symbols(torch.tensor([0, 0, 0]), num_words=3, root=0)  # two words, which fall back on the root

@@ -4,13 +4,13 @@ from functools import partial
 import pytest
 import torch
 
+from experiments.hmm_fit import Family, baum_welch, draw_hmm
 from seqlab.models.hidden import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import Train
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, baum_welch
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings
 from seqlab.training.counting import CountingLearner
 from seqlab.training.hmm_em import HMMLearner
-from seqlab.training.hmm_fit import Family, draw_hmm
 from seqlab.training.log import Silence
 from seqlab.training.run import Run
 from tests.hmm_samples import sample

@@ -22,7 +22,7 @@ class UnknownError(UsageError):
     """A name that nothing here has."""
 
 
-class Shelf:
+class ModelRegistry:
     """Trained models and trainings in progress, each under the name of its directory."""
 
     def __init__(self, folders: Sequence[Path]) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from seqlab.explain.width import cut, display_width, fitted, text_width, visible
+from seqlab.explain.labels import cut, display_width, fitted, text_width, visible
 
 
 @pytest.mark.parametrize(

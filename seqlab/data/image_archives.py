@@ -20,7 +20,7 @@ CONTAINERS = (".zip", ".npz", ".safetensors")
 
 
 @contextmanager
-def open_shelf(path: str) -> Iterator[Any]:
+def open_archive(path: str) -> Iterator[Any]:
     kind = Path(path).suffix.lower()
     if kind not in CONTAINERS or os.path.isdir(path):
         yield Files(path, None)
@@ -43,12 +43,12 @@ def open_shelf(path: str) -> Iterator[Any]:
             yield Arrays(path, archive) if kind == ".npz" else Files(path, archive)
 
 
-class Shelf(Protocol):
+class ImageArchive(Protocol):
     """Where pictures lie, each under a name."""
 
     def names(self) -> set[str]: ...
 
-    def found(self, name: str) -> str: ...
+    def resolve(self, name: str) -> str: ...
 
     def get(self, name: str, where: str) -> bytes | Shaped[np.ndarray, "..."]: ...
 
@@ -74,7 +74,7 @@ class Files:
             self._listed = {PurePosixPath(f).name: f for f in reversed(visible)} | {f: f for f in visible}
         return self._listed
 
-    def found(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         return self._names().get(name, name)
 
     def get(self, name: str, where: str) -> bytes:
@@ -83,7 +83,7 @@ class Files:
                 f"{where}: this path leads out of {self.path}",
                 hint="names in a table are relative to where the pictures lie, without '..'.",
             )
-        place = name if self._size(name) is not None else self.found(name)
+        place = name if self._size(name) is not None else self.resolve(name)
         size = self._size(place)
         if size is None:
             raise DataError(
@@ -118,7 +118,7 @@ class Arrays:
     def names(self) -> set[str]:
         return set()
 
-    def found(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         return name
 
     def has(self, name: str) -> bool:
@@ -148,7 +148,7 @@ class Tensors:
     def names(self) -> set[str]:
         return self.keys
 
-    def found(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         return name
 
     def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:

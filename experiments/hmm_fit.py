@@ -1,32 +1,39 @@
-"""Fitting a hidden Markov model: where EM starts, the best of several restarts, and the number of states."""
+"""Fitting a hidden Markov model to tensors: where EM starts, the best of several restarts, the number of states.
+
+The package trains its models through recipes; benchmarks and tests of EM need these.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from seqlab.device import keep_memory
 from seqlab.errors import DataError
 from seqlab.keyed import uniform
-from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian, Untied
+from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, Seen
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Restart, baum_welch, grouped, moments
+from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, check_ascent, moments, rows_at_once
+from seqlab.training.hmm_em import Family, draw_hmm, gaussian
 
+Watch = Callable[[int, float], None]  # is called with the iteration and its objective
 _START_FLOOR = 0.05  # a start is no narrower than this share of the whole variance, however small its cluster
 
 
-@dataclass(frozen=True)
-class Family:
-    """Which models are fitted: how many states, and what they emit; of symbols, by default those that occur."""
+@dataclass(frozen=True, eq=False)
+class Restart:
+    """EM from one start: the model at its end, and log-likelihood plus log prior of the start and each iteration."""
 
-    num_states: int
-    emissions: Literal["categorical", "diagonal", "full"] = "categorical"
-    num_symbols: int | None = None
+    model: HMM
+    objectives: tuple[float, ...]
+    log_likelihood: float
+    converged: bool
 
 
 class HMMFit(NamedTuple):
@@ -104,7 +111,7 @@ def count_hmm(data: HMMData, family: Family, *, settings: HMMSettings | None = N
         emissions: Emissions = Categorical(even.new_full((num_states, num_symbols), 1 / num_symbols))
     else:
         mean, scale = moments([seen])
-        emissions = _gaussian(family, mean.repeat(num_states, 1), scale)
+        emissions = gaussian(family, mean.repeat(num_states, 1), scale)
     return baum_welch(HMM(even[0], even, emissions), data, settings=settings).model
 
 
@@ -115,7 +122,7 @@ def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> 
     model = draw_hmm(family, width, seed=seed, restart=restart)
     if family.emissions != "categorical":
         means, clusters = _clusters(seen, family.num_states, seed, restart)
-        model = replace(model, emissions=_gaussian(family, means, moments([seen])[1]))
+        model = replace(model, emissions=gaussian(family, means, moments([seen])[1]))
         labels = clusters if labels is None else labels
     if labels is None:
         return model
@@ -123,15 +130,6 @@ def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> 
     labelled = grouped(replace(data, observations=observations, labels=labels), family.num_states)
     em = EMSteps(labelled, model, settings=HMMSettings(pseudo=1.0, pseudo_emissions=1.0, floor=_START_FLOOR))
     return em.maximise(model, em.expect(model)[0])
-
-
-def draw_hmm(family: Family, width: int, *, seed: int, restart: int = 0) -> HMM:
-    """A random model of so many symbols or features."""
-    initial, transitions = (_dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2))
-    if family.emissions == "categorical":
-        return HMM(initial, transitions, Categorical(_dirichlet((family.num_states, width), seed, restart)))
-    means = uniform(torch.arange(family.num_states * width), seed, restart).unflatten(0, (family.num_states, width))
-    return HMM(initial, transitions, _gaussian(family, means, means.new_ones(width)))
 
 
 def _seen(data: HMMData, family: Family) -> Seen:
@@ -149,13 +147,6 @@ def _seen(data: HMMData, family: Family) -> Seen:
 
 def _num_symbols(seen: Seen, family: Family) -> int:
     return family.num_symbols or int(seen.values.max()) + 1
-
-
-def _gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Untied:
-    """Gaussians around the means, each as wide as all the data."""
-    if family.emissions == "diagonal":
-        return DiagonalGaussian(means, scale.repeat(len(means), 1))
-    return FullGaussian(means, scale.diag().repeat(len(means), 1, 1))
 
 
 def _clusters(seen: Seen, num_states: int, seed: int, restart: int) -> tuple[Float[Tensor, "N D"], Int[Tensor, "B T"]]:
@@ -178,8 +169,39 @@ def _clusters(seen: Seen, num_states: int, seed: int, restart: int) -> tuple[Flo
     return centres * scale.sqrt() + mean, seen.spread(labels[:, None], elsewhere=-1).squeeze(-1)
 
 
-def _dirichlet(shape: Sequence[int], seed: int, restart: int) -> Float[Tensor, "*rows N"]:
-    """Distributions drawn evenly from all there are."""
-    places = torch.arange(math.prod(shape)).view(*shape)
-    draws = -uniform(places, seed, restart, *shape).clamp(min=2.0**-53).log()
-    return draws / draws.sum(-1, keepdim=True)
+def baum_welch(
+    start: HMM, data: HMMData, *, settings: HMMSettings | None = None, progress: Watch | None = None
+) -> Restart:
+    """E11 from a given model until nothing is gained or the iterations are spent.
+
+    What the start holds impossible stays impossible: a chain that only goes right keeps its shape.
+    """
+    keep_memory()
+    em = EMSteps(grouped(data, start.num_states), start, settings=settings or HMMSettings())
+    model, objectives = start, list[float]()
+    while True:
+        counts, log_likelihood = em.expect(model)
+        objectives.append(em.objective(model, log_likelihood))
+        check_ascent(objectives)
+        if progress is not None:
+            progress(len(objectives) - 1, objectives[-1])
+        converged = em.converged(objectives)
+        if converged or len(objectives) > em.settings.iterations:
+            return Restart(model, tuple(objectives), log_likelihood, converged)
+        model = em.maximise(model, counts)
+
+
+def grouped(data: HMMData, num_states: int) -> list[HMMData]:
+    """Rows of like length together, so that little is spent on pads; rows that do not count are left out."""
+    lengths = data.observations.lengths
+    counted = lengths > 0 if data.weights is None else (lengths > 0) & (data.weights > 0)
+    rows = counted.nonzero().squeeze(1)
+    if not len(rows):
+        raise DataError("there is nothing to fit: all rows are empty", hint="give at least one row with a position.")
+    rows = rows[lengths[rows].argsort(stable=True)]
+    groups: list[list[int]] = [[]]
+    for row, length in zip(rows.tolist(), lengths[rows].tolist(), strict=True):
+        if groups[-1] and (len(groups[-1]) + 1) * length > rows_at_once(num_states):
+            groups.append([])
+        groups[-1].append(row)
+    return [data.rows(torch.tensor(group)) for group in groups]

@@ -1,5 +1,6 @@
 """Models of pictures from inside: where a captioner looked for each word, and through which windows a reader saw."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from seqlab.explain import terminal
 from seqlab.explain.canvas import Canvas, Grid, Group, Item, Rect, Text
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, levels
 from seqlab.explain.view import View
-from seqlab.tasks import predict, subject
+from seqlab.tasks import predict
+from seqlab.tasks import subject as subject_of
 from seqlab.tasks.caption import word_maps
 from seqlab.tasks.examples import encode_inputs
 
@@ -26,56 +28,55 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     source = bundle.codec.source
     if not isinstance(source, PictureSource) or "target" not in bundle.codec.tokenizers:
         raise UsageError(f"a '{bundle.recipe.task}' model says nothing of a picture", hint="give a captioner.")
-    said = predict(bundle, [given])[0].output if output is None else output
-    found = word_maps(bundle, [given], [said])[0]
-    words, maps = [word for word, _ in found], [weights.double().numpy() for _, weights in found]
+    caption = predict(bundle, [given])[0].output if output is None else output
+    looks = [(word, weights.double().numpy()) for word, weights in word_maps(bundle, [given], [caption])[0]]
     light = _light(bundle, given)
-    panels = [
-        (word, [] if light is None else [_grey(light)], weights / max(float(weights.max()), 1e-12))
-        for word, weights in zip(words, maps, strict=True)
-    ]
-    drawn = [
-        (word, [*below, Grid(0.0, 0.0, SIDE, SIDE, levels(w, 0.0, 1.0), SEQUENTIAL, opacity=0.6 if below else 1.0)])
-        for word, below, w in panels
-    ]
-    rows = [f"{word} ({divmod(int(w.argmax()), w.shape[1])})" for word, w in zip(words, maps, strict=True)]
+    below, opacity = ([], 1.0) if light is None else ([_grey(light)], 0.6)
+    panels = []
+    for word, weights in looks:
+        cells = levels(weights / max(float(weights.max()), 1e-12), 0.0, 1.0)
+        panels.append((word, [*below, Grid(0.0, 0.0, SIDE, SIDE, cells, SEQUENTIAL, opacity=opacity)]))
+
+    def letters(width: int, colour: bool) -> str:
+        parts = []
+        for word, weights in looks:
+            tall, wide = weights.shape
+            grid = terminal.heat_map(weights, [""] * tall, [""] * wide, width=width, colour=colour)
+            parts.append(f"{word} ({divmod(int(weights.argmax()), wide)})\n{grid}")
+        return "\n\n".join(parts)
+
     return View(
         "maps",
-        f"{source.show(given)}: {said}",
-        {"caption": said, "words": words, "maps": maps},
-        (_panels(drawn, "the darker, the more it looked there"),),
-        lambda width, colour: "\n\n".join(
-            f"{row}\n" + terminal.heat_map(w, [""] * len(w), [""] * w.shape[1], width=width, colour=colour)
-            for row, w in zip(rows, maps, strict=True)
-        ),
+        f"{source.show(given)}: {caption}",
+        {"caption": caption, "words": [word for word, _ in looks], "maps": [weights for _, weights in looks]},
+        (_panels(panels, "the darker, the more it looked there"),),
+        letters,
     )
 
 
 def glimpses_view(bundle: Bundle, given: Any) -> View:
     """The windows through which a model read a picture, one after the other (S22, E64)."""
-    looked = subject(bundle, given)
-    trace = looked.trace()
+    subject = subject_of(bundle, given)
+    trace = subject.trace()
     light = _light(bundle, given)
     if "glimpse.window" not in trace or light is None:
         raise UsageError("this model reads through no windows", hint="give one of recipe glimpse-digits.")
-    windows, n = trace["glimpse.window"][0].double().numpy(), trace["glimpse.patch"].shape[-2]
+    windows, across = trace["glimpse.window"][0].double().tolist(), trace["glimpse.patch"].shape[-2] - 1
     unit = SIDE / max(light.shape)
-    drawn = []
-    for step, (x, y, stride, *_) in enumerate(windows.tolist(), start=1):
-        reach = stride * (n - 1) / 2
-        corner, side = ((x - reach + 0.5) * unit, (y - reach + 0.5) * unit), 2 * reach * unit
-        window = Rect(*corner, side, side, stroke=CATEGORICAL[1])
-        drawn.append((f"glimpse {step}", [_grey(light), window]))
+    panels, lines = [], []
+    for step, (x, y, stride, *_) in enumerate(windows, start=1):
+        side = stride * across
+        left, top = (x - side / 2 + 0.5) * unit, (y - side / 2 + 0.5) * unit
+        window = Rect(left, top, side * unit, side * unit, stroke=CATEGORICAL[1])
+        panels.append((f"glimpse {step}", [_grey(light), window]))
+        lines.append(f"glimpse {step}: centre ({x:.1f}, {y:.1f}), {side:.1f} pixels wide")
     names = ("x", "y", "stride", "variance", "intensity")
     return View(
         "glimpses",
-        f"{bundle.codec.source.show(given)}: {looked.answered[0]}",
-        {"answer": looked.answered[0], "windows": [dict(zip(names, w, strict=True)) for w in windows.tolist()]},
-        (_panels(drawn, "each window"),),
-        lambda width, colour: "\n".join(
-            f"glimpse {step}: centre ({w[0]:.1f}, {w[1]:.1f}), {w[2] * (n - 1):.1f} pixels wide"
-            for step, w in enumerate(windows.tolist(), start=1)
-        ),
+        f"{bundle.codec.source.show(given)}: {subject.answered[0]}",
+        {"answer": subject.answered[0], "windows": [dict(zip(names, window, strict=True)) for window in windows]},
+        (_panels(panels, "each window"),),
+        lambda width, colour: "\n".join(lines),
     )
 
 
@@ -93,12 +94,12 @@ def _grey(light: Float[np.ndarray, "H W"]) -> Grid:
     return Grid(0.0, 0.0, wide, tall, levels(light, 0.0, 1.0), GREYS)
 
 
-def _panels(drawn: Sequence[tuple[str, Sequence[Item]]], title: str) -> Canvas:
+def _panels(panels: Sequence[tuple[str, Sequence[Item]]], title: str) -> Canvas:
     """Named panels side by side, in as many rows as it takes."""
     items, pitch = list[Item](), SIDE + GAP + 22
-    for place, (name, inside) in enumerate(drawn):
+    for place, (name, inside) in enumerate(panels):
         row, column = divmod(place, ACROSS)
         x, y = 20 + column * (SIDE + GAP), 12 + row * pitch
         items += [Group(x, y, tuple(inside)), Text(x, y + SIDE + 16, name, 12)]
-    across, rows = min(len(drawn), ACROSS), -(-len(drawn) // ACROSS)
+    across, rows = min(len(panels), ACROSS), math.ceil(len(panels) / ACROSS)
     return Canvas(40 + across * (SIDE + GAP), 12 + rows * pitch, tuple(items), title)

@@ -1,9 +1,11 @@
-"""How wide a text is, in columns of a terminal and in pixels, and how it is written so that it stays text."""
+"""Texts and numbers as labels of a picture: how they are written, and how wide they are in columns and in pixels."""
 
 import unicodedata
 from collections.abc import Iterable
 
 Pixels = int | float
+SMALL = 11.0  # the size of labels
+LONGEST = 18  # columns of a label; what is longer is cut
 _SIGNS = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u2028": "↵", "\u2029": "↵"}
 _FORBIDDEN = set("\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _NARROW, _BROAD = set("fijlrtI.,:;'|!()[]{}/\\` "), set("mwMW@%—&<>=+~#")
@@ -58,6 +60,17 @@ def text_width(text: str, size: Pixels, *, monospace: bool = False) -> float:
 def widest(texts: Iterable[str], size: Pixels) -> float:
     """The pixels that the longest of these texts takes."""
     return max((text_width(text, size) for text in texts), default=0.0)
+
+
+def number(value: Pixels) -> str:
+    """A number as it stands in a picture: short, with a true minus."""
+    shown = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.4g}"
+    return shown.replace("-", "−")
+
+
+def cell(value: Pixels) -> str:
+    """A number in a cell of a small table: two decimals where they matter."""
+    return number(value) if abs(value) >= 10 or value == 0 else f"{value:.2f}".replace("-", "−")
 
 
 def _share(letter: str) -> float:

@@ -41,7 +41,7 @@ class _Waiting:
     since: float = field(default_factory=monotonic)
 
 
-class Lane:
+class Batcher:
     """Computes one thing after the other, in a thread of its own, so that whoever asks for the time is answered."""
 
     def __init__(self, limits: Limits) -> None:

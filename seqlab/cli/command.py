@@ -1,0 +1,202 @@
+"""What all commands share: how they start, their options, their results on stdout, and their errors on stderr.
+
+rich is imported where a table is printed, because `seqlab --help` must answer at once.
+"""
+
+import json
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Optional, ParamSpec, TypeVar
+
+import typer
+
+from seqlab.errors import SeqlabError, SeqlabWarning, UsageError, nearest
+from seqlab.recipes import default_recipes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+INTERRUPTED = 130  # exit code
+
+MODEL = "directory of a trained model, or a shipped one's name"
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Int8 = Annotated[bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")]
+Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
+Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
+Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
+
+
+def main() -> None:
+    """Run the command that was typed."""
+    from seqlab.cli.app import app
+
+    warnings.simplefilter("always", SeqlabWarning)
+    warnings.showwarning = _show_warning
+    app()
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        from seqlab import __version__
+
+        print(__version__)
+        raise typer.Exit
+    return asked
+
+
+def seqlab(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """A laboratory for sequence models: train one on your own file, use it, look inside."""
+
+
+def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """The command, with every expected error printed as a sentence and a hint, and turned into an exit code."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            result = command(*args, **kwargs)
+            sys.stdout.flush()  # here rather than at the exit, where a closed pipe could no longer be reported
+            return result
+        except SeqlabError as error:
+            print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+            raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+        except KeyboardInterrupt:
+            print("\ninterrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # whoever read our output has enough; stdout is replaced so that closing it fails no second time
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            print(
+                f"error: {place}{error.strerror or error}\nhint: look at the path, its rights and the disk.",
+                file=sys.stderr,
+            )
+            raise typer.Exit(1) from None
+
+    return wrapped
+
+
+def tasks_help() -> str:
+    """The names of all tasks, for the help of a command."""
+    *names, last = default_recipes()
+    return f"{', '.join(names)} or {last}"
+
+
+def check_task(task: str, *, resume: bool) -> None:
+    """Refuse a task that does not exist. A run that is resumed knows its own."""
+    names = default_recipes()
+    if task not in names and not (resume and not task):
+        raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
+
+
+def use_threads(threads: int | None) -> None:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def use_device(device: str) -> None:
+    if device != "cpu":
+        from seqlab.device import use_device
+
+        use_device(device)
+
+
+def program() -> str:
+    """How this program was called, so that a printed command can be copied and run."""
+    if sys.argv[0].endswith("__main__.py"):
+        return "python -m seqlab"
+    return "seqlab" if shutil.which("seqlab") else sys.argv[0]
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_text(text: str) -> None:
+    """Text that a terminal may wrap and a file keeps as it is."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    Console(highlight=False, soft_wrap=True).print(escape(text))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+    """A table; columns of numbers are aligned on the right."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(header_style="bold", show_header=any(header))
+    for place, name in enumerate(header):
+        numbers = place > 0 and _are_numbers([row[place] for row in rows if row[place]])
+        table.add_column(escape(name), overflow="fold", justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    if title:  # not the table's own, which is broken where the table is narrow
+        Console(highlight=False, soft_wrap=True).print(escape(title), style="bold")
+    Console(highlight=False).print(table)
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(cell[0].isdigit() or cell[0] == "-" for cell in cells)
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    """Names and values, a line each."""
+    print_table(["", ""], [[name, _readable(value)] for name, value in facts.items()])
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_readable(part)}" for name, part in value.items())
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def print_scores(report: dict[str, Any], *, title: str) -> None:
+    """Scores, each with its floors beside it."""
+    from seqlab.metrics.scores import figure
+
+    floors: dict[str, dict[str, float]] = report.get("floors", {})
+    repeated = {"token_accuracy"} if "accuracy" in report else set()  # where a label is the only token
+    names = [name for name, value in report.items() if isinstance(value, float) and name not in repeated]
+    rows = [
+        [name.replace("_", " "), figure(name, report[name])]
+        + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
+        for name in names
+    ]
+    print_table(["score", "this model", *floors], rows, title=title)
+    for name, value in report.items():
+        if name.endswith("_signature"):
+            print_text(f"{name.replace('_', ' ')}: {value}")
+    if report.get("floor_note"):
+        print_text(f"note: {report['floor_note']}")
+
+
+def print_fit(fit: dict[str, Any]) -> None:
+    """How a hidden Markov model was fitted, and how far that can be trusted."""
+    if fit["by"] == "counting":
+        print_text("fitted by counting: every label was known")
+    elif "best_climb" in fit:
+        end = "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
+        which = f"climb {fit['best_climb']} of {fit['climbs']}, which got highest" if fit["climbs"] > 1 else "one climb"
+        print_text(f"fitted by EM: {which}: {fit['objective']:.4f} nats a token after {fit['steps']} steps, {end}")
+        if "kept_step" in fit:
+            print_text(f"kept: step {fit['kept_step']}, which labels the held-out part best")

@@ -1,0 +1,137 @@
+"""`seqlab info`, `import`, `export` and `recipes`: models as files."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seqlab.cli.command import (
+    MODEL,
+    Int8,
+    Json,
+    ModelPath,
+    print_facts,
+    print_json,
+    print_scores,
+    print_table,
+    print_text,
+    program,
+)
+
+
+def info(
+    model: Annotated[Path | None, typer.Argument(help=f"{MODEL}; none: this installation")] = None,
+    json: Json = False,
+) -> None:
+    """What a model is, or what this installation is and has."""
+    if model is None:
+        facts = _installation()
+    else:
+        import seqlab.lab as lab
+
+        facts = lab.load(model).info()
+    if json:
+        print_json(facts)
+        return
+    metrics = facts.pop("metrics", {})
+    facts |= {"made by" if name == "recipe" else name: text for name, text in metrics.get("notes", {}).items()}
+    print_facts(facts)
+    if metrics:
+        print_scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
+
+
+def import_model(
+    folder: Annotated[Path, typer.Argument(help="directory with config.json, model.safetensors and a tokenizer")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
+    json: Json = False,
+) -> None:
+    """Read a Hugging Face BERT or GPT-2 directory, offline.
+
+    It becomes a model of Seqlab's, to look into and to begin with: seqlab train classify few.tsv --from MODEL
+    """
+    import seqlab.lab as lab
+
+    model = lab.import_model(folder, out)
+    if json:
+        print_json(model.info())
+    else:
+        print_facts({name: value for name, value in model.info().items() if value != {}})
+        print_text(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
+
+
+def export(
+    model: ModelPath,
+    out: Annotated[Path, typer.Option("--out", "-o", help="directory for the model")],
+    to: Annotated[str | None, typer.Option(help="for another program: ctranslate2, huggingface or onnx")] = None,
+    int8: Int8 = False,
+    json: Json = False,
+) -> None:
+    """Hand a model on: smaller, or for another program.
+
+    Its training run stays behind. --int8 stores each weight in a byte; --to writes other programs' files.
+    """
+    import seqlab.lab as lab
+
+    if to is not None:
+        from seqlab.export import export as write
+
+        written = write(lab.load(model, int8=int8), to, out)
+        print_json({"format": to, "path": str(written)}) if json else print_text(f"{to}: {written}")
+        return
+    exported = lab.export(model, out, int8=int8)
+    if json:
+        print_json(exported.info())
+    else:
+        print_text(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="a recipe to show in full")] = None,
+    json: Json = False,
+) -> None:
+    """List the recipes; with a name, show that one as TOML to change.
+
+    seqlab recipes char-lstm > mine.toml
+
+    seqlab train lm book.txt --recipe mine.toml
+    """
+    from seqlab.recipe import load_recipe, to_toml
+    from seqlab.recipes import default_recipes, recipe_names
+
+    if name is not None:
+        recipe = load_recipe(name)
+        if json:
+            print_json(recipe.model_dump())
+        else:
+            print(to_toml(recipe), end="")
+        return
+    known = sorted((load_recipe(each) for each in recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
+    if json:
+        print_json([{"name": r.name, "task": r.task, "about": r.about} for r in known])
+        return
+    defaults = set(default_recipes().values())
+    rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
+    print_table(["task", "recipe", "what it is"], rows)
+
+
+def _installation() -> dict[str, Any]:
+    import platform
+    from importlib.util import find_spec
+
+    import torch
+
+    import seqlab
+    from seqlab.bundle import shipped
+    from seqlab.kernels import native
+
+    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL", "tensorboard": "tensorboard"}
+    return {
+        "seqlab": seqlab.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+        "native kernels": native.describe(),
+        "extras": ", ".join(name for name, package in extras.items() if find_spec(package)) or "none",
+        "shipped models": ", ".join(shipped()) or "none",
+    }

@@ -1,0 +1,171 @@
+"""`seqlab train` and `seqlab evaluate`."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seqlab.cli.command import (
+    INTERRUPTED,
+    Device,
+    Int8,
+    Json,
+    ModelPath,
+    Threads,
+    Workers,
+    check_task,
+    print_fit,
+    print_json,
+    print_scores,
+    print_table,
+    print_text,
+    program,
+    tasks_help,
+    use_device,
+    use_threads,
+)
+from seqlab.cli.serving import served
+
+
+def train(
+    task: Annotated[str, typer.Argument(help=tasks_help())] = "",
+    data: Annotated[list[str] | None, typer.Argument(help="file(s) to train on; - is standard input")] = None,
+    recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="a name or .toml file; none: the task's")] = None,
+    valid: Annotated[list[str] | None, typer.Option("--valid", help="file(s) to validate on")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="directory; none: runs/RECIPE-FILE")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="override, like train.steps=500")] = None,
+    start: Annotated[Path | None, typer.Option("--from", help="a trained model to begin with")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="throw away the run in --out")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="serve a page with its curves while it trains")] = False,
+    threads: Threads = None,
+    device: Device = "cpu",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
+    json: Json = False,
+) -> None:
+    """Train a model on your file.
+
+    seqlab train translate pairs.tsv      two columns, or two parallel files
+
+    seqlab train classify reviews.tsv     a label and a text on each line
+
+    seqlab train tag corpus.conllu        one word a line, a blank line between
+
+    seqlab train lm book.txt              plain text
+
+    seqlab train mask wiki.txt            plain text, to fill blanks
+
+    seqlab train forecast series.csv      a column of times, columns of numbers
+
+    seqlab train caption said.tsv images.zip   pictures, and what is said of them
+
+    seqlab train classify few.tsv --from runs/bert-tiny-wiki
+    """
+    check_task(task, resume=resume)  # before torch is waited for
+
+    import seqlab.lab as lab
+    from seqlab.cli.progress import Interrupt, reporter
+    from seqlab.metrics.scores import duration
+    from seqlab.tasks.task import beside_floor
+
+    use_threads(threads)
+    use_device(device)
+    interrupt = Interrupt()
+    page = served() if watch else nullcontext(lambda folder: None)
+    with interrupt.watching(), page as begun:
+        trained = lab.train(
+            task or None,
+            data or (),
+            valid=valid or (),
+            recipe=recipe,
+            settings=settings or (),
+            start=start,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            report=reporter(quiet=quiet),
+            begun=begun,
+            stop=interrupt,
+        )
+    if not trained.leads:
+        return
+    model = trained.model
+    if json:
+        print_json({"path": str(model.path), "stopped": trained.stopped, **model.metrics})
+    else:
+        held_out = model.metrics["validation"]
+        took = duration(model.metrics["seconds"])
+        print_scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
+        if "fit" in model.metrics:
+            print_fit(model.metrics["fit"])
+        for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
+            if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
+                print_text(f"note: {finding.said}: {finding.remedy}")
+        print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
+        print_text(f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.ask}")
+    if trained.stopped:
+        print(
+            f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERRUPTED)
+
+
+def evaluate(
+    model: ModelPath,
+    data: Annotated[
+        list[str] | None, typer.Argument(help="file(s) with known answers; none: what was held out")
+    ] = None,
+    errors: Annotated[int, typer.Option(min=0, max=10, help="how many mistakes to show")] = 3,
+    beam: Annotated[int | None, typer.Option(help="translate by beam search with this many hypotheses")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="beam: 0 ranks by the sum, 1 by the mean")] = None,
+    lower: Annotated[bool, typer.Option("--lower", help="score translations without regard to case")] = False,
+    int8: Int8 = False,
+    page: Annotated[Path | None, typer.Option("--report", help="captions: an HTML page of twenty pictures")] = None,
+    threads: Threads = None,
+    device: Device = "cpu",
+    workers: Workers = 1,
+    json: Json = False,
+) -> None:
+    """Score a model on data with known answers, beside its floor.
+
+    The floor is what needs no model: the majority class, a copy of the input, last season's value.
+
+    seqlab evaluate runs/reviews test.tsv
+    """
+    import seqlab.lab as lab
+
+    use_threads(threads)
+    use_device(device)
+    with lab.joined(workers) as world:
+        loaded = lab.load(model, int8=int8, world=world)
+        report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+    if not world.leads:
+        return
+    if page is not None:
+        _write_page(loaded, report, page)
+    if json:
+        print_json(report.to_json() | {"mistakes": list(report.examples)})
+        return
+    print_scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {report.unit}")
+    if report.by_length:
+        from seqlab.metrics.scores import figure
+
+        rows = [
+            [n, f"{r['examples']:,}", figure("exact", r["exact"]), f"{r['bleu']:.1f}"]
+            for n, r in report.by_length.items()
+        ]
+        print_table(["source tokens", "examples", "exact", "bleu"], rows, title="by length of the source")
+    mistakes = [[m["input"], m["output"], m["expected"]] for m in report.examples[:errors]]
+    if mistakes:
+        print_table(["input", "answer", "expected"], mistakes, title="some mistakes")
+
+
+def _write_page(loaded: Any, report: Any, page: Path) -> None:
+    from seqlab.errors import UsageError
+
+    if report.page is None:
+        raise UsageError("--report shows pictures with their captions", hint="it is for 'caption' models of pictures.")
+    page.write_text(report.page(f"{loaded.recipe.name} on {report.num_examples:,} pictures"), "utf-8")
