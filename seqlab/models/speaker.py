@@ -45,10 +45,8 @@ class Speaker(EncoderModel):
         self.dropout = Dropout(dropout, name="decoder.input")
         features = stack.output_size + encoder.output_size
         self.frame, self.ending = nn.Linear(features, self.width), nn.Linear(features, 1)
-        self.mean: Tensor
-        self.deviation: Tensor
-        self.register_buffer("mean", torch.tensor(mean), persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation), persistent=False)
+        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
 
     def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
         return features

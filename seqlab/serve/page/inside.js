@@ -13,6 +13,7 @@ import {choice, coloured} from "./tokens.js"
 const LOOKS = {
   gates: ["lens", "gates and states through time"], cells: ["cells", "text coloured by a unit"],
     gradients: ["gradients", "flow of the gradient"],
+  surprisal: ["surprisal", "how surprising each token is"],
   saliency: ["saliency", "what an answer rests on"], trellis: ["trellis", "hidden states"],
     band: ["band", "forecast and its band"],
   glimpses: ["glimpses", "windows on a picture"], positions: ["positions", "positions"],
