@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import answer_names
-from seqlab.equations.similarity import perplexity
+from seqlab.equations.decoding import perplexity
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Item, Rect, Text
 from seqlab.explain.labels import Pixels, cut, display_width, number, text_width, visible
