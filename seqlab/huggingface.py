@@ -80,8 +80,8 @@ def read_huggingface(folder: str | Path) -> Bundle:
     bundle = Bundle(recipe, codec, _build(recipe, codec, file, rows), {})
     if recipe.model.encoder is not None:
         has = "has a layer that Seqlab's has not" if "cls.predictions.bias" in file.tensors else "is not in the file"
-        said = f"{folder}: the head that guesses what a [MASK] hides {has} and must be learnt: train with --from"
-        warnings.warn(f"{said}; or use the encoder alone: `seqlab predict --embed`", SeqlabWarning, stacklevel=2)
+        message = f"{folder}: the head that guesses what a [MASK] hides {has} and must be learnt: train with --from"
+        warnings.warn(f"{message}; or use the encoder alone: `seqlab predict --embed`", SeqlabWarning, stacklevel=2)
     return bundle
 
 
@@ -229,8 +229,8 @@ def _expect(where: object, table: object, **expected: object) -> Table:
         raise BundleError(f"{where}: not an object with named parts", hint=HINT)
     for key, value in expected.items():
         if table.get(key) not in (None, value):
-            said = f"{where}: '{key}' is {shorten(str(table[key]))}"
-            raise BundleError(said, hint=f"Seqlab reads models in which it is {value!r}.")
+            message = f"{where}: '{key}' is {shorten(str(table[key]))}"
+            raise BundleError(message, hint=f"Seqlab reads models in which it is {value!r}.")
     return table
 
 
@@ -276,8 +276,8 @@ class _Config(Table):
 
     def one_of(self, key: str, choices: Mapping[str, T]) -> T:
         if self[key] not in tuple(choices):
-            said = f"{self.path}: '{key}' is {shorten(str(self[key]))}"
-            raise BundleError(said, hint=f"Seqlab reads models in which it is one of: {', '.join(choices)}.")
+            message = f"{self.path}: '{key}' is {shorten(str(self[key]))}"
+            raise BundleError(message, hint=f"Seqlab reads models in which it is one of: {', '.join(choices)}.")
         return choices[self[key]]
 
 
@@ -289,8 +289,8 @@ class _Weights:
         self.tensors: dict[str, Tensor] = {}
         if not path.is_file():
             pickled = path.with_name("pytorch_model.bin").is_file()
-            said = "pytorch_model.bin is a pickle, which Seqlab never opens; convert it to safetensors."
-            raise BundleError(f"{path}: there is no such file", hint=said if pickled else HINT)
+            message = "pytorch_model.bin is a pickle, which Seqlab never opens; convert it to safetensors."
+            raise BundleError(f"{path}: there is no such file", hint=message if pickled else HINT)
         try:
             tensors = load_file(path)
         except (SafetensorError, OSError) as error:
@@ -307,9 +307,9 @@ class _Weights:
         tensor = self.tensors[name]
         fits = [wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=False)]
         if len(shape) != tensor.dim() or not all(fits) or not tensor.is_floating_point():
-            said = f"{self.path}: weight '{name}' has shape {tuple(tensor.shape)} and type {tensor.dtype}"
+            message = f"{self.path}: weight '{name}' has shape {tuple(tensor.shape)} and type {tensor.dtype}"
             wanted = " by ".join("any" if size is None else str(size) for size in shape)
-            raise BundleError(f"{said}, where config.json asks for {wanted} real numbers", hint=HINT)
+            raise BundleError(f"{message}, where config.json asks for {wanted} real numbers", hint=HINT)
         return tensor.float()
 
     def arranged(self, table: Tensor, rows: Rows, *, absent: Tensor) -> Tensor:

@@ -37,16 +37,18 @@ def bits_of_the_past(at: Settings) -> Finding:
     units = {f"RNN {n}": {"model.decoder.size": n, "model.embedding": n} for n in sizes}
     networks = at.each(units, "lm", train, "char-rnn", rnn, test)
     floor = hidden[f"HMM {sizes[0]}"][0].metrics["validation"]["floors"]["1-gram"]["loss"]
-    found = {
+    results = {
         name: [[(floor - loss) / math.log(2) for loss in row] for row in scores(models, "loss").values()]
         for name, models in (("HMM", hidden), ("RNN", networks))
     }
-    bounds, places = [math.log2(size) for size in sizes], list(map(str, sizes))
-    above = [minus(row, [bound] * len(row)) for row, bound in zip(found["HMM"], bounds, strict=True)]
+    bounds = [math.log2(size) for size in sizes]
+    bounded = {"log2 N": bounds}
+    places = list(map(str, sizes))
+    above = [minus(row, [bound] * len(row)) for row, bound in zip(results["HMM"], bounds, strict=True)]
     return Finding(
-        {"bound": flat(above), "better": flat(map(minus, found["RNN"], found["HMM"]))},
-        [means("bits of a letter that the past tells, by N (1-gram, the floor: 0)", places, found, {"log2 N": bounds})],
-        lines("What N states or units know of a letter", ("N", "bits"), places, found, {"log2 N": bounds}),
+        {"bound": flat(above), "better": flat(map(minus, results["RNN"], results["HMM"]))},
+        [means("bits of a letter that the past tells, by N (1-gram, the floor: 0)", places, results, bounded)],
+        lines("What N states or units know of a letter", ("N", "bits"), places, results, bounded),
     )
 
 
@@ -78,8 +80,8 @@ def tracking(at: Settings) -> Finding:
         guess = constant_velocity(dimensions=2, acceleration=0.1, noise=4.0)
         model = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=sizes["iterations"])).model
         last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
-        found = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
-        return [float((each - path).square().mean().sqrt()) for each in found]
+        results = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
+        return [float((each - path).square().mean().sqrt()) for each in results]
 
     kinds, table = ("swerves", "circles", "jumps"), dict[str, list[list[float]]]()
     for kind in kinds:

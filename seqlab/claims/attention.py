@@ -37,11 +37,11 @@ def bottleneck(at: Settings) -> Finding:
     models |= at.each({"with attention": {}}, "translate", train, "dot-attention", fixed, test)
     tables = {name: [run.metrics["validation"]["by_length"] for run in each] for name, each in models.items()}
     lengths = list(tables["with attention"][0])
-    found = {name: [[each[n]["bleu"] for each in seeds] for n in lengths] for name, seeds in tables.items()}
+    results = {name: [[each[n]["bleu"] for each in seeds] for n in lengths] for name, seeds in tables.items()}
     return Finding(
-        {name.split()[0]: over(rows[-1], rows[0]) for name, rows in found.items()},
-        [means("BLEU by words of the source", lengths, found), scored("all lengths", models, "bleu")],
-        lines("Quality of translation by length", ("words of the source", "BLEU"), lengths, found),
+        {name.split()[0]: over(rows[-1], rows[0]) for name, rows in results.items()},
+        [means("BLEU by words of the source", lengths, results), scored("all lengths", models, "bleu")],
+        lines("Quality of translation by length", ("words of the source", "BLEU"), lengths, results),
     )
 
 
@@ -56,20 +56,21 @@ def both_ends(at: Settings) -> Finding:
 
     def known(model: Model, order: int) -> list[float]:
         """How often the letter at each place of the source is right."""
-        said = [answer.output.ljust(length, "?")[:length][::order] for answer in model.predict(test)]
-        return [fmean(a[place] == b[place] for a, b in zip(said, test, strict=True)) for place in range(length)]
+        answers = [answer.output.ljust(length, "?")[:length][::order] for answer in model.predict(test)]
+        return [fmean(a[place] == b[place] for a, b in zip(answers, test, strict=True)) for place in range(length)]
 
-    found, cells, part = dict[str, list[list[float]]](), {"tanh RNN": "rnn", "LSTM": "lstm"}, length // 4
+    results, cells, part = dict[str, list[list[float]]](), {"tanh RNN": "rnn", "LSTM": "lstm"}, length // 4
     for verb, order in (("copied", 1), ("reversed", -1)):
         train = at.file(f"{verb}.tsv", [(word, word[::order]) for word in rows])
         ways = {f"{cell}, {verb}": {"model.encoder.kind": kind} for cell, kind in cells.items()}
         models = at.each(ways, "translate", train, "dates", fixed)
-        found |= {name: [known(model, order) for model in each] for name, each in models.items()}
+        results |= {name: [known(model, order) for model in each] for name, each in models.items()}
     for cell in cells:  # the mean of both orders, seed by seed
-        pairs = zip(found[f"{cell}, copied"], found[f"{cell}, reversed"], strict=True)
-        found[f"{cell}, mean"] = [[fmean(two) for two in turned(pair)] for pair in pairs]
-    gains = [fmean(row[-part:]) - fmean(row[:part]) for cell in cells for row in found[f"{cell}, mean"]]
-    shown, chance = {name: turned(each) for name, each in found.items()}, {"floor: chance": [1 / len(letters)] * length}
+        pairs = zip(results[f"{cell}, copied"], results[f"{cell}, reversed"], strict=True)
+        results[f"{cell}, mean"] = [[fmean(two) for two in turned(pair)] for pair in pairs]
+    gains = [fmean(row[-part:]) - fmean(row[:part]) for cell in cells for row in results[f"{cell}, mean"]]
+    shown = {name: turned(each) for name, each in results.items()}
+    chance = {"floor: chance": [1 / len(letters)] * length}
     lstm = {name: each for name, each in shown.items() if name.startswith("LSTM")}
     axes, places = ("place in the word", "share of right letters"), range(1, length + 1)
     return Finding(
@@ -120,35 +121,35 @@ def order(at: Settings) -> Finding:
         both = zip(model.predict(rows), model.predict(shuffled), strict=True)
         return max(abs(a.details["probabilities"]["a"] - b.details["probabilities"]["a"]) for a, b in both)
 
-    found = {**scores(first, "accuracy"), **scores(again, "accuracy")}
-    gaps = [minus(found[f"{task}, sinusoidal"], found[f"{task}, learned"]) for task in ("first", "again")]
+    results = {**scores(first, "accuracy"), **scores(again, "accuracy")}
+    gaps = [minus(results[f"{task}, sinusoidal"], results[f"{task}, learned"]) for task in ("first", "again")]
     return Finding(
         {
             "shuffled": [moved(model) for model in first["first, none"]],
-            "none": found["first, none"],
+            "none": results["first, none"],
             "apart": [abs(gap) for each in gaps for gap in each],
         },
         [scored("which letter comes first", first, "accuracy"), scored("the same letter again", again, "accuracy")],
-        bars("Which letter comes first, and is it the same again?", "accuracy", found),
+        bars("Which letter comes first, and is it the same again?", "accuracy", results),
     )
 
 
 def longer(at: Settings) -> Finding:
     """C24: rows longer than those of the training."""
-    (first, again), found = placed(at, ("sinusoidal", "learned", "rotary")), dict[str, list[list[float]]]()
+    (first, again), results = placed(at, ("sinusoidal", "learned", "rotary")), dict[str, list[list[float]]]()
     lengths, num = (range(4, 13), range(13, 21), range(21, 31), range(31, 41)), at.sizes("C24")["test"]
     for each in lengths:
         rows, test = marked(num, each, seed=5), at.file("test.conll", repeats(num, each, seed=5))
         for name, runs in first.items():
-            found.setdefault(name, []).append([right(run, rows) for run in runs])
+            results.setdefault(name, []).append([right(run, rows) for run in runs])
         for name, runs in again.items():
-            found.setdefault(name, []).append([run.evaluate(test).scores["accuracy"] for run in runs])
-    seen = {name: [fmean(two) for two in turned(rows[:2])] for name, rows in found.items()}
+            results.setdefault(name, []).append([run.evaluate(test).scores["accuracy"] for run in runs])
+    seen = {name: [fmean(two) for two in turned(rows[:2])] for name, rows in results.items()}
     places, chance = [f"{each[0]}-{each[-1]}" for each in lengths], {"floor: chance": [0.5] * len(lengths)}
     return Finding(
-        {task: minus(seen[f"{task}, sinusoidal"], found[f"{task}, sinusoidal"][-1]) for task in ("first", "again")},
-        [means("accuracy by the number of letters; 4 to 20 were seen in training", places, found, chance)],
-        lines("More than 20 letters, which were never seen", ("letters", "accuracy"), places, found, chance),
+        {task: minus(seen[f"{task}, sinusoidal"], results[f"{task}, sinusoidal"][-1]) for task in ("first", "again")},
+        [means("accuracy by the number of letters; 4 to 20 were seen in training", places, results, chance)],
+        lines("More than 20 letters, which were never seen", ("letters", "accuracy"), places, results, chance),
     )
 
 
@@ -196,13 +197,13 @@ def heads(at: Settings) -> Finding:
     def differ(model: Model) -> float:
         """The mean over texts and layers."""
         looked = [subject(model.bundle, text) for text in texts]
-        maps = [found.weights for each in looked for found in attention_maps(each, each.trace())]
+        maps = [results.weights for each in looked for results in attention_maps(each, each.trace())]
         return fmean(apart(weights[0] if len(weights) == 1 else weights) for weights in maps)
 
-    found = {name: [differ(model) for model in each] for name, each in models.items()}
-    before, after, without, penalised = found.values()
+    results = {name: [differ(model) for model in each] for name, each in models.items()}
+    before, after, without, penalised = results.values()
     return Finding(
         {"heads": minus(after, before), "penalty": minus(penalised, without)},
-        [spread("what two of them do not share", found), scored("language of names", models, "accuracy")],
-        bars("How little two heads, or two hops, share", "0: they are the same, 1: they share nothing", found),
+        [spread("what two of them do not share", results), scored("language of names", models, "accuracy")],
+        bars("How little two heads, or two hops, share", "0: they are the same, 1: they share nothing", results),
     )

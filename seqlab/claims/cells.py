@@ -40,8 +40,8 @@ def lags(at: Settings) -> Finding:
 
     def on_the_first(model: Model, rows: list[Pair]) -> float:
         """The share of the gradient, over the letters of a row, that rests on the first one."""
-        found = [saliency(subject(model.bundle, text), method="gradient").source.abs() for _, text in rows]
-        return fmean(float(each[0] / each.sum().clamp(min=1e-30)) for each in found)
+        results = [saliency(subject(model.bundle, text), method="gradient").source.abs() for _, text in rows]
+        return fmean(float(each[0] / each.sum().clamp(min=1e-30)) for each in results)
 
     for lag in since:
         train = at.file(f"{lag}.tsv", keys(sizes["train"], range(lag, lag + 1), seed=1))
@@ -64,7 +64,11 @@ def cost(at: Settings) -> Finding:
     """C4: weights and CPU time of layers of the same size."""
     chosen = at.sizes("C4")
     sizes, length, rows = chosen["units"], chosen["length"], 16
-    found: dict[str, list[list[float]]] = {"weights": [], "time, by the equations": [], "time, by torch's kernels": []}
+    results: dict[str, list[list[float]]] = {
+        "weights": [],
+        "time, by the equations": [],
+        "time, by torch's kernels": [],
+    }
 
     def by_steps(step: Callable[..., Tensor | tuple[Tensor, ...]], layer: Recurrence, x: Tensor) -> None:
         state = layer.start(rows)
@@ -82,13 +86,13 @@ def cost(at: Settings) -> Finding:
         works = [partial(by_steps, gru_step, gru, x), partial(by_steps, lstm_step, lstm, x)]
         taken = timed([*works, *(partial(by_kernel, layer, x) for layer in (other, lstm))], rounds=chosen["rounds"])
         weights = [float(layer.W.numel() + layer.U.numel()) for layer in (gru, lstm)]
-        for each, pair in zip(found.values(), (weights, taken[:2], taken[2:]), strict=True):
+        for each, pair in zip(results.values(), (weights, taken[:2], taken[2:]), strict=True):
             each.append([pair[0] / pair[1]])
     places = list(map(str, sizes))
     return Finding(
-        dict(zip(("weights", "steps", "kernels"), map(flat, found.values()), strict=True)),
-        [means("GRU over LSTM, by the number of units", places, found)],
-        lines("A GRU layer over an LSTM layer", ("units", "ratio"), places, found, {"no less": [1.0] * len(sizes)}),
+        dict(zip(("weights", "steps", "kernels"), map(flat, results.values()), strict=True)),
+        [means("GRU over LSTM, by the number of units", places, results)],
+        lines("A GRU layer over an LSTM layer", ("units", "ratio"), places, results, {"no less": [1.0] * len(sizes)}),
     )
 
 
@@ -106,12 +110,12 @@ def directions(at: Settings) -> Finding:
     tagged = at.each(ways, "tag", fields, "bilstm-tagger", tagging, test)
     ways = {"languages, forward": one, "languages, both directions": both}
     labelled = at.each(ways, "classify", train, "lstm-classifier", labelling, held_out)
-    found = scores(tagged, "accuracy") | scores(labelled, "accuracy")
-    tags, more_tags, labels, more_labels = found.values()
+    results = scores(tagged, "accuracy") | scores(labelled, "accuracy")
+    tags, more_tags, labels, more_labels = results.values()
     return Finding(
         {"tags": minus(more_tags, tags), "labels": minus(more_labels, labels)},
         [scored("fields of dates", tagged, "accuracy"), scored("language of names", labelled, "accuracy")],
-        bars("One direction, and both with as many weights", "accuracy", found),
+        bars("One direction, and both with as many weights", "accuracy", results),
     )
 
 
@@ -142,13 +146,14 @@ def truncation(at: Settings) -> Finding:
     for what, text in texts.items():
         ways = {f"{what}, {n} steps": {"train.bptt": n, "train.batch_rows": tokens // n} for n in chunks}
         models[what] = at.each(ways, "lm", at.file(f"{what}.txt", text), "char-lstm", fixed)
-    found, places = {what: list(scores(each, "loss").values()) for what, each in models.items()}, list(map(str, chunks))
+    results = {what: list(scores(each, "loss").values()) for what, each in models.items()}
+    places = list(map(str, chunks))
     memory = [kept_bytes(n) for n in chunks]
     title = "bytes that a layer of 64 units keeps of one sequence, by the steps of a chunk"
     return Finding(
-        {what: minus(each[0], each[-1]) for what, each in found.items()} | {"memory": [memory[0] / memory[-1]]},
+        {what: minus(each[0], each[-1]) for what, each in results.items()} | {"memory": [memory[0] / memory[-1]]},
         [*(scored(what, each, "loss") for what, each in models.items()), means(title, places, {}, {"": memory})],
-        lines("Where the gradient is cut", ("steps of a chunk", "held-out nats a letter"), places, found),
+        lines("Where the gradient is cut", ("steps of a chunk", "held-out nats a letter"), places, results),
     )
 
 
@@ -171,12 +176,14 @@ def readable(at: Settings) -> Finding:
         return abs(score - 0.5) * 2 if what == "quotes" else abs(score)
 
     whats = ("quotes", "place in line")
-    found = {f"{what}, {name}": [follows(run, what) for run in each] for what in whats for name, each in models.items()}
+    results = {
+        f"{what}, {name}": [follows(run, what) for run in each] for what in whats for name, each in models.items()
+    }
     title = "how well the unit that is best in one text follows it in another"
     return Finding(
-        {"quotes": found["quotes, trained"], "place": found["place in line, trained"]},
-        [spread(title, found), scored("language model", models, "loss")],
-        bars("How well a unit follows quotes and the place in the line", "0: by chance, 1: perfectly", found),
+        {"quotes": results["quotes, trained"], "place": results["place in line, trained"]},
+        [spread(title, results), scored("language model", models, "loss")],
+        bars("How well a unit follows quotes and the place in the line", "0: by chance, 1: perfectly", results),
     )
 
 

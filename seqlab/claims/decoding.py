@@ -27,7 +27,7 @@ def beams(at: Settings) -> Finding:
     widths = sizes["widths"]
     change = at.recipe("C12")
     gains: dict[str, list[float]] = {"floor: greedy": [], **{f"beam {k}": [] for k in widths}}
-    found: dict[str, list[float]] = {"likelier than greedy": [], "less likely": [], "not the likeliest known": []}
+    results: dict[str, list[float]] = {"likelier than greedy": [], "less likely": [], "not the likeliest known": []}
     for seed in at.seeds:
         model = at.trained("dates", "translate", data, "dates", change, seed=seed)
         ways = {"floor: greedy": likelihoods(model, given, method="greedy")}
@@ -35,12 +35,12 @@ def beams(at: Settings) -> Finding:
         for name, each in ways.items():
             gains[name].append(fmean(minus(each, ways["floor: greedy"])))
         best, four = list(map(max, *ways.values())), minus(ways["beam 4"], ways["floor: greedy"])
-        found["likelier than greedy"].append(fmean(gain > SLACK for gain in four))
-        found["less likely"].append(fmean(gain < -SLACK for gain in four))
-        found["not the likeliest known"].append(fmean(gap > SLACK for gap in minus(best, ways["beam 4"])))
+        results["likelier than greedy"].append(fmean(gain > SLACK for gain in four))
+        results["less likely"].append(fmean(gain < -SLACK for gain in four))
+        results["not the likeliest known"].append(fmean(gap > SLACK for gap in minus(best, ways["beam 4"])))
     return Finding(
-        {"gain": gains["beam 4"], "missed": found["not the likeliest known"]},
-        [spread("nats by which it is likelier than greedy's", gains), spread("the answers of a beam of 4", found)],
+        {"gain": gains["beam 4"], "missed": results["not the likeliest known"]},
+        [spread("nats by which it is likelier than greedy's", gains), spread("the answers of a beam of 4", results)],
         lines(
             "Likelier than greedy", ("width of the beam", "nats"), map(str, (1, *widths)), {"": list(gains.values())}
         ),
@@ -55,23 +55,23 @@ def exhaustive(at: Settings) -> Finding:
     odds = {a + b: [keyed.random() ** 3 for _ in letters] for a in letters for b in letters}
 
     def word() -> str:
-        said = keyed.choice(list(odds))
-        while len(said) < length:
-            said += keyed.choices(letters, odds[said[-2:]])[0]
-        return said
+        text = keyed.choice(list(odds))
+        while len(text) < length:
+            text += keyed.choices(letters, odds[text[-2:]])[0]
+        return text
 
     data = at.file("train.txt", "".join(f"{word()}\n" for _ in range(sizes["train"])))
     change = at.recipe("C23")
     kept = {"greedy": 1, "beam 2": 2, "beam 4": 4, "beam 16": 16, "exhaustive": len(letters) ** (length - 2)}
     gaps, taken = {name: list[list[float]]() for name in kept}, {name: list[float]() for name in kept}
     for seed in at.seeds:
-        model, found = at.trained("words", "lm", data, "char-lstm", change, seed=seed), dict[str, list[float]]()
+        model, results = at.trained("words", "lm", data, "char-lstm", change, seed=seed), dict[str, list[float]]()
         for name, width in kept.items():
             began, way = time.process_time(), {"method": "greedy"} if name == "greedy" else {"beam": width}
-            found[name] = likelihoods(model, list(odds), max_length=length - 1, **way)
+            results[name] = likelihoods(model, list(odds), max_length=length - 1, **way)
             taken[name].append(time.process_time() - began)
-        for name, each in found.items():
-            gaps[name].append(minus(found["exhaustive"], each))
+        for name, each in results.items():
+            gaps[name].append(minus(results["exhaustive"], each))
     below = {name: [fmean(row) for row in rows] for name, rows in gaps.items()}
     missed = {name: [fmean(gap > SLACK for gap in row) for row in rows] for name, rows in gaps.items()}
     facts = (taken, below, missed)

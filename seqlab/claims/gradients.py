@@ -41,13 +41,13 @@ def singular_values(at: Settings) -> Finding:
         return float(norms[0] / norms[-1]) ** (1 / (steps - 1))
 
     cases = {"orthogonal, at rest": (True, 0.0), "random, at rest": (False, 0.0), "orthogonal, driven": (True, 0.5)}
-    found = {name: [[factor(s, *case, draw) for draw in draws] for s in sigmas] for name, case in cases.items()}
-    below, above = ([fmean(row) for rows in found.values() for row in rows[part]] for part in (slice(2), slice(2, 4)))
+    results = {name: [[factor(s, *case, draw) for draw in draws] for s in sigmas] for name, case in cases.items()}
+    below, above = ([fmean(row) for rows in results.values() for row in rows[part]] for part in (slice(2), slice(2, 4)))
     border = {"neither explodes nor vanishes": [1.0] * len(sigmas)}
     return Finding(
         {"below": below, "above": above},
-        [means("what a step back leaves of the gradient, by the largest singular value of W", sigmas, found)],
-        lines("A gradient's factor of a step back", ("largest singular value of W", "factor"), sigmas, found, border),
+        [means("what a step back leaves of the gradient, by the largest singular value of W", sigmas, results)],
+        lines("A gradient's factor of a step back", ("largest singular value of W", "factor"), sigmas, results, border),
     )
 
 
@@ -69,13 +69,15 @@ def clipping(at: Settings) -> Finding:
         return model.metrics["validation"]["loss"] or math.inf
 
     ways = {"clipped at 1": 1.0, "not clipped": 1e9}
-    found = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
+    results = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
     floor, num = min(floors, default=0.0), len(rates)
-    shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in found.items()}
+    shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in results.items()}
     by_seed = [turned(rows) for rows in shown.values()]
     learn = [[[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows] for rows in by_seed]
     fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learn]
-    table: list[Row] = [(n, *("lost" if math.inf in row else fmean(row) for row in rows)) for n, rows in found.items()]
+    table: list[Row] = [
+        (n, *("lost" if math.inf in row else fmean(row) for row in rows)) for n, rows in results.items()
+    ]
     places, floored = list(map(str, rates)), {"floor: by frequency": [floor] * num}
     table.append(("floor: by frequency", *[floor] * num))
     return Finding(
@@ -165,15 +167,17 @@ def over_depth(at: Settings) -> Finding:
         return float(vector_norm(first) / vector_norm(last)) ** (1 / (length - 1))
 
     runs = [(cell, seed) for cell in cells.values() for seed in at.seeds]
-    found = {str(kind): [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
+    results = {str(kind): [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
     factors = {"step in time": [in_time(cell, seed) for cell, seed in runs]}
-    factors |= {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in found.items()}
+    factors |= {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in results.items()}
     x, hx, gate = torch.randn(100, size), torch.randn(100, size), torch.ones(100, size)
     values = {"time": factors["step in time"], "depth": factors["plain"]}
     values |= {kind: over(factors[kind], factors["plain"]) for kind in kinds[1:]}
     values["open"] = [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())]
     by_cell = {name: [row[n : n + num] for n in range(0, len(row), num)] for name, row in factors.items()}
-    lstm = {kind: [[math.log10(v) for v in row] for row in turned(rows[num : 2 * num])] for kind, rows in found.items()}
+    lstm = {
+        kind: [[math.log10(v) for v in row] for row in turned(rows[num : 2 * num])] for kind, rows in results.items()
+    }
     axes = ("layers from the loss", "log10 of its norm")
     return Finding(
         values,

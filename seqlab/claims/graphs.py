@@ -85,10 +85,10 @@ def distances(at: Settings) -> Finding:
     """C20: the shortest way between two positions."""
     apart = at.sizes("C20")["distances"]
     outputs, inputs = last_outputs(apart[-1] + 1)
-    found = {name: [[float(shortest(out, inputs[-1 - n]))] for n in apart] for name, out in outputs.items()}
-    added = {name: rows[-1][0] - rows[0][0] for name, rows in found.items()}
+    results = {name: [[float(shortest(out, inputs[-1 - n]))] for n in apart] for name, out in outputs.items()}
+    added = {name: rows[-1][0] - rows[0][0] for name, rows in results.items()}
     return Finding(
         {"recurrent": [added["recurrent"] / (apart[-1] - apart[0])], "attention": [added["self-attention"]]},
-        [means("operations between an output and an input, by their distance", apart, found)],
-        lines("The shortest path between two positions", ("distance", "operations"), apart, found),
+        [means("operations between an output and an input, by their distance", apart, results)],
+        lines("The shortest path between two positions", ("distance", "operations"), apart, results),
     )

@@ -30,13 +30,15 @@ def names(seed: int) -> tuple[Pair, ...]:
 
     A name that two languages share is left out: nobody could tell whose it is.
     """
-    said: dict[str, set[str]] = {}
+    languages_of: dict[str, set[str]] = {}
     for language in LATIN:
         locale = _locale(language)
         for part in (locale.territories, locale.languages, locale.scripts, locale.currencies):
             for name in part.values():
-                said.setdefault(name, set()).add(language)
-    own = {name: min(languages) for name, languages in said.items() if len(languages) == 1 and len(name) <= LONGEST}
+                languages_of.setdefault(name, set()).add(language)
+    own = {
+        name: min(languages) for name, languages in languages_of.items() if len(languages) == 1 and len(name) <= LONGEST
+    }
     rows = sorted((language, name) for name, language in own.items())
     random.Random(seed).shuffle(rows)
     return tuple(rows)

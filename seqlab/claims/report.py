@@ -45,9 +45,9 @@ def read_results(folder: Path) -> dict[str, Result]:
         table = json.loads(path.read_text("utf-8"))
         return {name: TypeAdapter(Result).validate_python(row["result"]) for name, row in table.items()}
     except (ValueError, KeyError, TypeError) as error:
-        said = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise DataError(
-            f"{path}: not the results of claims: {said}", hint="give another --out, or delete it."
+            f"{path}: not the results of claims: {reason}", hint="give another --out, or delete it."
         ) from None
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}
 Change = Mapping[str, object]  # of a recipe's settings
 Models = Mapping[str, Sequence[Model]]  # of each way that is compared, one for each seed
-Found = Mapping[str, Sequence[Sequence[float]]]  # of each way, at each place, the values of all seeds
+Results = Mapping[str, Sequence[Sequence[float]]]  # of each way, at each place, the values of all seeds
 Beside = Mapping[str, Sequence[float]]  # floors and bounds, at each place
 
 
@@ -137,9 +137,9 @@ def right(model: Model, rows: Sequence[tuple[str, str]]) -> float:
     return fmean(answer.output == label for answer, (label, _) in zip(answers, rows, strict=True))
 
 
-def spread(title: str, found: Mapping[str, Sequence[float]]) -> Table:
+def spread(title: str, results: Mapping[str, Sequence[float]]) -> Table:
     """A row for each way: its mean over the seeds, the least and the most."""
-    return Table(title, ("", "mean", "least", "most"), [(n, fmean(v), min(v), max(v)) for n, v in found.items()])
+    return Table(title, ("", "mean", "least", "most"), [(n, fmean(v), min(v), max(v)) for n, v in results.items()])
 
 
 def scored(what: str, models: Models, measure: str) -> Table:
@@ -150,28 +150,28 @@ def scored(what: str, models: Models, measure: str) -> Table:
     return table
 
 
-def means(title: str, places: Iterable[object], found: Found, beside: Beside | None = None) -> Table:
+def means(title: str, places: Iterable[object], results: Results, beside: Beside | None = None) -> Table:
     """A row for each way: the mean over the seeds at each place; and below, floors or bounds to compare it with."""
-    rows: list[Row] = [(name, *map(fmean, each)) for name, each in found.items()]
+    rows: list[Row] = [(name, *map(fmean, each)) for name, each in results.items()]
     rows += [(name, *row) for name, row in (beside or {}).items()]
     return Table(title, ("", *map(str, places)), rows)
 
 
 def lines(
-    title: str, titles: tuple[str, str], places: Iterable[object], found: Found, beside: Beside | None = None
+    title: str, titles: tuple[str, str], places: Iterable[object], results: Results, beside: Beside | None = None
 ) -> Chart:
     """A line for each way over numbers, or over places by their names; and floors or bounds to compare it with."""
     at = list(places)
     names = [place for place in at if isinstance(place, str)]
     x = [float(cast(float, place)) for place in (range(len(at)) if names else at)]
-    drawn = [Line(name, x, [[float(v) for v in row] for row in rows]) for name, rows in found.items()]
+    drawn = [Line(name, x, [[float(v) for v in row] for row in rows]) for name, rows in results.items()]
     drawn += [Line(name, x, [[v] for v in row], beside=True) for name, row in (beside or {}).items()]
     return Chart(title, titles, drawn, names)
 
 
-def bars(title: str, unit: str, found: Mapping[str, Sequence[float]]) -> Chart:
+def bars(title: str, unit: str, results: Mapping[str, Sequence[float]]) -> Chart:
     """A bar for the mean of each way."""
-    return Chart(title, (unit, ""), bars={name: fmean(each) for name, each in found.items()})
+    return Chart(title, (unit, ""), bars={name: fmean(each) for name, each in results.items()})
 
 
 def validations(model: Model) -> list[tuple[int, float]]:

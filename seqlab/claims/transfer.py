@@ -26,7 +26,7 @@ def few_labels(at: Settings) -> Finding:
     text = at.file("text.txt", "".join(f"{name}\n" for _, name in rest[: sizes["texts"]]))
     taken = {key: value for key, value in fixed.items() if not key.startswith(("source.", "model.embedding"))}
     old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
-    found: dict[str, list[list[float]]] = {"from a language model": [], "anew": []}
+    results: dict[str, list[list[float]]] = {"from a language model": [], "anew": []}
     floors = list[float]()
     for count in counts:
         few, ways = at.file(f"few{count}.tsv", rest[:count]), {f"anew {count}": {"model.encoder.size": sizes["units"]}}
@@ -36,13 +36,15 @@ def few_labels(at: Settings) -> Finding:
             for seed, start in zip(at.seeds, old, strict=True)
         ]
         for name, each in scores({"from a language model": tuned, "anew": anew}, "accuracy").items():
-            found[name].append(each)
+            results[name].append(each)
         floors.append(tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"])
-    gains, floor, places = list(map(minus, *found.values())), {"floor: TF-IDF, linear": floors}, list(map(str, counts))
+    gains = list(map(minus, *results.values()))
+    floor = {"floor: TF-IDF, linear": floors}
+    places = list(map(str, counts))
     return Finding(
         {"few": flat(gains[:2])},
-        [means("accuracy on what was held out, by the number of labelled names", places, found, floor)],
-        lines("Which language is a name?", ("labelled names", "accuracy"), places, found, floor),
+        [means("accuracy on what was held out, by the number of labelled names", places, results, floor)],
+        lines("Which language is a name?", ("labelled names", "accuracy"), places, results, floor),
     )
 
 
@@ -67,11 +69,11 @@ def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
     sources = model.bundle.codec.source.encode([" ".join(word for word, _ in each) for each in sentences])
     layers = model.bundle.model.readers.layers(padded(sources))[-1]  # type: ignore[union-attr, operator]
     seen = [(*pair, layers[r, t]) for r, each in enumerate(sentences) for t, pair in enumerate(each)]
-    found: dict[bool, list[float]] = {True: [], False: []}
+    results: dict[bool, list[float]] = {True: [], False: []}
     for word in sorted({word for word, _, _ in seen}):
         for (_, one, a), (_, other, b) in combinations([each for each in seen if each[0] == word][:12], 2):
-            found[one == other].append(float(cosine_similarity(a, b, dim=0)))
-    return fmean(found[True]), fmean(found[False])
+            results[one == other].append(float(cosine_similarity(a, b, dim=0)))
+    return fmean(results[True]), fmean(results[False])
 
 
 def contexts(at: Settings) -> Finding:
@@ -95,9 +97,9 @@ def contexts(at: Settings) -> Finding:
             kept.append(at.trained(name, "tag", few, "tuned-tagger", change, seed=seed, valid=test, start=start))
         for kept_like, value in zip(like.values(), likeness(elmo, unseen[:100]), strict=True):
             kept_like.append(value)
-    found = scores(models, "accuracy")
+    results = scores(models, "accuracy")
     return Finding(
-        {"tags": minus(found["contextual vectors"], found["static vectors"]), "apart": minus(*like.values())},
+        {"tags": minus(results["contextual vectors"], results["static vectors"]), "apart": minus(*like.values())},
         [scored("classes of words", models, "accuracy"), spread("cosine of two vectors of a word", like)],
-        bars("Classes of words, learnt from 50 sentences", "accuracy", found),
+        bars("Classes of words, learnt from 50 sentences", "accuracy", results),
     )

@@ -93,8 +93,8 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
                     hint="drop the file, or set image.bad to 'skip'.",
                 )
             if getattr(opened, "is_animated", False):
-                said = f"{where}: {opened.n_frames} pictures in one file; only the first is used"
-                warnings.warn(said, SeqlabWarning, stacklevel=2)
+                message = f"{where}: {opened.n_frames} pictures in one file; only the first is used"
+                warnings.warn(message, SeqlabWarning, stacklevel=2)
             opened.draft(None, (2 * image.width, 2 * image.height))  # a large JPEG is decoded at a smaller size
             return _fitted(ImageOps.exif_transpose(opened), image)
     except SeqlabError:

@@ -65,8 +65,8 @@ def read_series(path: str, *, time: str | None = None, columns: Sequence[str] = 
         _check_order(series, numbers)
     for place, name in enumerate(series.columns):
         if np.isnan(series.values[:, place]).all():
-            said = f"{series.where}: column '{name}' has no observation at all"
-            raise DataError(said, hint="leave it out: data.columns names those to read.")
+            message = f"{series.where}: column '{name}' has no observation at all"
+            raise DataError(message, hint="leave it out: data.columns names those to read.")
     return series
 
 
@@ -209,9 +209,9 @@ def _check_order(series: Series, numbers: list[int]) -> None:
                 hint="write times as 2024-05-31, 2024-05-31 23:00 or 2024-05, or name their columns with data.time.",
             )
         if place and now <= before:  # type: ignore[operator]
-            said = "the same time as" if now == before else "a time before"
+            relation = "the same time as" if now == before else "a time before"
             raise DataError(
-                f"{series.where}:{number}: {text} is {said} the line above",
+                f"{series.where}:{number}: {text} is {relation} the line above",
                 hint="sort the file by time, and let each moment be there once.",
             )
         before = now

@@ -81,11 +81,11 @@ def read_tagged(paths: Sequence[str], *, words: str | None = None, tag: str | No
 
 
 def _at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
-    found = False
+    empty = True
     for example in examples:
-        found = True
+        empty = False
         yield example
-    if not found:
+    if empty:
         names = " and ".join(display_name(path) for path in paths)
         raise DataError(f"{names}: no example was found", hint="there is no line after the header, or only comments.")
 

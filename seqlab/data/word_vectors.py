@@ -28,8 +28,8 @@ def read_word_vectors(path: str) -> Iterator[tuple[str, Float32[np.ndarray, " D"
         raise DataError(f"{display_name(path)}: there are no word vectors in it", hint="give a file that has some.")
 
 
-def _odd(path: str, number: int, said: str) -> DataError:
+def _odd(path: str, number: int, message: str) -> DataError:
     return DataError(
-        f"{display_name(path)}:{number}: {said}",
+        f"{display_name(path)}:{number}: {message}",
         hint="one word a line, then its numbers, separated by single spaces; was the file cut off?",
     )

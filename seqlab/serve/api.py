@@ -310,8 +310,8 @@ def _tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        said = {400: NO_JSON, 404: "there is nothing here", 405: "this cannot be done here"}
-        text = said.get(error.status_code, str(error.detail))
+        messages = {400: NO_JSON, 404: "there is nothing here", 405: "this cannot be done here"}
+        text = messages.get(error.status_code, str(error.detail))
         return failure(error.status_code, text, "see /docs for what there is.", dict(error.headers or {}))
 
     @app.exception_handler(Exception)

@@ -53,8 +53,8 @@ class Client:
                 elif name == "data" and event == "token":
                     yield json.loads(value)["text"]
                 elif name == "data" and event == "error":
-                    said = json.loads(value)
-                    raise ServerError(answer.status, said["error"], hint=said["hint"])
+                    failure = json.loads(value)
+                    raise ServerError(answer.status, failure["error"], hint=failure["hint"])
             if event != "done":
                 raise ServerError(
                     504, "the answer broke off", hint="it took too long, or the server stopped: ask again."
@@ -122,7 +122,7 @@ class Client:
 
 def _failure(answer: HTTPResponse) -> ServerError:
     try:
-        said = json.loads(answer.read())
-        return ServerError(answer.status, said["error"], hint=said["hint"])
+        failure = json.loads(answer.read())
+        return ServerError(answer.status, failure["error"], hint=failure["hint"])
     except (ValueError, KeyError, TypeError):
         return ServerError(answer.status, f"{answer.status} {answer.reason}", hint="is this a server of Seqlab's?")

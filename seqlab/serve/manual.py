@@ -30,8 +30,8 @@ def _route(path: str, method: str, how: dict[str, Any], schemas: dict[str, Any])
         f"<li><b>{code}</b> {escape(', '.join(answer.get('content', {})))} {escape(answer['description'])}</li>"
         for code, answer in sorted(how["responses"].items())
     )
-    said = escape(how.get("description", ""))
-    return f"<section><h2>{method.upper()} {escape(path)}</h2><p>{said}</p>{table}<ul>{answers}</ul></section>\n"
+    description = escape(how.get("description", ""))
+    return f"<section><h2>{method.upper()} {escape(path)}</h2><p>{description}</p>{table}<ul>{answers}</ul></section>\n"
 
 
 def _fields(schema: dict[str, Any], schemas: dict[str, Any], prefix: str) -> list[str]:
@@ -44,10 +44,10 @@ def _fields(schema: dict[str, Any], schemas: dict[str, Any], prefix: str) -> lis
     return rows
 
 
-def _row(name: str, schema: dict[str, Any], said: str, required: object) -> str:
+def _row(name: str, schema: dict[str, Any], description: str, required: object) -> str:
     kinds = ", ".join(dict.fromkeys(_kinds(schema)))
     default = "" if required else f" = {json.dumps(schema.get('default'))}"
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(kinds + default)}<td>{escape(said)}</tr>"
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(kinds + default)}<td>{escape(description)}</tr>"
 
 
 def _kinds(schema: dict[str, Any]) -> list[str]:
