@@ -16,7 +16,7 @@ from torch import Tensor
 class Padded:
     """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value."""
 
-    values: Shaped[Tensor, "B T *features"]
+    values: Shaped[Tensor, "B T *F"]
     lengths: Int[Tensor, " B"]
     observed: Bool[Tensor, "B T"] | None = None
 
@@ -52,7 +52,7 @@ class Padded:
             self.values[places], self.lengths[places], None if self.observed is None else self.observed[places]
         )
 
-    def with_values(self, values: Shaped[Tensor, "B T *features"]) -> "Padded":
+    def with_values(self, values: Shaped[Tensor, "B T *F"]) -> "Padded":
         """Other values at the same positions."""
         return replace(self, values=values)
 
@@ -61,7 +61,7 @@ class Padded:
         shape = self.real.shape + (1,) * (self.values.dim() - 2)
         return self.with_values(self.values.masked_fill(~self.real.view(shape), 0))
 
-    def last(self) -> Shaped[Tensor, "B *features"]:
+    def last(self) -> Shaped[Tensor, "B *F"]:
         """The value at each row's last real position; zeros for an empty row."""
         if self.values.shape[1] == 0:
             return self.values.new_zeros(len(self), *self.values.shape[2:])

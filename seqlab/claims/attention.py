@@ -179,7 +179,7 @@ def scaling(at: Settings) -> Finding:
     )
 
 
-def apart(weights: Float[np.ndarray, "H *n"]) -> float:
+def apart(weights: Float[np.ndarray, "H *N"]) -> float:
     """How little two of some distributions share, on average: 0 the same, 1 nothing (total variation)."""
     return fmean(float(np.abs(a - b).sum(-1).mean()) / 2 for a, b in combinations(weights, 2))
 

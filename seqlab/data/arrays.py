@@ -88,7 +88,7 @@ class SavedArray:
             return
         raise DataError(f"{where}: {seen}", hint=hint)
 
-    def take(self, count: int) -> Shaped[np.ndarray, "count *shape"]:
+    def take(self, count: int) -> Shaped[np.ndarray, "N *S"]:
         """The next entries."""
         shape = (count, *self.shape[1:])
         return np.frombuffer(self.stream.read(prod(shape) * self.dtype.itemsize), self.dtype).reshape(shape)

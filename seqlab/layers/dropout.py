@@ -60,7 +60,7 @@ class Dropout(nn.Module):
         self.rate = rate
         self.key = zlib.crc32(name.encode())
 
-    def forward(self, x: Float[Tensor, "B *features"]) -> Float[Tensor, "B *features"]:
+    def forward(self, x: Float[Tensor, "B *F"]) -> Float[Tensor, "B *F"]:
         drawn = _noise.get()
         if drawn is None or self.rate == 0 or x.numel() == 0:
             return x

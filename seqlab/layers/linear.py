@@ -28,7 +28,7 @@ class Matrix(NamedTuple):
         return torch.ops.seqlab.int8_linear(x, self.weight, self.scale, self.bias)
 
 
-def quantise(weight: Float32[Tensor, "N *rest"]) -> tuple[Int8[Tensor, "N *rest"], Float32[Tensor, " N"]]:
+def quantise(weight: Float32[Tensor, "N *R"]) -> tuple[Int8[Tensor, "N *R"], Float32[Tensor, " N"]]:
     """The nearest s q, with s = max |w| / 127 for each output, cut to 17 bits so that every s q is a float exactly.
 
     Quantising what was dequantised therefore gives the same again.
@@ -40,7 +40,7 @@ def quantise(weight: Float32[Tensor, "N *rest"]) -> tuple[Int8[Tensor, "N *rest"
     return q.clamp(-LARGEST, LARGEST).to(torch.int8), scale
 
 
-def dequantise(q: Int8[Tensor, "N *rest"], scale: Float32[Tensor, " N"]) -> Float32[Tensor, "N *rest"]:
+def dequantise(q: Int8[Tensor, "N *R"], scale: Float32[Tensor, " N"]) -> Float32[Tensor, "N *R"]:
     """s q."""
     return q * scale.view(-1, *[1] * (q.dim() - 1))
 

@@ -116,7 +116,7 @@ def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return other if one is None else one if other is None else one + other
 
 
-def for_each_hypothesis(part: Shaped[Tensor, "B *rest"], rows: int) -> Shaped[Tensor, "R *rest"]:
+def for_each_hypothesis(part: Shaped[Tensor, "B *R"], rows: int) -> Shaped[Tensor, "R *R"]:
     """A part of the context for `rows` hypotheses, which stand source by source."""
     return part if len(part) == rows else part.repeat_interleave(rows // len(part), dim=0)
 

@@ -8,6 +8,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seqlab.data.scenes import make_pictures
@@ -30,6 +31,7 @@ def small():
         sizes["forecast"] = (*ENCODER, "forecast.look_back=16", "forecast.horizon=4", "forecast.patch=4")
         sizes |= {"bilm": ("model.encoder.size=8",), "mask": (*ENCODER, "model.encoder.layers=1", "source.size=280")}
         sizes |= {"caption": (*ENCODER, *DECODER, "image.height=8", "image.width=8", "target.min_count=1")}
+        sizes |= {"speak": (*ENCODER, *DECODER, "data.max_target=40")}
         sizes = sizes[task]
         if task == "translate":
             sizes = (*ENCODER, *DECODER, "shared=false", "source.kind=characters", "data.max_source=30")
@@ -84,6 +86,11 @@ def files(tmp_path_factory):
         paths[task].write_text("".join(line + "\n" for line in text), "utf-8")
     paths["caption"] = folder / "shapes.npz"
     make_pictures("shapes", 60, paths["caption"], seed=1)
+    paths["speak"] = folder / "frames.npz"
+    texts = [source for source, _ in reversals(60, seed=3, longest=6)]
+    frames = [[[ord(letter) % 5, ord(letter) % 3] for letter in text for _ in range(2)] for text in texts]
+    lengths = [len(each) for each in frames]
+    np.savez(paths["speak"], values=np.concatenate(frames).astype(np.float32), lengths=lengths, labels=texts)
     return paths
 
 

@@ -139,8 +139,9 @@ def test_looking_at_a_series(run, files):
 def test_looking_at_data(run, files, task):
     facts = json.loads(run("data", "look", task, files[task], "--json").stdout)
     sizes = {"lm": 200, "mask": 100, "bilm": 100, "classify": 300, "tag": 100, "translate": 300, "caption": 120}
+    sizes |= {"speak": 60}
     assert facts["examples"] == sizes[task]
-    assert facts["first"].startswith(f"{files[task]}[0]: " if task == "caption" else f"{files[task]}:1: ")
+    assert facts["first"].startswith(f"{files[task]}[0]: " if task in ("caption", "speak") else f"{files[task]}:1: ")
     if task == "classify":
         assert set(facts["most_frequent"]) == {"odd", "even"}
         assert facts["repeated_sources"] > 0
