@@ -40,14 +40,15 @@ def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Findin
         return
     trainable = cast(Trainable, model.bundle.model)
     batches = list(example_batches(model.bundle, examples))
-    own = mean_loss(trainable, batches, carries=False)["loss"]
+    scores = mean_loss(trainable, batches, carries=False)
+    own, unit = scores["loss"], " nats" if "perplexity" in scores else ""  # real numbers have a loss of their own
     other = mean_loss(trainable, map(_exchanged, batches), carries=False)["loss"]
     gap = other - own
     yield Finding(
         "is the input used?",
         gap,
         gap > 0.05 * max(own, 0.1),
-        f"with another example's input the loss is {other:.3f} nats instead of {own:.3f}",
+        f"with another example's input the loss is {other:.3f}{unit} instead of {own:.3f}",
         "the answer hardly depends on the input: train longer, attend to the source, or look for a fault in the data.",
     )
 

@@ -125,6 +125,7 @@ def _installation() -> dict[str, Any]:
     from seqlab.kernels import native
 
     extras = {"serve": "fastapi", "demo": "babel", "images": "PIL", "tensorboard": "tensorboard"}
+    extras |= {"parquet": "pyarrow"}
     return {
         "seqlab": seqlab.__version__,
         "python": platform.python_version(),

@@ -369,6 +369,14 @@ def test_inside_text_by_a_unit_and_saliency(look, models):
 
 
 @pytest.mark.browser
+def test_inside_shows_a_view_that_it_does_not_know_by_name(look, models):
+    """A new view needs nothing on the page: it is offered under its name, and its pictures are drawn."""
+    page = look("book", TEXT, "inside", look="surprisal")
+    assert "surprisal" in page.locator("select option").all_inner_texts()
+    assert page.locator("main svg").count() >= 1
+
+
+@pytest.mark.browser
 def test_inside_gradient_verdict(look, models):
     page = look("book", TEXT, "inside", look="gradients")
     said = models["book"].explain(TEXT, "gradients").data

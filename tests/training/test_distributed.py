@@ -25,7 +25,7 @@ from seqlab.world import World
 HOME = str(Path(seqlab.__file__).parent.parent)
 # A small run in double precision, of examples or of carried streams; it prints the loss of each step.
 SCRIPT = """
-import json, sys
+import gc, json, sys
 from pathlib import Path
 import torch
 from seqlab.tasks import build_model
@@ -87,6 +87,11 @@ with joined() as world:
     if world.leads:
         remembered = optimizer_tensors(learner.optimizers).values()
         print(json.dumps([sum(part(each).numel() for each in remembered), watch.curve]))
+        del remembered
+
+# What FSDP has wrapped must be gone before the interpreter is torn down: in about one of twelve times torch aborts there.
+del model, learner, run
+gc.collect()
 """
 
 

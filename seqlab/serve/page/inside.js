@@ -13,12 +13,12 @@ import {choice, coloured} from "./tokens.js"
 const LOOKS = {
   gates: ["lens", "gates and states through time"], cells: ["cells", "text coloured by a unit"],
     gradients: ["gradients", "flow of the gradient"],
-  surprisal: ["surprisal", "how surprising each token is"],
   saliency: ["saliency", "what an answer rests on"], trellis: ["trellis", "hidden states"],
     band: ["band", "forecast and its band"],
   glimpses: ["glimpses", "windows on a picture"], positions: ["positions", "positions"],
     embeddings: ["embeddings", "embeddings"], bpe: ["bpe", "merges of the tokenizer"],
 }
+const ELSEWHERE = ["attention", "maps", "lens", "number", "beam", "what-if", "training"]  // other panes show these views
 const GATES = {i: "input gate", f: "forget gate", g: "candidate", o: "output gate", r: "reset gate", u: "update gate",
   z: "update gate", n: "candidate", c: "cell", h: "state"}
 
@@ -29,7 +29,7 @@ export class InsidePane extends Pane {
 
   saved() {
     const look = this.look()
-    return look === "gates" ? {view: "lens", options: {layer: this.shownStage}} : {view: LOOKS[look][0],
+    return look === "gates" ? {view: "lens", options: {layer: this.shownStage}} : {view: lookAt(look)[0],
       options: this.options ?? {}}
   }
 
@@ -40,7 +40,7 @@ export class InsidePane extends Pane {
 
   async render(signal) {
     const there = looksOf(this.page.model), look = this.look()
-    this.first = {key: "look", kind: "select", label: "Look at", options: there.map(name => [name, LOOKS[name][1]]),
+    this.first = {key: "look", kind: "select", label: "Look at", options: there.map(name => [name, lookAt(name)[1]]),
       value: there[0], hint: "What is drawn below."}
     this.options = {}
     await (this[look] ?? this.pictures).call(this, signal, look)
@@ -153,9 +153,11 @@ export class InsidePane extends Pane {
 
   async pictures(signal, look) {
     this.controls([this.first])
-    const data = await this.ask(LOOKS[look][0], {}, signal)
+    const data = await this.ask(lookAt(look)[0], {}, signal)
     this.fill(section(capital(data.title), null, ...data.pictures.map(picture)))
   }
 }
 
-const looksOf = model => Object.keys(LOOKS).filter(name => model.views.includes(LOOKS[name][0]))
+const lookAt = name => LOOKS[name] ?? [name, name.replaceAll("-", " ")]
+const looksOf = model => [...Object.keys(LOOKS).filter(name => model.views.includes(LOOKS[name][0])),
+  ...model.views.filter(view => !(view in LOOKS) && !ELSEWHERE.includes(view))]
