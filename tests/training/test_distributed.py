@@ -89,7 +89,7 @@ with joined() as world:
         print(json.dumps([sum(part(each).numel() for each in remembered), watch.curve]))
         del remembered
 
-# What FSDP has wrapped must be gone before the interpreter is torn down: in about one of twelve times torch aborts there.
+# What FSDP has wrapped must be gone before Python ends, where torch else aborts in about one of twelve times.
 del model, learner, run
 gc.collect()
 """
