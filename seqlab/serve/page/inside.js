@@ -18,7 +18,7 @@ const LOOKS = {
   glimpses: ["glimpses", "windows on a picture"], positions: ["positions", "positions"],
     embeddings: ["embeddings", "embeddings"], bpe: ["bpe", "merges of the tokenizer"],
 }
-const ELSEWHERE = ["attention", "maps", "lens", "number", "beam", "what-if", "training"]  // other panes show these views
+const ELSEWHERE = ["attention", "maps", "lens", "number", "beam", "what-if", "training"]  // in other panes
 const GATES = {i: "input gate", f: "forget gate", g: "candidate", o: "output gate", r: "reset gate", u: "update gate",
   z: "update gate", n: "candidate", c: "cell", h: "state"}
 
