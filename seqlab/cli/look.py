@@ -53,25 +53,25 @@ def explain(
     if model is None:
         raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
     use_threads(threads)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "output": output, "layer": layer, "cell": cell, "head": head, "hypothesis": hypothesis, "position": position,
         "unit": unit, "pattern": pattern, "method": method, "ablate": ablate, "replace": replace, "prefix": prefix,
         "temperature": temperature, "beam": beam, "length_penalty": length_penalty, "replay_beam": replay_beam,
         "replay_penalty": replay_penalty, "column": column,
     }  # fmt: skip
     loaded = lab.load(model)
-    seen = loaded.explain(text, view, **{name: value for name, value in given.items() if value is not None})
+    picture = loaded.explain(text, view, **{name: value for name, value in options.items() if value is not None})
     if trace is not None:
         from seqlab.tasks import subject
 
         subject(loaded.bundle, text or "").trace().save(trace)
     if json:
-        print(seen.to_json())
+        print(picture.to_json())
     elif out is not None:
-        seen.save(out)
-        print_text(f"{seen.name}: {out}")
+        picture.save(out)
+        print_text(f"{picture.name}: {out}")
     else:
-        seen.show()
+        picture.show()
 
 
 def check(

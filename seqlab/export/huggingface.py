@@ -7,7 +7,6 @@ translators with the norm before, or after                   Pegasus, Marian
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
 from seqlab.export.stacks import position_table, refuse, transformer, translator
-from seqlab.huggingface import ACTIVATIONS, LAYERS
+from seqlab.huggingface import ACTIVATIONS, LAYERS, their_name
 from seqlab.models.classifier import Tagger
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.seq2seq import Seq2Seq
@@ -147,15 +146,10 @@ def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -
     """Our parameters by their names; queries, keys and values are three `parts`."""
     weights: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
-        owner, _, part = name.rpartition(".")
-        theirs = layers.get(re.sub(r"\.\d+\.", ".#.", owner))
-        if theirs is None:
-            continue
-        theirs = theirs.replace("#", "".join(re.findall(r"\.(\d+)\.", owner)))
-        part = "bias" if part == "bias" else "weight"
-        if owner.endswith("query_key_value"):
+        owner, theirs, part = their_name(name, layers)
+        if theirs and owner.endswith("query_key_value"):
             weights |= {f"{theirs}.{each}.{part}": w for each, w in zip(parts, weight.chunk(3), strict=True)}
-        else:
+        elif theirs:
             weights[f"{theirs}.{part}"] = weight
     return weights
 

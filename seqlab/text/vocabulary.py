@@ -67,8 +67,8 @@ def ids(vocabulary: list[str]) -> dict[str, int]:
 
 def visible(piece: str) -> str:
     """A piece as a picture shows it: spaces and control characters get a face, an accent something to sit on."""
-    shown = "".join(_face(character) for character in piece)
-    return f"◌{shown}" if piece and unicodedata.category(piece[0]).startswith("M") else shown
+    text = "".join(map(_face, piece))
+    return f"◌{text}" if piece and unicodedata.category(piece[0]).startswith("M") else text
 
 
 def _face(character: str) -> str:
@@ -213,11 +213,11 @@ def kind_of(data: object) -> str:
 
 def strings(values: list[object], what: str) -> list[str]:
     """A list of texts, no two the same."""
-    seen: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for position, value in enumerate(values):
         if not isinstance(value, str):
             raise odd(f"{what}: entry {position} is not text: {shorten(str(value))}")
-        if value in seen:
+        if value in texts:
             raise odd(f"{what}: entry {position} is there twice: {shorten(value)}")
-        seen[value] = None
-    return list(seen)
+        texts[value] = None
+    return list(texts)
