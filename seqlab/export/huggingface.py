@@ -170,11 +170,10 @@ def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Lib
         steps = [*form, normalizers.BertNormalizer(**flags)]
         library.pre_tokenizer, library.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix=INSIDE)
     else:
-        stored = tokenizer.to_json()["library"]["model"]
-        pieces = sorted(stored["vocab"], key=stored["vocab"].__getitem__)[len(SPECIALS) :]
-        ids = {piece: index for index, piece in enumerate([*names.values(), *pieces])}
-        library = Library(models.BPE(vocab=ids, merges=[tuple(pair) for pair in stored["merges"]]))
-        library.pre_tokenizer, library.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        stored = tokenizer.to_json()["library"]
+        model = stored["model"]
+        model["vocab"] = {names.get(piece, piece): index for piece, index in model["vocab"].items()}
+        library = Library.from_str(json.dumps(stored))
     if steps:
         library.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
     if getattr(bundle.codec.source, "markers", False):
