@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from seqlab.explain.canvas import Canvas
-from seqlab.explain.charts import bars, table
+from seqlab.explain.charts import Bars, table
 from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
 from seqlab.metrics.scores import SHARES, count, duration, figure
@@ -151,7 +151,7 @@ class Comparison:
         floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
         unit = 100 if share else 1
         labels = [*(f"floor: {floor}" for floor in floors), *recipes]
-        pictures = [bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720)]
+        pictures = [Bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720).draw()]
         minutes = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
         for what, x_title, x, costs in (

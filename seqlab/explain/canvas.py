@@ -201,6 +201,12 @@ def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *
     return Polyline(np.array([[x1, y1], [x2, y2]], float), stroke, dashed=dashed)
 
 
+def swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
+    """A curve that leaves and arrives level, with more points where it bends."""
+    share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
+    return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)
+
+
 def element(name: str, attributes: dict[str, object], inner: str = "") -> str:
     """An XML element; attributes that are None or empty are left out."""
     present = {key: value for key, value in attributes.items() if value not in (None, "")}

@@ -67,3 +67,9 @@ def ink_on(colour: str) -> str:
 def nth(k: int) -> str:
     """The colour of the k-th category."""
     return CATEGORICAL[k % len(CATEGORICAL)]
+
+
+def painted(text: str, ink: str, paper: str = "") -> str:
+    """A text in colour, for a terminal."""
+    codes = "38;2;{};{};{}".format(*rgb(ink)) + (";48;2;{};{};{}".format(*rgb(paper)) if paper else "")
+    return f"\x1b[{codes}m{text}\x1b[0m"

@@ -16,8 +16,8 @@ from seqlab.bundle import Bundle
 from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
-from seqlab.explain import charts, terminal
-from seqlab.explain.view import View
+from seqlab.explain import tokens
+from seqlab.explain.view import View, in_letters
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
@@ -164,10 +164,11 @@ def beam_view(
         search = recorded_search(subject.decoder, subject.memory(), prefix, Beam(beam, length_penalty), limits)
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
     best = _path(search, search.best[0]) if search.best else []
-    drawn = [charts.Node("start", best=True)]
+    drawn = [tokens.Node("start", best=True)]
     for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True)):
         parent = 0 if node.parent is None else node.parent + 1
-        drawn.append(charts.Node(piece, node.score, parent, node.fate == "pruned", k in best))
+        drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in best))
+    tree = tokens.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
     results = [_result(search, bundle, hypothesis) for hypothesis in search.best]
     nodes = [{"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
     data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": results, "nodes": nodes}
@@ -180,8 +181,8 @@ def beam_view(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
         data,
-        (charts.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
-        lambda width, colour: "\n".join([terminal.tree(drawn, width=width, colour=colour), *lines]),
+        (tree.draw(),),
+        in_letters(tree, *lines),
     )
 
 

@@ -1,20 +1,20 @@
 """State-space models from inside: the trellis of a hidden Markov model, the bands of a Kalman filter."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
 from seqlab.codecs.series import series_of
 from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.charts import heat_map
+from seqlab.explain.canvas import Vector
+from seqlab.explain.charts import HeatMap
 from seqlab.explain.palette import CATEGORICAL
-from seqlab.explain.plots import Band, Curve, line_chart
-from seqlab.explain.view import View
+from seqlab.explain.plots import Band, Curve, Lines
+from seqlab.explain.view import View, in_letters
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger
 from seqlab.padded import Padded
@@ -40,16 +40,17 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
     kept = np.flatnonzero(belief.max(0) > 0.005) if belief.shape[1] > 24 else np.arange(belief.shape[1])
-    rows, shares = [states[i] for i in kept], belief.T[kept]
-    title, columns = f"{what}; beside each token the path", [f"{token} {name}" for token, name in steps]
-    line = "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps)
+    columns = [f"{token} {name}" for token, name in steps]
+    title = f"{what}; beside each token the path"
+    heat = HeatMap(belief.T[kept], [states[i] for i in kept], columns, title=title, reach=(0.0, 1.0))
     return View(
         "trellis",
         f"{bundle.recipe.name}: {what}",
         {"positions": positions, "states": states, "belief": belief, "path": names},
-        (heat_map(shares, rows, columns, title=title, reach=(0.0, 1.0)),),
-        lambda width, colour: "\n".join(
-            [terminal.heat_map(shares, rows, positions, width=width, colour=colour, reach=(0.0, 1.0)), line]
+        (heat.draw(),),
+        in_letters(
+            replace(heat, columns=positions),
+            "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps),
         ),
     )
 
@@ -74,22 +75,25 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
         curves += [Curve(label, values, dashed=label == "filter") for label, values in estimates.items()]
         smoother = estimates["smoother"]
         bands.append(Band("smoother, 80 %", smoother - reach, smoother + reach, colour=CATEGORICAL[3]))
-    labels = [*series["history_times"], *series["times"]]
-    title, mark = f"{name}: {len(mean)} steps ahead, {level} band", (float(len(history)), "forecast")
+    title = f"{name}: {len(mean)} steps ahead, {level} band"
+    lines = Lines(
+        curves,
+        bands,
+        title=title,
+        titles=("", name),
+        x_labels=[*series["history_times"], *series["times"]],
+        mark=(float(len(history)), "forecast"),
+    )
     return View(
         "band",
         f"forecast of {bundle.recipe.name}",
         {"column": name, **series, **estimates},
-        (line_chart(curves, bands, title=title, titles=("", name), x_labels=labels, mark=mark),),
-        lambda width, colour: "\n".join(
-            [terminal.line_chart(curves, width=width, colour=colour, x_labels=labels), title]
-        ),
+        (lines.draw(),),
+        in_letters(lines, title),
     )
 
 
-def _estimates(
-    bundle: Bundle, prediction: Forecast, name: str, last: int
-) -> tuple[dict[str, Float[np.ndarray, " N"]], Float[np.ndarray, " N"]]:
+def _estimates(bundle: Bundle, prediction: Forecast, name: str, last: int) -> tuple[dict[str, Vector], Vector]:
     """The filter's estimate of each past value from those up to it, the smoother's from all; and the latter's reach."""
     variables, place = series_of(bundle.codec), prediction.columns.index(name)
     count = len(variables.columns)

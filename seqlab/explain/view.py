@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -56,11 +56,25 @@ for (const grid of document.querySelectorAll("image[data-cells]")) {
 """
 
 
+@runtime_checkable
+class Figure(Protocol):
+    """A kind of picture with its numbers, which can also be written in letters."""
+
+    def letters(self, width: int, colour: bool) -> str: ...
+
+
+def in_letters(*parts: str | Figure) -> Callable[[int, bool], str]:
+    """The text of a view: lines and figures below one another."""
+    return lambda width, colour: "\n".join(
+        part if isinstance(part, str) else part.letters(width, colour) for part in parts
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one look found: the numbers as plain data, pictures whose titles are their captions, and one in letters.
+    """A look inside a model: numbers as plain data, pictures whose titles are their captions, and a text.
 
-    `text` writes it for a terminal of so many columns, in colour or not.
+    `text` is for a terminal of so many columns, in colour or not.
     """
 
     name: str
