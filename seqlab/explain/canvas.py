@@ -17,7 +17,7 @@ from jaxtyping import Num, UInt8
 
 from seqlab.data.png import png
 from seqlab.errors import UsageError
-from seqlab.explain.labels import Pixels, visible
+from seqlab.explain.labels import Pixels, Range, visible
 from seqlab.explain.palette import ROLES, colours
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
@@ -127,7 +127,7 @@ class Grid(Item):
     stops: tuple[str, ...]
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
-    limits: tuple[Pixels, Pixels] = (0.0, 1.0)
+    limits: Range = (0.0, 1.0)
 
     def svg(self) -> str:
         shrinks = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
@@ -147,7 +147,7 @@ class Group(Item):
 
     x: Pixels
     y: Pixels
-    items: tuple[Item, ...]
+    items: Sequence[Item]
 
     def svg(self) -> str:
         move: dict[str, object] = {"transform": f"translate({self.x:g} {self.y:g})"}
@@ -158,7 +158,7 @@ class Group(Item):
 class Canvas:
     width: Pixels
     height: Pixels
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     title: str = ""
 
     def to_svg(self) -> str:
@@ -194,7 +194,7 @@ def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
             y += 26
         items.append(Group(0, y, canvas.items))
         y += canvas.height
-    return Canvas(max((canvas.width for canvas in canvases), default=0), y, tuple(items), title)
+    return Canvas(max((canvas.width for canvas in canvases), default=0), y, items, title)
 
 
 def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *, dashed: bool = False) -> Polyline:

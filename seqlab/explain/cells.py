@@ -139,6 +139,6 @@ def cells_view(
         "cells",
         f"{name} in {subject.bundle.recipe.name}",
         {"layer": layer, "unit": unit, "tokens": tokens, "values": values, "followers": list(map(asdict, units))},
-        (text.draw(),),
+        [text.draw()],
         in_letters(text, "", *lines),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Num
 
 from seqlab.explain.canvas import Anchor, Canvas, Grid, Group, Item, Matrix, Polyline, Rect, Text, Vector, line, swing
-from seqlab.explain.labels import LONGEST, SMALL, Pixels, cell, cut, fitted, longest, number, visible, widest
+from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cell, cut, fitted, longest, number, visible, widest
 from seqlab.explain.palette import (
     CATEGORICAL,
     DIVERGING,
@@ -40,14 +40,14 @@ class HeatMap:
     title: str = ""
     titles: tuple[str, str] = ("", "")
     diverging: bool = False
-    reach: tuple[Pixels, Pixels] | None = None
+    reach: Range | None = None
 
     @property
     def stops(self) -> tuple[str, ...]:
         return DIVERGING if self.diverging else SEQUENTIAL
 
     @property
-    def limits(self) -> tuple[Pixels, Pixels]:
+    def limits(self) -> Range:
         return self.reach or limits(self.matrix, diverging=self.diverging)
 
     def draw(self) -> Canvas:
@@ -87,7 +87,7 @@ class HeatMap:
             yield from colour_scale(left, bottom + 16, stops, reach)
 
         width = max(right + (20 if flat else max(20, 0.71 * slanted)), left + 190)
-        return Canvas(width, bottom + 52, tuple(items()), self.title)
+        return Canvas(width, bottom + 52, [*items()], self.title)
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """A shade for each number; where there is no room for all, for the number farthest from zero of each block."""
@@ -154,7 +154,7 @@ class Bars:
             if self.x_title:
                 yield Text((left + self.width) / 2, bottom + 22, self.x_title, anchor="middle")
 
-        return Canvas(self.width, bottom + (36 if self.x_title else 12), tuple(items()), self.title)
+        return Canvas(self.width, bottom + (36 if self.x_title else 12), [*items()], self.title)
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """A bar for the size of each number, with its sign in the number beside it."""
@@ -182,7 +182,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = 
                 yield Text(end, y, words, 12, ink, "end")
         yield line(0, 28, ends[-1] + 4, 28)
 
-    return Canvas(ends[-1] + 8, 22 * len(rows) + 34, tuple(items()), title)
+    return Canvas(ends[-1] + 8, 22 * len(rows) + 34, [*items()], title)
 
 
 def bipartite(
@@ -216,7 +216,7 @@ def bipartite(
         yield from column(right, end + 8, ends, "start", "right")
 
     width = end + 28 + widest([cut(name, LONGEST) for name in right], size)
-    return Canvas(width, top + tallest * pitch + 16, tuple(items()), title)
+    return Canvas(width, top + tallest * pitch + 16, [*items()], title)
 
 
 def panels(rows: Sequence[tuple[str, Sequence[Panel]]], *, title: str) -> Canvas:
@@ -230,10 +230,10 @@ def panels(rows: Sequence[tuple[str, Sequence[Panel]]], *, title: str) -> Canvas
             items += [Group(x, y + 30, picture), Text(x, y + PANEL + 46, name, SMALL)]
         y += PANEL + 60
     most = max((len(row) for _, row in rows), default=0)
-    return Canvas(40 + most * (PANEL + 16), y, tuple(items), title)
+    return Canvas(40 + most * (PANEL + 16), y, items, title)
 
 
-def colour_scale(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: tuple[Pixels, Pixels]) -> Iterator[Item]:
+def colour_scale(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: Range) -> Iterator[Item]:
     """The colours of a map from its lowest to its highest number, 160 pixels long."""
     yield Grid(x, y, 160, 8, np.arange(TOP + 1, dtype=np.uint8)[None], stops)
     anchors: tuple[Anchor, ...] = ("start", "middle", "end")

@@ -167,7 +167,7 @@ def gradients_view(subject: Subject, *, position: int | None = None, folder: Pat
         "gradients",
         f"gradient flow in {recipe.name}",
         data,
-        tuple(pictures),
+        pictures,
         in_letters(Lines(curves), "log10 of the norm, against steps back", *sentences),
     )
 

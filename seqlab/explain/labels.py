@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from rich.cells import cell_len
 
 Pixels = int | float
+Range = tuple[Pixels, Pixels]
 SMALL = 11.0  # the size of labels
 LONGEST = 18  # columns of a label; what is longer is cut
 _SIGNS = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u2028": "↵", "\u2029": "↵"}

@@ -11,14 +11,13 @@ from jaxtyping import Bool, Float
 from rich.cells import cell_len
 
 from seqlab.explain.canvas import Anchor, Canvas, Circle, Group, Item, Points, Polyline, Rect, Text, Vector, line
-from seqlab.explain.labels import LONGEST, SMALL, Pixels, cut, fitted, number, text_width, widest
+from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cut, fitted, number, text_width, widest
 from seqlab.explain.palette import CATEGORICAL, nth, painted
 
 SHADE = 0.22  # how opaque a band is
 MARKS = "•x+o*#"
 DOTS = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])  # the bits of a braille letter, where its dots stand
 STEPS = (1, 2, 5, 7, 10, 12, 20, 24, 30, 50, 100, 200, 365, 500)  # between labels of times
-Range = tuple[Pixels, Pixels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +90,15 @@ class Lines:
                 items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
                 if len(part) == 1:
                     items.append(Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label))
-        return Canvas(*self.size, tuple(items), self.title)
+        return Canvas(*self.size, items, self.title)
 
     def _samples(self, pens: Sequence[Curve]) -> Iterator[tuple[str, Item]]:
-        """For the legend. Bands lie upon one another, as those in the chart do."""
+        """What stands in the legend for each line and band."""
         for curve in pens:
             stroke = np.array([[0.0, 0.0], [18.0, 0.0]])
             yield curve.label, Polyline(stroke, curve.colour, 1.8, dashed=curve.dashed)
-        sheets: tuple[Item, ...] = ()
         for band in self.bands:
-            sheets += (Rect(0, -6, 18, 12, band.colour, opacity=SHADE),)
-            yield band.label, Group(0, 0, sheets)
+            yield band.label, Rect(0, -6, 18, 12, band.colour, opacity=SHADE)
 
     def letters(self, width: int = 80, colour: bool = False, *, height: int = 15) -> str:
         """Lines in braille dots, without bands; several without colour in letters of their own."""
@@ -163,7 +160,7 @@ def scatter(
         if covered[best] < 0.15 * 12 * long:
             items.append(Text(boxes[best, 0], boxes[best, 1] + 10, name, SMALL))
             taken = np.vstack([taken, boxes[best]])
-    return Canvas(*size, tuple(items), title)
+    return Canvas(*size, items, title)
 
 
 @dataclass(frozen=True)

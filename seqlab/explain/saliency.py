@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, nearest
 from seqlab.explain.tokens import ColouredText
 from seqlab.explain.view import View, in_letters
 from seqlab.layers.tap import listening
@@ -153,7 +153,7 @@ def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
 def saliency_view(subject: Subject, *, method: str = "integrated", position: int | None = None) -> View:
     """The input coloured by what each token adds to the log-probability of one answer."""
     if method not in get_args(Method):
-        raise UsageError(f"there is no method '{method}'", hint=f"there are: {', '.join(get_args(Method))}.")
+        raise UsageError(f"there is no method '{method}'", hint=nearest(method, get_args(Method)))
     place = subject.place(position)
     result = saliency(subject, method=method, position=position)  # type: ignore[arg-type]
     sides = {
@@ -176,4 +176,4 @@ def saliency_view(subject: Subject, *, method: str = "integrated", position: int
         if result.gap > COMPLETE:
             note += ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
         parts.append(note)
-    return View("saliency", f"what {answer!r} rests on ({method})", data, tuple(pictures), in_letters(*parts))
+    return View("saliency", f"what {answer!r} rests on ({method})", data, pictures, in_letters(*parts))

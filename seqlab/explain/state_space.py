@@ -9,7 +9,7 @@ import torch
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
 from seqlab.codecs.series import series_of
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, nearest
 from seqlab.explain.canvas import Vector
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.palette import CATEGORICAL
@@ -47,7 +47,7 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
         "trellis",
         f"{bundle.recipe.name}: {what}",
         {"positions": positions, "states": states, "belief": belief, "path": names},
-        (heat.draw(),),
+        [heat.draw()],
         in_letters(
             replace(heat, columns=positions),
             "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps),
@@ -61,7 +61,7 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     prediction = forecast(bundle, given)
     name = column or prediction.columns[0]
     if name not in prediction.columns:
-        raise UsageError(f"there is no column '{name}'", hint=f"there are: {', '.join(prediction.columns)}.")
+        raise UsageError(f"there is no column '{name}'", hint=nearest(name, prediction.columns))
     last = max(bundle.recipe.forecast.look_back, 2 * bundle.recipe.forecast.horizon)
     series = forecast_series(prediction, name, last=last)
     history, mean, low, high = (np.asarray(series[key], float) for key in ("history", "mean", "low", "high"))
@@ -88,7 +88,7 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
         "band",
         f"forecast of {bundle.recipe.name}",
         {"column": name, **series, **estimates},
-        (lines.draw(),),
+        [lines.draw()],
         in_letters(lines, title),
     )
 

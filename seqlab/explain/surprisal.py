@@ -49,7 +49,7 @@ def surprisal_view(subject: Subject) -> View:
         "surprisal",
         f"how surprising each token is to {subject.bundle.recipe.name}",
         {**data, "perplexity": guesses, "most_surprising": surprises},
-        (bars.draw(),),
+        [bars.draw()],
         in_letters(bars, "", summary, "most surprising:", *map(_sentence, surprises)),
     )
 

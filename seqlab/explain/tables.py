@@ -48,7 +48,7 @@ def positions_view(bundle: Bundle) -> View:
         "positions",
         f"positions of {bundle.recipe.name}: {layer.kind}",
         {"kind": layer.kind, "tables": tables, "cosine": cosines},
-        tuple(pictures),
+        pictures,
         in_letters(f"this model's positions are {layer.kind}", title, alike),
     )
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import count
 
 import numpy as np
 from rich.cells import cell_len
@@ -47,7 +48,7 @@ class ColouredText:
                 x += widths[place]
             y += 28
         items += colour_scale(24, y + 12, DIVERGING, reach)
-        return Canvas(WIDTH, y + 48, tuple(items), self.title)
+        return Canvas(WIDTH, y + 48, items, self.title)
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """Without colours, each token whose number matters is followed by it."""
@@ -94,7 +95,7 @@ class TokenBars:
                     items.append(Text(middle, base + 30, f"{value:.2g}", 8, CATEGORICAL[1], "middle"))
                 x += widths[place]
             base += 36
-        return Canvas(WIDTH, base + 8, tuple(items), self.title)
+        return Canvas(WIDTH, base + 8, items, self.title)
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """Each bar in eighths of a line."""
@@ -158,7 +159,16 @@ class Tree:
 
     def draw(self) -> Canvas:
         """From left to right: leaves one below another, a parent midway between its children."""
-        depth, y = self._places()
+        y = [0.0] * len(self.nodes)
+        depth = [0] * len(self.nodes)
+        steps = list(self._walk())
+        heights = count(28, 28)
+        for k, lead, below in steps:
+            depth[k] = len(lead) // 2
+            y[k] = 0.0 if below else float(next(heights))
+        for k, _, below in reversed(steps):
+            if below:
+                y[k] = (y[below[0]] + y[below[-1]]) / 2
         texts = [cut(node.text, LONGEST) for node in self.nodes]
         scores = ["" if node.score is None else number(round(node.score, 2) + 0.0) for node in self.nodes]
         long = [
@@ -195,45 +205,27 @@ class Tree:
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """Each token below the one it followed; the best path is marked *, what was pruned ×."""
-        children = self._children()
-        lines: list[str] = []
-        waiting = [(root, "") for root in reversed(children[None])]
-        while waiting:
-            k, lead = waiting.pop()
-            node, below = self.nodes[k], children.get(k, [])
+        lines = []
+        for k, lead, _ in self._walk():
+            node = self.nodes[k]
             sign = "* " if node.best else "× " if node.pruned else "  "
             score = "" if node.score is None else number(node.score)
             line = cut(f"{sign}{lead}{visible(node.text)} {score}".rstrip(), width)
             lines.append(painted(line, CATEGORICAL[0]) if colour and node.best else line)
-            lead = lead.replace("├─", "│ ").replace("└─", "  ")
-            waiting += [(child, lead + ("└─" if child == below[-1] else "├─")) for child in reversed(below)]
         return "\n".join(lines)
 
-    def _children(self) -> dict[int | None, list[int]]:
-        """The places of the nodes below each one; the roots are below None."""
-        children: dict[int | None, list[int]] = {None: []}
+    def _walk(self) -> Iterator[tuple[int, str, list[int]]]:
+        """Each node before its children: its place, the branches before its text (two letters a level), and them."""
+        children: dict[int | None, list[int]] = {}
         for k, node in enumerate(self.nodes):
             children.setdefault(node.parent, []).append(k)
-        return children
-
-    def _places(self) -> tuple[list[int], list[float]]:
-        """The depth of each node, and its height. A child stands after its parent in the list."""
-        children = self._children()
-        depth: list[int] = []
-        for node in self.nodes:
-            depth.append(0 if node.parent is None else depth[node.parent] + 1)
-        y, leaves = [0.0] * len(self.nodes), 0
-        waiting = children[None][::-1]
+        waiting = [(root, "") for root in reversed(children.get(None, []))]
         while waiting:
-            k = waiting.pop()
-            if k not in children:
-                y[k] = 28.0 + 28 * leaves
-                leaves += 1
-            waiting += reversed(children.get(k, []))
-        for k in reversed(range(len(self.nodes))):
-            if k in children:
-                y[k] = (y[children[k][0]] + y[children[k][-1]]) / 2
-        return depth, y
+            k, lead = waiting.pop()
+            below = children.get(k, [])
+            yield k, lead, below
+            lead = lead.replace("├─", "│ ").replace("└─", "  ")
+            waiting += [(child, lead + ("└─" if child == below[-1] else "├─")) for child in reversed(below)]
 
 
 def _opacity(node: Node) -> float:

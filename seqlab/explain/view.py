@@ -2,18 +2,16 @@
 
 import html
 import json
+import math
 import os
 import shutil
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
-from jaxtyping import Float
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, stack
@@ -80,7 +78,7 @@ class View:
     name: str
     title: str
     data: dict[str, Any]
-    canvases: tuple[Canvas, ...]
+    canvases: Sequence[Canvas]
     text: Callable[[int, bool], str]
 
     def show(self) -> None:
@@ -161,20 +159,13 @@ def _plain(value: Any) -> Any:
     """Arrays and tuples as lists, numbers to six digits, NaN and infinity as null."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
-    if isinstance(value, float) or hasattr(value, "tolist"):
-        array = np.asarray(value)
-        return (_rounded(array) if array.dtype.kind == "f" else array).tolist()
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
-
-
-def _rounded(array: Float[np.ndarray, "*n"]) -> np.ndarray:
-    exact, there = np.asarray(array, float), np.isfinite(array)
-    digits = 5 - np.floor(np.log10(np.abs(np.where(there & (exact != 0), exact, 1.0))))
-    scale = 10.0 ** np.abs(digits)  # a power above one is exact, and so the quotient prints short
-    short = np.where(digits > 0, np.round(exact * scale) / scale, np.round(exact / scale) * scale)
-    return np.where(there, short.astype(object), np.array(None))
 
 
 def _escaped(text: str) -> str:

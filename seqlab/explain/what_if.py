@@ -117,4 +117,4 @@ def what_if_view(
         bars = Bars(change, subject.answered, title=title)
         pictures.append(bars.draw())
         parts += ["the old answer's log-probability changes by:", bars]
-    return View("what-if", f"what if: {'; '.join(changes)}", data, tuple(pictures), in_letters(*parts))
+    return View("what-if", f"what if: {'; '.join(changes)}", data, pictures, in_letters(*parts))

@@ -53,8 +53,7 @@ class Client:
                 elif name == "data" and event == "token":
                     yield json.loads(value)["text"]
                 elif name == "data" and event == "error":
-                    failure = json.loads(value)
-                    raise ServerError(answer.status, failure["error"], hint=failure["hint"])
+                    raise _failure(answer.status, value)
             if event != "done":
                 raise ServerError(
                     504, "the answer broke off", hint="it took too long, or the server stopped: ask again."
@@ -114,7 +113,7 @@ class Client:
                 connection.request("POST", path, json.dumps(body), headers)
             answer = connection.getresponse()
             if answer.status != 200:
-                raise _failure(answer)
+                raise _failure(answer.status, answer.read(), answer.reason)
             yield answer
         except (OSError, HTTPException) as error:
             raise ServerError(0, f"{self.address} does not answer: {error}", hint="is the server running?") from None
@@ -122,9 +121,10 @@ class Client:
             connection.close()
 
 
-def _failure(answer: HTTPResponse) -> ServerError:
+def _failure(status: int, text: str | bytes, reason: str = "") -> ServerError:
+    """The error that a server describes in JSON."""
     try:
-        failure = json.loads(answer.read())
-        return ServerError(answer.status, failure["error"], hint=failure["hint"])
+        failure = json.loads(text)
+        return ServerError(status, failure["error"], hint=failure["hint"])
     except (ValueError, KeyError, TypeError):
-        return ServerError(answer.status, f"{answer.status} {answer.reason}", hint="is this a server of Seqlab's?")
+        return ServerError(status, f"{status} {reason}", hint="is this a server of Seqlab's?")

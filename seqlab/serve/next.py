@@ -35,14 +35,12 @@ def next_tokens(
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
     logits = _logits(bundle, opening, written)
-    p = logits.double().softmax(-1)[0]
     adjusted = _adjusted(logits, limits, temperature, top_k, top_p)
-    best = p.topk(min(most, len(p)))
+    p = logits.double().softmax(-1)[0]
+    best = p.topk(min(most, len(p))).indices.tolist()
     candidates = [
-        {"id": i, "piece": piece, "probability": share, "adjusted": float(adjusted[i])}
-        for i, piece, share in zip(
-            best.indices.tolist(), tokenizer.pieces(best.indices.tolist()), best.values.tolist(), strict=True
-        )
+        {"id": i, "piece": piece, "probability": float(p[i]), "adjusted": float(adjusted[i])}
+        for i, piece in zip(best, tokenizer.pieces(best), strict=True)
     ]
     return {**text, "ended": False, "candidates": candidates, "entropy": float(torch.special.entr(p).sum())}
 
