@@ -140,7 +140,7 @@ class Comparison:
         pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
         pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (self._drawn() if self.done else [])
         lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
-        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
+        return View("compare", self.advice, self.to_json(), [*pictures, *lines])
 
     def _drawn(self) -> list[Canvas]:
         share = self.measure in SHARES

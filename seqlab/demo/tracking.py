@@ -95,11 +95,11 @@ class Tracked:
             "tracking",
             "a moving target, from noisy sightings",
             self.to_json(),
-            (
+            [
                 Lines(plane, title="the plane", titles=("x", "y"), size=(720, 520)).draw(),
                 Lines(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")).draw(),
-            ),
-            lambda width, colour: self.picture(width=min(width, 78)),
+                lambda width, colour: self.picture(width=min(width, 78)),
+            ],
         )
 
     def picture(self, *, width: int = 78, height: int = 22) -> str:

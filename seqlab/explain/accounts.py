@@ -40,7 +40,7 @@ SQUASH: dict[str, Callable[[float], float]] = {
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Product:
     """A sum of products, a·b, with the names of both sides."""
 
@@ -55,7 +55,7 @@ class Product:
         return float(self.a @ self.b)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Account:
     """An equation by its id, what comes out, the arithmetic in lines, and the products in it."""
 

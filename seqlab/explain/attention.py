@@ -11,7 +11,7 @@ from seqlab.errors import UsageError, nearest
 from seqlab.explain.canvas import Grid, Matrix
 from seqlab.explain.charts import PANEL, HeatMap, Panel, bipartite, farthest, panels
 from seqlab.explain.palette import SEQUENTIAL, levels
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.trace import Trace
 
@@ -19,7 +19,7 @@ FOLLOWED = 0.5  # of a head's weight on one kind of place, for it to be called a
 LARGE = 64  # tokens from which numbers are not written out for every head
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Map:
     """The weights of one attention: each row's weights over the columns sum to one, in every head."""
 
@@ -107,10 +107,10 @@ def attention_view(subject: Subject, *, layer: str | None = None, head: int | No
     name = f"{last.name}, {'mean of its heads' if head is None and heads[-1] > 1 else f'head {head or 1}'}"
     heat = HeatMap(weights, last.rows, last.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0))
     links = bipartite(weights, last.rows, last.columns, title=f"{name}: the strongest of its weights")
-    pictures = [heat.draw(), links]
+    parts: list[Any] = [f"{name}: a row for each that looks", heat, links]
     if head is None and sum(heads) > 1:
         rows = [(m.name, [_panel(m, h, place) for h, (place, _) in enumerate(m.followed())]) for m in maps]
-        pictures.append(panels(rows, title="all heads"))
+        parts.append(panels(rows, title="all heads"))
     lines = [
         f"{m.name} head {h} looks at {place}: {100 * share:.0f} % of its weight"
         for m in maps
@@ -122,8 +122,7 @@ def attention_view(subject: Subject, *, layer: str | None = None, head: int | No
         "attention",
         f"attention of {subject.bundle.recipe.name}",
         {**data, "maps": [m.to_json() for m in maps]},
-        pictures,
-        in_letters(f"{name}: a row for each that looks", heat, *lines),
+        [*parts, *lines],
     )
 
 

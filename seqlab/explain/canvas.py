@@ -51,7 +51,7 @@ class Item:
         return element(name, attributes, inner)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Rect(Item):
     x: Pixels
     y: Pixels
@@ -66,7 +66,7 @@ class Rect(Item):
         return self._element("rect", place | _paint(self.fill, self.stroke))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Polyline(Item):
     """An open line, or closed an area."""
 
@@ -83,7 +83,7 @@ class Polyline(Item):
         return self._element("polygon" if self.fill else "polyline", look)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Circle(Item):
     x: Pixels
     y: Pixels
@@ -94,7 +94,7 @@ class Circle(Item):
         return self._element("circle", {"cx": self.x, "cy": self.y, "r": self.radius} | _paint(self.fill, ""))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Text(Item):
     """One line whose baseline begins, ends or is centred at a point, and is turned about it."""
 
@@ -115,7 +115,7 @@ class Text(Item):
         return self._element("text", {"x": self.x, "y": self.y} | look, escape(visible(self.text)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Grid(Item):
     """A matrix of coloured cells as one image, however many they are; on a page the pointer reads them."""
 
@@ -141,7 +141,7 @@ class Grid(Item):
         return self._element("image", look)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Group(Item):
     """Items moved together."""
 
@@ -154,7 +154,7 @@ class Group(Item):
         return self._element("g", move, "".join(item.svg() for item in self.items))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Canvas:
     width: Pixels
     height: Pixels

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.tokens import ColouredText
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.trace import Trace
 
@@ -139,6 +139,5 @@ def cells_view(
         "cells",
         f"{name} in {subject.bundle.recipe.name}",
         {"layer": layer, "unit": unit, "tokens": tokens, "values": values, "followers": list(map(asdict, units))},
-        [text.draw()],
-        in_letters(text, "", *lines),
+        [text, "", *lines],
     )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Num
@@ -29,14 +29,13 @@ PANEL = 128.0  # pixels of a small picture beside others
 Panel = tuple[str, tuple[Item, ...]]  # a name and a picture
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class HeatMap:
     """A cell for each number, rows downwards. `titles` are those of rows and columns, `reach` ends the colours."""
 
     matrix: Matrix
     rows: Sequence[str]
     columns: Sequence[str]
-    _: KW_ONLY
     title: str = ""
     titles: tuple[str, str] = ("", "")
     diverging: bool = False
@@ -118,13 +117,12 @@ class HeatMap:
         return shades[min(len(shades) - 1, int(share * len(shades)))] * wide
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Bars:
     """A bar for each number, of one colour above zero and of another below it, with the number at its end."""
 
     values: Vector
     labels: Sequence[str]
-    _: KW_ONLY
     title: str = ""
     x_title: str = ""
     width: Pixels = 640

@@ -16,7 +16,7 @@ from seqlab.equations.bptt import bound
 from seqlab.errors import UsageError
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.plots import Curve, Lines
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
@@ -167,8 +167,7 @@ def gradients_view(subject: Subject, *, position: int | None = None, folder: Pat
         "gradients",
         f"gradient flow in {recipe.name}",
         data,
-        pictures,
-        in_letters(Lines(curves), "log10 of the norm, against steps back", *sentences),
+        [*pictures, Lines(curves).letters, "log10 of the norm, against steps back", *sentences],
     )
 
 

@@ -9,7 +9,7 @@ from seqlab.codecs.labels import answer_names
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.canvas import Canvas
 from seqlab.explain.charts import Bars, HeatMap
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.trace import Trace
 
@@ -62,13 +62,13 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
         lines.append(f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}")
     lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:"]
     names, p = zip(*(guess.values() for guess in likely[place]), strict=True)
+    pictures = [_picture(subject, trace, name) for name in _chosen(trace, layer)]
     data = {"source": subject.source, "written": subject.written, "answered": subject.answered}
     return View(
         "lens",
         f"{subject.bundle.recipe.name}, stage by stage",
         {**data, "stages": stages, "likeliest": likely},
-        tuple(_picture(subject, trace, name) for name in _chosen(trace, layer)),
-        in_letters(*lines, Bars(np.array(p), names)),
+        [*pictures, *lines, Bars(np.array(p), names).letters],
     )
 
 

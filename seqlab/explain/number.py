@@ -10,7 +10,7 @@ from seqlab.explain.accounts import account
 from seqlab.explain.charts import table
 from seqlab.explain.labels import number
 from seqlab.explain.lens import stage_named
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.subject import Subject
 
 
@@ -38,7 +38,7 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
         "products": [asdict(product) | {"sum": product.sum} for product in filled.products],
     }
     picture = table(lines[:1], [[line] for line in lines[1:]], title=lines[0])
-    return View("number", f"{layer} at {where}", data, (picture,), in_letters(*lines))
+    return View("number", f"{layer} at {where}", data, [picture, *lines])
 
 
 def _cell(values: Tensor, text: str | None) -> tuple[int, ...]:

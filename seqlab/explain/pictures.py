@@ -10,7 +10,7 @@ from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Grid, Matrix, Rect
 from seqlab.explain.charts import PANEL, HeatMap, Panel, panels
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, levels
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import Letters, View
 from seqlab.subject import Subject
 from seqlab.tasks import predict
 from seqlab.tasks.caption import word_maps
@@ -30,7 +30,7 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     light = _light(bundle, given)
     below, opacity = ((), 1.0) if light is None else ((_grey(light),), 0.6)
     maps, row = [], list[Panel]()
-    parts: list[str | HeatMap] = []
+    parts: list[str | Letters] = []
     for word, each in words:
         weights = each.double().numpy()
         maps.append(weights)
@@ -38,13 +38,12 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
         row.append((word, (*below, Grid(0.0, 0.0, PANEL, PANEL, cells, SEQUENTIAL, opacity=opacity))))
         tall, wide = weights.shape
         place = divmod(int(weights.argmax()), wide)
-        parts += ["", f"{word} ({place})", HeatMap(weights, [""] * tall, [""] * wide)]
+        parts += ["", f"{word} ({place})", HeatMap(weights, [""] * tall, [""] * wide).letters]
     return View(
         "maps",
         f"{source.show(given)}: {caption}",
         {"caption": caption, "words": [word for word, _ in words], "maps": maps},
-        (_wrapped(row, "the darker, the more it looked there"),),
-        in_letters(*parts[1:]),
+        [_wrapped(row, "the darker, the more it looked there"), *parts[1:]],
     )
 
 
@@ -68,8 +67,7 @@ def glimpses_view(subject: Subject) -> View:
         "glimpses",
         f"{bundle.codec.source.show(subject.given)}: {subject.answered[0]}",
         {"answer": subject.answered[0], "windows": [dict(zip(names, window, strict=True)) for window in windows]},
-        (_wrapped(row, "each window"),),
-        in_letters(*lines),
+        [_wrapped(row, "each window"), *lines],
     )
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ DOTS = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])  # the bits of a braille 
 STEPS = (1, 2, 5, 7, 10, 12, 20, 24, 30, 50, 100, 200, 365, 500)  # between labels of times
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Curve:
     """A line of a chart; a value that is NaN is a gap. Without `x`, values stand at 0, 1, 2, ..."""
 
@@ -35,7 +35,7 @@ class Curve:
         return np.arange(len(self.y), dtype=float) if self.x is None else self.x
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Band:
     """What lies between two lines."""
 
@@ -50,13 +50,12 @@ class Band:
         return Curve(self.label, self.low, self.x), Curve(self.label, self.high, self.x)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Lines:
     """Lines over shaded bands. `titles` are those of the axes; `mark` is an x and the name of what begins there."""
 
     curves: Sequence[Curve]
     bands: Sequence[Band] = ()
-    _: KW_ONLY
     title: str = ""
     titles: tuple[str, str] = ("", "")
     x_labels: Sequence[str] = ()

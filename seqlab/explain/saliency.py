@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.tokens import ColouredText
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
 
@@ -162,13 +162,11 @@ def saliency_view(subject: Subject, *, method: str = "integrated", position: int
     }
     answer, log_p = subject.answered[place], result.log_probability
     data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1, "log_probability": log_p}
-    pictures = []
     parts: list[str | ColouredText] = []
     for name, (tokens, values) in sides.items():
         if tokens:
             data[name.replace(" ", "_")] = (tokens, values)
             text = ColouredText([f"{token} " for token in tokens], values, title=name)
-            pictures.append(text.draw())
             parts += [f"{name}:", text]
     if result.baseline is not None:
         data |= {"baseline": result.baseline, "completeness_gap": result.gap, "steps": result.steps}
@@ -176,4 +174,4 @@ def saliency_view(subject: Subject, *, method: str = "integrated", position: int
         if result.gap > COMPLETE:
             note += ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
         parts.append(note)
-    return View("saliency", f"what {answer!r} rests on ({method})", data, pictures, in_letters(*parts))
+    return View("saliency", f"what {answer!r} rests on ({method})", data, parts)

@@ -17,7 +17,7 @@ from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.explain import tokens
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
@@ -174,8 +174,7 @@ def beam_view(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
         data,
-        [tree.draw()],
-        in_letters(tree, *lines),
+        [tree, *lines],
     )
 
 

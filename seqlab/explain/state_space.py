@@ -14,7 +14,7 @@ from seqlab.explain.canvas import Vector
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.plots import Band, Curve, Lines
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.models.forecaster import LDSForecaster
 from seqlab.models.hidden import HMMTagger
 from seqlab.padded import Padded
@@ -43,15 +43,12 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
     columns = [f"{token} {name}" for token, name in steps]
     title = f"{what}; beside each token the path"
     heat = HeatMap(belief.T[kept], [states[i] for i in kept], columns, title=title, reach=(0.0, 1.0))
+    line = "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps)
     return View(
         "trellis",
         f"{bundle.recipe.name}: {what}",
         {"positions": positions, "states": states, "belief": belief, "path": names},
-        [heat.draw()],
-        in_letters(
-            replace(heat, columns=positions),
-            "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps),
-        ),
+        [heat.draw(), replace(heat, columns=positions).letters, line],
     )
 
 
@@ -88,8 +85,7 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
         "band",
         f"forecast of {bundle.recipe.name}",
         {"column": name, **series, **estimates},
-        [lines.draw()],
-        in_letters(lines, title),
+        [lines, title],
     )
 
 

@@ -11,7 +11,7 @@ from seqlab.equations.decoding import perplexity
 from seqlab.errors import UsageError
 from seqlab.explain.labels import number, visible
 from seqlab.explain.tokens import TokenBars
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.subject import Subject
 
 NOTABLE = 5  # tokens at most that are named in words
@@ -49,8 +49,7 @@ def surprisal_view(subject: Subject) -> View:
         "surprisal",
         f"how surprising each token is to {subject.bundle.recipe.name}",
         {**data, "perplexity": guesses, "most_surprising": surprises},
-        [bars.draw()],
-        in_letters(bars, "", summary, "most surprising:", *map(_sentence, surprises)),
+        [bars, "", summary, "most surprising:", *map(_sentence, surprises)],
     )
 
 

@@ -16,7 +16,7 @@ from seqlab.explain.canvas import Matrix, Points
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.plots import Curve, Lines, scatter
 from seqlab.explain.tokens import ColouredText
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
@@ -48,8 +48,7 @@ def positions_view(bundle: Bundle) -> View:
         "positions",
         f"positions of {bundle.recipe.name}: {layer.kind}",
         {"kind": layer.kind, "tables": tables, "cosine": cosines},
-        pictures,
-        in_letters(f"this model's positions are {layer.kind}", title, alike),
+        [*pictures, f"this model's positions are {layer.kind}", title, alike.letters],
     )
 
 
@@ -80,12 +79,14 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
         f"{name[i]}: " + ", ".join(f"{name[j]} {cosine:.2f}" for j, cosine in others.items())
         for i, others in near.items()
     ]
+    if not lines:
+        lines = ["name some words to see their neighbours: " + ", ".join(tokens[:20])]
+    picture = scatter(plane, tokens, groups, title="the two main directions of these embeddings")
     return View(
         "embeddings",
         f"embeddings of {bundle.recipe.name}",
         {"tokens": tokens, "points": plane, "neighbours": neighbours},
-        (scatter(plane, tokens, groups, title="the two main directions of these embeddings"),),
-        in_letters(*lines or ["name some words to see their neighbours: " + ", ".join(tokens[:20])]),
+        [picture, *lines],
     )
 
 
@@ -96,21 +97,16 @@ def bpe_view(bundle: Bundle, given: Any) -> View:
         kind = "none" if tokenizer is None else tokenizer.kind
         raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")
     steps = _merged(tokenizer, str(given))
-    pieces, made = list[str](), list[float]()
-    for merged, row in steps:
+    pieces, made, lines = list[str](), list[float](), []
+    for number, (pair, row) in enumerate(steps):
         pieces += [*row[:-1], *(f"{last}\n" for last in row[-1:])]
-        made += [float(merged is not None and piece == "".join(merged)) for piece in row]
+        made += [float(pair is not None and piece == "".join(pair)) for piece in row]
+        lines.append(f"{number:>4}  {' '.join(row)}" + (f"     ({pair[0]} + {pair[1]})" if pair else ""))
     return View(
         "bpe",
         f"{str(given)!r} in {len(steps) - 1} merges",
-        {"text": str(given), "steps": [{"merge": m, "pieces": pieces} for m, pieces in steps]},
-        (ColouredText(pieces, np.array(made), title="merge after merge").draw(),),
-        in_letters(
-            *(
-                f"{number:>4}  {' '.join(pieces)}" + (f"     ({m[0]} + {m[1]})" if m else "")
-                for number, (m, pieces) in enumerate(steps)
-            )
-        ),
+        {"text": str(given), "steps": [{"merge": pair, "pieces": row} for pair, row in steps]},
+        [ColouredText(pieces, np.array(made), title="merge after merge").draw(), *lines],
     )
 
 
@@ -130,8 +126,7 @@ def training_view(bundle: Bundle, *, folder: Path) -> View:
         "training",
         f"training of {bundle.recipe.name}",
         {name: {"step": steps, "value": values} for name, (steps, values) in series.items()},
-        tuple(chart.draw() for chart in [loss, *others]),
-        in_letters(loss),
+        [loss, *(chart.draw() for chart in others)],
     )
 
 

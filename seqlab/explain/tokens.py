@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -19,13 +19,12 @@ LINES = 4  # of the highest bar in letters
 EIGHTHS = " ▁▂▃▄▅▆▇█"  # parts of a line
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ColouredText:
     """Running text, each token on the colour of its number."""
 
     tokens: Sequence[str]
     values: Vector
-    _: KW_ONLY
     title: str = ""
 
     def draw(self) -> Canvas:
@@ -66,7 +65,7 @@ class ColouredText:
         return "\n".join("".join(names[place] for place in row) for row in rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TokenBars:
     """Running text with a bar over each token; the notable ones have another colour and their number."""
 
@@ -154,7 +153,6 @@ class Tree:
     """A search: hypotheses that were pruned are pale, the best path is strong."""
 
     nodes: Sequence[Node]
-    _: KW_ONLY
     title: str = ""
 
     def draw(self) -> Canvas:

@@ -56,30 +56,33 @@ for (const grid of document.querySelectorAll("image[data-cells]")) {
 
 @runtime_checkable
 class Figure(Protocol):
-    """A kind of picture with its numbers, which can also be written in letters."""
+    """A kind of picture with its numbers: it draws itself, and writes itself in letters."""
+
+    def draw(self) -> Canvas: ...
 
     def letters(self, width: int, colour: bool) -> str: ...
 
 
-def in_letters(*parts: str | Figure) -> Callable[[int, bool], str]:
-    """The text of a view: lines and figures below one another."""
-    return lambda width, colour: "\n".join(
-        part if isinstance(part, str) else part.letters(width, colour) for part in parts
-    )
+Letters = Callable[[int, bool], str]  # a text for so many columns, in colour or not
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class View:
-    """A look inside a model: numbers as plain data, pictures whose titles are their captions, and a text.
+    """A look inside a model: numbers as plain data, and the parts of which its pictures and its text are made.
 
-    `text` is for a terminal of so many columns, in colour or not.
+    A figure is in both, a canvas in the pictures; a line, and a figure's `letters` alone, are in the text.
     """
 
     name: str
     title: str
     data: dict[str, Any]
-    canvases: Sequence[Canvas]
-    text: Callable[[int, bool], str]
+    parts: Sequence[str | Figure | Canvas | Letters]
+
+    @property
+    def canvases(self) -> list[Canvas]:
+        """The pictures; their titles are their captions."""
+        drawn = [part.draw() if isinstance(part, Figure) else part for part in self.parts]
+        return [part for part in drawn if isinstance(part, Canvas)]
 
     def show(self) -> None:
         """Write it to the terminal, in colour if that is one and NO_COLOR is not set."""
@@ -87,7 +90,14 @@ class View:
         sys.stdout.write(self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n")
 
     def to_text(self, *, width: int = 80, colour: bool = False) -> str:
-        return f"{visible(self.title)}\n{self.text(width, colour)}"
+        lines = [visible(self.title)]
+        for part in self.parts:
+            if isinstance(part, str):
+                lines.append(part)
+            elif not isinstance(part, Canvas):
+                letters = part.letters if isinstance(part, Figure) else part
+                lines.append(letters(width, colour))
+        return "\n".join(lines)
 
     def to_json(self) -> str:
         """The numbers, to six digits; what is not finite is null."""

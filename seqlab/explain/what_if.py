@@ -12,7 +12,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.charts import Bars, table
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 from seqlab.layers.tap import listening
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
@@ -108,13 +108,11 @@ def what_if_view(
         new = subject.log_probabilities().numpy()
     data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before, "after": after}
     data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": old}
-    pictures = [table(["before", before], [["after", after]], title="the answer")]
-    parts: list[str | Bars] = [f"before: {before}", f"after:  {after}"]
+    parts: list[Any] = [table(["before", before], [["after", after]], title="the answer")]
+    parts += [f"before: {before}", f"after:  {after}"]
     if changed == given:
         change = new - old
         data["log_probability_after"] = old + change
         title = "change in the log-probability of the old answer's parts"
-        bars = Bars(change, subject.answered, title=title)
-        pictures.append(bars.draw())
-        parts += ["the old answer's log-probability changes by:", bars]
-    return View("what-if", f"what if: {'; '.join(changes)}", data, pictures, in_letters(*parts))
+        parts += ["the old answer's log-probability changes by:", Bars(change, subject.answered, title=title)]
+    return View("what-if", f"what if: {'; '.join(changes)}", data, parts)

@@ -13,7 +13,7 @@ import pytest
 
 from seqlab.errors import UsageError
 from seqlab.explain.charts import HeatMap, bipartite
-from seqlab.explain.view import View, in_letters
+from seqlab.explain.view import View
 
 NASTY = ["<script>alert(1)</script>", "</script><img src=x onerror=y>", "\"q\" & 'm'", "שלום 😀", "\u2028\ud800\x00"]
 WEIGHTS = np.array([[0.5, 0.25, 0.25, 0.0, 0.0], [np.nan, 1 / 3, 0, 0, 0]])
@@ -57,8 +57,7 @@ def sample(title=NASTY[0]):
             "best": np.float32(0.1),
             "few": [-1.23456789e-9, 1e12 / 3],
         },
-        (HeatMap(WEIGHTS, names, heads, title="weights").draw(), bipartite(WEIGHTS, names, heads, title=NASTY[1])),
-        in_letters(HeatMap(WEIGHTS, names, heads)),
+        (HeatMap(WEIGHTS, names, heads, title="weights"), bipartite(WEIGHTS, names, heads, title=NASTY[1])),
     )
 
 
@@ -147,8 +146,8 @@ def test_other_files_are_refused_by_name(name, tmp_path):
 def test_a_page_of_five_hundred_tokens(tmp_path):
     weights, tokens = np.random.default_rng(0).random((512, 512)) ** 8, [f"token{k}" for k in range(512)]
     began = time.process_time()
-    pictures = (HeatMap(weights, tokens, tokens).draw(), bipartite(weights, tokens, tokens))
-    path = View("attention", "large", {"weights": weights, "tokens": tokens}, pictures, str).save(tmp_path / "v.html")
+    pictures = (HeatMap(weights, tokens, tokens), bipartite(weights, tokens, tokens))
+    path = View("attention", "large", {"weights": weights, "tokens": tokens}, pictures).save(tmp_path / "v.html")
     assert time.process_time() - began < 2
     assert path.stat().st_size < 10e6
 
