@@ -150,8 +150,10 @@ def _squashed(equation: str, formula: str, products: tuple[Product, ...], terms:
 
 def _score(p: Place) -> Account:
     *head, t, s = p.cell
-    q, k = p.part("q")[(*head, t)], p.part("k")[(*head, s)]
-    at_query, at_key = f"q at {t + 1}", f"k at {s + 1}"
+    q = p.part("q")[(*head, t)]
+    k = p.part("k")[(*head, s)]
+    at_query = f"q at {t + 1}"
+    at_key = f"k at {s + 1}"
     product = _product("q·k", at_query, q, at_key, k)
     kind = "scaled" if head else p.layer(SourceAttention).kind
     if kind == "scaled":
@@ -167,7 +169,8 @@ def _score(p: Place) -> Account:
 
 def _weight(p: Place) -> Account:
     *row, s = p.cell
-    scores, weights = p.part("score")[tuple(row)], p.part("weights")[tuple(row)]
+    scores = p.part("score")[tuple(row)]
+    weights = p.part("weights")[tuple(row)]
     visible = weights > 0
     if not visible[s]:
         return Account("E48", "masked: what comes later, or is not there, has no weight", 0.0)
@@ -185,7 +188,8 @@ def _weight(p: Place) -> Account:
 
 def _head(p: Place) -> Account:
     h, t, c = p.cell
-    weights, values = p.part("weights")[h, t], p.part("v")[h, :, c]
+    weights = p.part("weights")[h, t]
+    values = p.part("v")[h, :, c]
     product = _product("Σ weight × v", f"weights from {t + 1}", weights, f"v, feature {c}", values)
     return Account("E39", "head = Σ weight × v", product.sum, products=(product,))
 
@@ -221,11 +225,17 @@ def _sum(p: Place) -> Account:
     block, _, which = p.prefix.rpartition(".")
     name = f"{block}.{SUBLAYERS[which]}"
     if which == "second":
-        equation, formula, side = "E53", "sum = x + (W₂ inner + b₂)", "inner"
-        linear, last = p.layer(FeedForward, name).narrow, p.stage(f"{name}.inner")
+        equation = "E53"
+        formula = "sum = x + (W₂ inner + b₂)"
+        side = "inner"
+        linear = p.layer(FeedForward, name).narrow
+        last = p.stage(f"{name}.inner")
     else:
-        equation, formula, side = "E52", "sum = x + (W_O [head₁; head₂; ...] + b)", "heads side by side"
-        linear, last = p.layer(MultiHeadAttention, name).mix, p.stage(f"{name}.heads").transpose(0, 1).flatten(1)
+        equation = "E52"
+        formula = "sum = x + (W_O [head₁; head₂; ...] + b)"
+        side = "heads side by side"
+        linear = p.layer(MultiHeadAttention, name).mix
+        last = p.stage(f"{name}.heads").transpose(0, 1).flatten(1)
     product, added, line = _affine(f"W·{side}", f"W, row {c}", f"{side} at {t + 1}", linear, c, last[t])
     x = float(_stream(p, name)[t, c])
     lines = (f"sublayer = {line}", _line("x + sublayer = {} + {}", x + added, x, added))
@@ -236,7 +246,8 @@ def _stream(p: Place, sublayer: str) -> Tensor:
     """What went past a sublayer: its own input, or where that is normed first, what was there before."""
     if not p.layer(AddNorm).before:
         return p.stage(f"{sublayer}.x")
-    side, names = p.name.partition(".")[0], p.trace.names()
+    side = p.name.partition(".")[0]
+    names = p.trace.names()
     ends = (".positions", ".sum", ".output")
     before = [name for name in names[: names.index(p.name)] if name.startswith(side) and name.endswith(ends)]
     return p.stage(before[-1])
@@ -252,8 +263,12 @@ def _output(p: Place) -> Account:
         raise ValueError("only a layer norm is of one position")
     t, c = p.cell
     row = p.stage(f"{second}.sum")[t]
-    x, mean, variance = float(row[c]), float(row.mean()), float(row.var(unbiased=False))
-    gain, bias, deviation = float(norm.gain[c]), float(norm.bias[c]), math.sqrt(variance + norm.epsilon)
+    x = float(row[c])
+    mean = float(row.mean())
+    variance = float(row.var(unbiased=False))
+    gain = float(norm.gain[c])
+    bias = float(norm.bias[c])
+    deviation = math.sqrt(variance + norm.epsilon)
     value = (x - mean) / deviation * gain + bias
     lines = (
         _line(f"mean of {len(row)} features = {number(mean)}, deviation", math.sqrt(variance)),
@@ -267,13 +282,18 @@ def _position(p: Place) -> Account:
     entrance = next(m for m in p.layers(Entrance) if m.positions.name == p.prefix)
     if entrance.bridge is not None:
         raise ValueError("the embedding is projected first")
-    table, size, scale = entrance.positions.table, entrance.positions.size, entrance.scale
+    table = entrance.positions.table
+    size = entrance.positions.size
+    scale = entrance.scale
     if table is not None:
-        equation, signal, line = "E55", float(table[t, c]), f"p = row {t}, feature {c} of the learned table"
+        equation = "E55"
+        signal = float(table[t, c])
+        line = f"p = row {t}, feature {c} of the learned table"
     else:
         signal = float(sinusoidal_positions(t + 1, size)[t, c])
         wave = "cos" if c % 2 else "sin"
-        equation, line = "E54", _line(f"p = {wave}({t} / 10000^({c - c % 2}/{size}))", signal)
+        equation = "E54"
+        line = _line(f"p = {wave}({t} / 10000^({c - c % 2}/{size}))", signal)
     embedding = p.at("embedding")
     value = scale * embedding + signal
     if scale == 1:
@@ -311,13 +331,16 @@ def _gate(p: Place) -> Account:
 
 def _candidate(p: Place) -> Account:
     layer = p.layer(Recurrence)
-    gate, last = layer.cell.gates[0], len(layer.cell.gates) - 1
-    bias, reset = layer.b_n, p.part(gate)[p.cell[0]]
+    gate = layer.cell.gates[0]
+    last = len(layer.cell.gates) - 1
+    bias = layer.b_n
+    reset = p.part(gate)[p.cell[0]]
     if bias is None:
         formula = f"n = tanh(U x + W ({gate} h) + b)"
         products, terms = _drive(p, last, reset)
     else:  # torch's GRU resets after the product
-        formula, unit = "n = tanh(U x + b + r (W h + b′))", p.cell[1]
+        formula = "n = tanh(U x + b + r (W h + b′))"
+        unit = p.cell[1]
         products, terms = _drive(p, last)
         terms[1] = float(reset[unit]) * (terms[1] + float(bias[unit]))
     return _squashed(layer.cell.equation, formula, products, terms, "tanh({})")
@@ -325,7 +348,10 @@ def _candidate(p: Place) -> Account:
 
 def _cell_state(p: Place) -> Account:
     _, (_, _, before) = _entering(p)
-    c, f, i, g = float(before[p.cell[1]]), p.at("f"), p.at("i"), p.at("g")
+    c = float(before[p.cell[1]])
+    f = p.at("f")
+    i = p.at("i")
+    g = p.at("g")
     value = f * c + i * g
     return Account("E24", "c = f × c before + i × g", value, (_line("{} × {} + {} × {}", value, f, c, i, g),))
 
@@ -333,11 +359,14 @@ def _cell_state(p: Place) -> Account:
 def _state(p: Place) -> Account:
     layer, (_, before, *_) = _entering(p)
     if layer.kind == "lstm":
-        o, c = p.at("o"), p.at("c")
+        o = p.at("o")
+        c = p.at("c")
         value = o * math.tanh(c)
         return Account("E24", "h = o × tanh(c)", value, (_line("{} × tanh({})", value, o, c),))
     if layer.cell.gates[-1] == "n":  # a candidate, and the gate before it says how much of it to take
-        gate, h, n = layer.cell.gates[-2], float(before[p.cell[1]]), p.at("n")
+        gate = layer.cell.gates[-2]
+        h = float(before[p.cell[1]])
+        n = p.at("n")
         u, name = (1 - p.at(gate), "u") if gate == "z" else (p.at(gate), gate)
         value = (1 - u) * h + u * n
         line = _line("{} × {} + {} × {}", value, 1 - u, h, u, n)

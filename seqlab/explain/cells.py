@@ -15,7 +15,8 @@ from seqlab.subject import Subject
 from seqlab.trace import Trace
 
 QUOTES = '"“”«»„‟「」'
-OPEN, CLOSE = "([{", ")]}"
+OPEN = "([{"
+CLOSE = ")]}"
 PLACE = "place in line"
 Layers = dict[str, Float[Tensor, "T H"]]  # states by the name of their layer
 
@@ -59,7 +60,9 @@ def marks(tokens: list[str], pattern: str | None) -> dict[str, Bool[Tensor, " T"
 
     Each tells what holds once the token has been read.
     """
-    quoted, depth, column = False, 0, 0
+    quoted = False
+    depth = 0
+    column = 0
     rows = []
     for token in tokens:
         for character in token.replace("␣", " ").replace("⏎", "\n"):
@@ -110,7 +113,8 @@ def _area(values: Float[Tensor, "T H"], mark: Bool[Tensor, " T"]) -> Float[Tenso
 
 
 def _correlation(values: Float[Tensor, "T H"], mark: Float[Tensor, " T"]) -> Float[Tensor, " H"]:
-    x, y = values - values.mean(0), mark - mark.mean()
+    x = values - values.mean(0)
+    y = mark - mark.mean()
     scale = (x.square().sum(0) * y.square().sum()).sqrt().clamp(min=1e-12)
     return (x * y[:, None]).sum(0) / scale
 
@@ -127,8 +131,10 @@ def cells_view(
     if unit is None and units:
         fitting = [f for f in units if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))]
         best = max(fitting or units, key=lambda f: f.strength)
-        layer, unit = best.layer, best.unit
-    layer, unit = layer or list(layers)[-1], unit or 0
+        layer = best.layer
+        unit = best.unit
+    layer = layer or list(layers)[-1]
+    unit = unit or 0
     values = unit_of(layers, layer, unit).numpy()
     name = f"unit {unit} of {layer}"
     text = ColouredText(tokens, values, title=name)

@@ -51,7 +51,9 @@ class HeatMap:
 
     def draw(self) -> Canvas:
         """A picture; the numbers are written into cells that are large enough."""
-        matrix, stops, reach = self.matrix, self.stops, self.limits
+        matrix = self.matrix
+        stops = self.stops
+        reach = self.limits
         side = min(40.0, 640 / max(*matrix.shape, 1))
         tall, wide = (max(side, min(28.0, 200 / max(count, 1))) for count in matrix.shape)
         names = [cut(name, LONGEST) for name in self.rows]
@@ -112,7 +114,8 @@ class HeatMap:
             return painted(" " * wide, ink_on(fill), fill)
         shades = NEGATIVE if self.diverging and value < 0 else SHADES
         if self.diverging:
-            low, value = 0.0, abs(value)
+            low = 0.0
+            value = abs(value)
         share = levels(np.array([value]), low, high)[0] / TOP
         return shades[min(len(shades) - 1, int(share * len(shades)))] * wide
 
@@ -141,7 +144,9 @@ class Bars:
         def items() -> Iterator[Item]:
             yield line(zero, 8, zero, bottom, "edge")
             for k, (name, value) in enumerate(zip(names, self.values.tolist(), strict=True)):
-                y, tip, words = 12.0 + 24 * k, zero + np.nan_to_num(value) * unit, number(value)
+                y = 12.0 + 24 * k
+                tip = zero + np.nan_to_num(value) * unit
+                words = number(value)
                 fill = nth(0 if value >= 0 else 1)
                 yield Rect(min(zero, tip), y + 3, abs(tip - zero), 16, fill, hint=f"{name}: {words}")
                 yield Text(left - 10, y + 15, name, anchor="end")
@@ -174,7 +179,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = 
 
     def items() -> Iterator[Item]:
         for k, (first, *others) in enumerate([header, *rows]):
-            y, ink = 20 + 22 * k, "ink" if k else "muted"
+            y = 20 + 22 * k
+            ink = "ink" if k else "muted"
             yield Text(4.0, y, first, 12, ink)
             for end, words in zip(ends[1:], others, strict=True):
                 yield Text(end, y, words, 12, ink, "end")
@@ -189,7 +195,8 @@ def bipartite(
     """Two columns of tokens, and the `most` largest of the weights between them as lines, the larger the darker."""
     tallest = max(len(left), len(right), 1)
     pitch = min(22.0, max(11.0, 700 / tallest))
-    size, top = min(12.0, pitch * 0.85), 16.0
+    size = min(12.0, pitch * 0.85)
+    top = 16.0
     start = 28 + widest([cut(name, LONGEST) for name in left], size)
     end = start + 260
     begins, ends = (top + (np.arange(n) + 0.5 + (tallest - n) / 2) * pitch for n in (len(left), len(right)))
@@ -207,7 +214,8 @@ def bipartite(
             if share > 0.01:
                 curve = swing(start, begins[i], end, ends[j])
                 hint = f"{visible(left[i])} → {visible(right[j])}: {number(float(weights[i, j]))}"
-                thick, opacity = calm * (0.8 + 2.2 * share), calm * (0.06 + 0.84 * share)
+                thick = calm * (0.8 + 2.2 * share)
+                opacity = calm * (0.06 + 0.84 * share)
                 tags = (f"left{i}", f"right{j}")
                 yield Polyline(curve, CATEGORICAL[0], thick, opacity=opacity, hint=hint, tags=tags)
         yield from column(left, start - 8, begins, "end", "left")

@@ -58,7 +58,8 @@ class Flow:
         reached = norms.nonzero()[:, 0].tolist()
         if len(reached) < 2:
             return math.nan
-        first, last = reached[0], reached[-1]
+        first = reached[0]
+        last = reached[-1]
         return float((norms[first].log() - norms[last].log()) / (last - first))
 
     def verdict(self, layer: int) -> Verdict:
@@ -68,7 +69,9 @@ class Flow:
 
     def sentence(self, layer: int) -> str:
         """The verdict, its number and what to do."""
-        name, factor, verdict = self.names[layer], math.exp(self.rate(layer)), self.verdict(layer)
+        name = self.names[layer]
+        factor = math.exp(self.rate(layer))
+        verdict = self.verdict(layer)
         if math.isnan(factor):
             return f"{name}: too short a way to tell."
         return f"{name}: {verdict}; a step back leaves {factor:.3f} of the gradient. {REMEDIES[verdict]}"

@@ -11,7 +11,8 @@ SMALL = 11.0  # the size of labels
 LONGEST = 18  # columns of a label; what is longer is cut
 _SIGNS = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u2028": "↵", "\u2029": "↵"}
 _FORBIDDEN = set("\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_NARROW, _BROAD = set("fijlrtI.,:;'|!()[]{}/\\` "), set("mwMW@%—&<>=+~#")
+_NARROW = set("fijlrtI.,:;'|!()[]{}/\\` ")
+_BROAD = set("mwMW@%—&<>=+~#")
 
 
 def visible(text: str) -> str:

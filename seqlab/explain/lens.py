@@ -108,7 +108,8 @@ def stage_named(trace: Trace, name: str) -> str:
 def _chosen(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
         return [stage_named(trace, layer)]
-    drawn, cells = list[str](), 0
+    drawn = list[str]()
+    cells = 0
     for name in trace.names():
         if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):
             cells += trace[name].numel()

@@ -47,6 +47,7 @@ def _cell(values: Tensor, text: str | None) -> tuple[int, ...]:
         return tuple(int(i) for i in np.unravel_index(int(values.abs().argmax()), sizes))
     parts = [int(part) if part.strip().isdecimal() else -1 for part in text.split(",")]
     if len(parts) != len(sizes) or any(not 0 <= part < size for part, size in zip(parts, sizes, strict=True)):
-        first, last = ",".join("0" for _ in sizes), ",".join(str(size - 1) for size in sizes)
+        first = ",".join("0" for _ in sizes)
+        last = ",".join(str(size - 1) for size in sizes)
         raise UsageError(f"there is no number at '{text}'", hint=f"cells are {first} to {last}.")
     return tuple(parts)

@@ -48,7 +48,8 @@ def limits(values: Num[np.ndarray, "*n"], *, diverging: bool) -> tuple[float, fl
     if not finite.size:
         return (-1.0, 1.0) if diverging else (0.0, 1.0)
     far = float(np.abs(finite).max()) or 1.0
-    low, high = min(0.0, float(finite.min())), float(finite.max())
+    low = min(0.0, float(finite.min()))
+    high = float(finite.max())
     return (-far, far) if diverging else (low, high if high > low else low + 1.0)
 
 

@@ -29,7 +29,8 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     words = word_maps(bundle, [given], [caption])[0]
     light = _light(bundle, given)
     below, opacity = ((), 1.0) if light is None else ((_grey(light),), 0.6)
-    maps, row = [], list[Panel]()
+    maps = []
+    row = list[Panel]()
     parts: list[str | Letters] = []
     for word, each in words:
         weights = each.double().numpy()
@@ -49,16 +50,20 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
 
 def glimpses_view(subject: Subject) -> View:
     """The windows through which a model read a picture, one after the other (S22, E64)."""
-    bundle, trace = subject.bundle, subject.trace()
+    bundle = subject.bundle
+    trace = subject.trace()
     light = _light(bundle, subject.given)
     if "glimpse.window" not in trace or light is None:
         raise UsageError("this model reads through no windows", hint="give one of recipe glimpse-digits.")
-    windows, across = trace["glimpse.window"][0].double().tolist(), trace["glimpse.patch"].shape[-2] - 1
+    windows = trace["glimpse.window"][0].double().tolist()
+    across = trace["glimpse.patch"].shape[-2] - 1
     unit = PANEL / max(light.shape)
-    row, lines = list[Panel](), []
+    row = list[Panel]()
+    lines = []
     for step, (x, y, stride, *_) in enumerate(windows, start=1):
         side = stride * across
-        left, top = (x - side / 2 + 0.5) * unit, (y - side / 2 + 0.5) * unit
+        left = (x - side / 2 + 0.5) * unit
+        top = (y - side / 2 + 0.5) * unit
         window = Rect(left, top, side * unit, side * unit, stroke=CATEGORICAL[1])
         row.append((f"glimpse {step}", (_grey(light), window)))
         lines.append(f"glimpse {step}: centre ({x:.1f}, {y:.1f}), {side:.1f} pixels wide")

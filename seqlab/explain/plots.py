@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from rich.cells import cell_len
 
 from seqlab.explain.canvas import Anchor, Canvas, Circle, Group, Item, Points, Polyline, Rect, Text, Vector, line
@@ -16,6 +16,7 @@ from seqlab.explain.palette import CATEGORICAL, nth, painted
 
 SHADE = 0.22  # how opaque a band is
 MARKS = "•x+o*#"
+EMPTY = 0x2800  # the braille letter without dots
 DOTS = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])  # the bits of a braille letter, where its dots stand
 STEPS = (1, 2, 5, 7, 10, 12, 20, 24, 30, 50, 100, 200, 365, 500)  # between labels of times
 
@@ -109,10 +110,9 @@ class Lines:
         several = len(self.curves) > 1
         plot = [[" "] * wide for _ in range(height)]
         for k, curve in enumerate(self.curves):
-            dots = _dots(curve, (float(x.min()), float(x.max())), (low, high), wide, height)
-            for row, column in np.argwhere(dots.any((1, 3))).tolist():
-                braille = chr(0x2800 + int((dots[row, :, column] * DOTS).sum()))
-                sign = braille if colour or not several else MARKS[k % len(MARKS)]
+            braille = _braille(curve, (float(x.min()), float(x.max())), (low, high), wide, height)
+            for row, column in np.argwhere(braille > EMPTY).tolist():
+                sign = chr(braille[row, column]) if colour or not several else MARKS[k % len(MARKS)]
                 plot[row][column] = painted(sign, nth(k)) if colour else sign
         lines = [f"{sides.get(r, ''):>{margin}} ┤{''.join(row)}".rstrip() for r, row in enumerate(plot)]
         left, right = (
@@ -153,12 +153,12 @@ def scatter(
         name = cut(labels[k], LONGEST + 6)
         long = text_width(name, SMALL)
         corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
-        boxes = np.array([[left, above, left + long, above + 12] for left, above in corners])
-        covered = [_overlap(box, taken) + 1e3 * (box[0] < 4 or box[2] > size[0] - 4) for box in boxes]
-        best = int(np.argmin(covered))
-        if covered[best] < 0.15 * 12 * long:
-            items.append(Text(boxes[best, 0], boxes[best, 1] + 10, name, SMALL))
-            taken = np.vstack([taken, boxes[best]])
+        boxes = np.hstack([corners, np.add(corners, [long, 12])])
+        overlaps = [_overlap(box, taken) + 1e3 * (box[0] < 4 or box[2] > size[0] - 4) for box in boxes]
+        best = boxes[np.argmin(overlaps)]
+        if min(overlaps) < 0.15 * 12 * long:
+            items.append(Text(best[0], best[1] + 10, name, SMALL))
+            taken = np.vstack([taken, best])
     return Canvas(*size, items, title)
 
 
@@ -180,12 +180,10 @@ class Axes:
 
     def x(self, value: Any) -> Any:
         """The pixel of a number, or of each in an array."""
-        low, high = self.x_range
-        return self.left + (value - low) / (high - low) * (self.right - self.left)
+        return _between(value, self.x_range, self.left, self.right)
 
     def y(self, value: Any) -> Any:
-        low, high = self.y_range
-        return self.bottom - (value - low) / (high - low) * (self.bottom - self.top)
+        return _between(value, self.y_range, self.bottom, self.top)
 
     def frame(self, x_labels: Sequence[str] = ()) -> Iterator[Item]:
         """Axes with horizontal rules. `x_labels` are names for x = 0, 1, 2, ..., as many as have room."""
@@ -210,6 +208,11 @@ class Axes:
         return [(float(k), labels[k]) for k in range(0, len(labels), step) if low <= k <= high]
 
 
+def _between(value: Any, limits: Range, start: Pixels, end: Pixels) -> Any:
+    low, high = limits
+    return start + (value - low) / (high - low) * (end - start)
+
+
 def make_axes(
     x_range: Range, y_range: Range, *, size: tuple[Pixels, Pixels], top: Pixels, titles: tuple[str, str]
 ) -> Axes:
@@ -221,13 +224,15 @@ def make_axes(
 
 def legend(entries: Iterable[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
     """Samples 18 pixels wide around (9, 0), each with its name, in rows from the top left; and how high that is."""
-    x, y = 24.0, 20.0
+    x = 24.0
+    y = 20.0
     items: list[Item] = []
     for name, sample in entries:
         if name:
             needed = 24 + text_width(name, SMALL)
             if x > 24 and x + needed > width - 24:
-                x, y = 24.0, y + 20
+                x = 24.0
+                y = y + 20
             items += [Group(x, y, (sample,)), Text(x + 24, y + 4, name, SMALL)]
             x += needed + 18
     return items, y + 16 if items else 16.0
@@ -273,12 +278,14 @@ def _overlap(box: Float[np.ndarray, "4"], others: Float[np.ndarray, "N 4"]) -> f
     return float(shared.clip(0).prod(1).sum())
 
 
-def _dots(curve: Curve, x_range: Range, y_range: Range, wide: int, height: int) -> Bool[np.ndarray, "H 4 W 2"]:
-    """Which dots of height x width letters of 4 x 2 dots a line covers."""
+def _braille(curve: Curve, x_range: Range, y_range: Range, wide: int, height: int) -> Int[np.ndarray, "H W"]:
+    """A line in letters of 4 x 2 dots."""
     y = np.interp(np.linspace(*x_range, 2 * wide), curve.places, curve.y, left=np.nan, right=np.nan)
     rows = (y_range[1] - y) / (y_range[1] - y_range[0]) * (4 * height - 1)
     before = np.append(np.nan, rows[:-1])
     before = np.where(np.isnan(before), rows, before)
-    top, bottom = np.minimum(rows, before).round(), np.maximum(rows, before).round()
+    top = np.minimum(rows, before).round()
+    bottom = np.maximum(rows, before).round()
     place = np.arange(4 * height)[:, None]
-    return ((place >= top) & (place <= bottom)).reshape(height, 4, wide, 2)
+    dots = ((place >= top) & (place <= bottom)).reshape(height, 4, wide, 2)
+    return EMPTY + (dots * DOTS[:, None]).sum((1, 3))

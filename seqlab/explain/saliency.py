@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
+from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from seqlab.errors import UsageError, nearest
@@ -143,11 +144,9 @@ def _left_out(subject: Subject, place: int) -> Saliency:
 
 
 def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
-    """Where to look between 0 and 1, and how much each look counts (Golub & Welsch 1969)."""
-    k = torch.arange(1, points, dtype=torch.float64)
-    off = k / (4 * k * k - 1).sqrt()
-    values, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
-    return (values + 1) / 2, vectors[0].square()
+    """Where to look between 0 and 1, and how much each look counts: Gauss-Legendre points."""
+    places, weights = map(torch.from_numpy, leggauss(points))
+    return (places + 1) / 2, weights / 2
 
 
 def saliency_view(subject: Subject, *, method: str = "integrated", position: int | None = None) -> View:
@@ -160,7 +159,8 @@ def saliency_view(subject: Subject, *, method: str = "integrated", position: int
         "source": (subject.source, result.source.numpy()),
         "written before": (subject.written[: place + 1], result.written[: place + 1].numpy()),
     }
-    answer, log_p = subject.answered[place], result.log_probability
+    answer = subject.answered[place]
+    log_p = result.log_probability
     data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1, "log_probability": log_p}
     parts: list[str | ColouredText] = []
     for name, (tokens, values) in sides.items():

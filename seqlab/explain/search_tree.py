@@ -150,9 +150,11 @@ def beam_view(
     subject = subject_of(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
     if not subject.writes:
         raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
-    prefix, limits = subject.writes, _continuation(bundle)
+    prefix = subject.writes
+    limits = _continuation(bundle)
     if subject.reads is not None:
-        prefix, limits = subject.writes[:1], target_limits(bundle, bundle.recipe.decode)
+        prefix = subject.writes[:1]
+        limits = target_limits(bundle, bundle.recipe.decode)
     with torch.inference_mode():
         search = recorded_search(subject.decoder, subject.memory(), prefix, Beam(beam, length_penalty), limits)
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])

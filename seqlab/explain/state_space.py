@@ -29,14 +29,18 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
     subject = subject_of(bundle, given)
     trace = subject.trace()
     if isinstance(bundle.model, HMMTagger):
-        belief, states = trace["encoder.posterior"][0].numpy(), labels_in(bundle.codec).names
+        belief = trace["encoder.posterior"][0].numpy()
+        states = labels_in(bundle.codec).names
         with torch.inference_mode():
             path = bundle.model.decode(cast(Padded, subject.reads))[0].tolist()
-        positions, what = subject.source, "posterior of each label"
+        positions = subject.source
+        what = "posterior of each label"
     else:
         belief = trace["decoder.belief"][0].numpy()
-        states, path = tuple(f"state {i}" for i in range(belief.shape[1])), belief.argmax(1).tolist()
-        positions, what = subject.written, "belief about the next state"
+        states = tuple(f"state {i}" for i in range(belief.shape[1]))
+        path = belief.argmax(1).tolist()
+        positions = subject.written
+        what = "belief about the next state"
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
     kept = np.flatnonzero(belief.max(0) > 0.005) if belief.shape[1] > 24 else np.arange(belief.shape[1])
@@ -91,15 +95,19 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
 
 def _estimates(bundle: Bundle, prediction: Forecast, name: str, last: int) -> tuple[dict[str, Vector], Vector]:
     """The filter's estimate of each past value from those up to it, the smoother's from all; and the latter's reach."""
-    variables, place = series_of(bundle.codec), prediction.columns.index(name)
+    variables = series_of(bundle.codec)
+    place = prediction.columns.index(name)
     count = len(variables.columns)
     table = torch.from_numpy(variables.table(prediction.history)[-last:]).double()
     values = table[None, :, place]
     row = Padded(values.nan_to_num(), torch.tensor([len(table)]), ~values.isnan())
     inputs = table[None, :, count:] if table.shape[1] > count else None
     system = cast(LDSForecaster, bundle.model).systems[place]
-    matrix, scale, mean = system.observation, variables.deviation[place], variables.mean[place]
-    filtered, smoothed = system.filter(row, inputs=inputs), system.smooth(row, inputs=inputs)
+    matrix = system.observation
+    scale = variables.deviation[place]
+    mean = variables.mean[place]
+    filtered = system.filter(row, inputs=inputs)
+    smoothed = system.smooth(row, inputs=inputs)
     states = {"filter": filtered.mean, "smoother": smoothed.mean}
     estimates = {label: (each @ matrix.mT)[0, :, 0].numpy() * scale + mean for label, each in states.items()}
     spread = (matrix @ smoothed.covariance @ matrix.mT)[0, :, 0, 0].clamp(min=0).sqrt().numpy() * scale

@@ -25,11 +25,13 @@ def surprisal_view(subject: Subject) -> View:
     with torch.inference_mode():
         log_p = subject.logits()[:count].double().log_softmax(-1) / math.log(2)
     bits = log_p[torch.arange(count), list(subject.answers[:count])].neg().numpy()
-    total, mean = float(bits.sum()), float(bits.mean())
+    total = float(bits.sum())
+    mean = float(bits.mean())
     tokens = _names(subject)[:count]
     ranked = np.argsort(-bits, kind="stable")[:NOTABLE].tolist()
     notable = [place for place in ranked if bits[place] >= mean]
-    likeliest, names = log_p.max(-1), answer_names(subject.bundle.codec)
+    likeliest = log_p.max(-1)
+    names = answer_names(subject.bundle.codec)
     surprises = [
         {
             "position": place + 1,
@@ -62,7 +64,8 @@ def _names(subject: Subject) -> list[str]:
 
 
 def _sentence(surprise: dict[str, Any]) -> str:
-    bits, better = surprise["bits"], surprise["expected_bits"]
+    bits = surprise["bits"]
+    better = surprise["expected_bits"]
     words = f"{number(bits):>8} bits  {visible(surprise['token'])!r} at {surprise['position']}, p = {2**-bits:.2g}"
     if better == bits:
         return f"{words}, the likeliest"

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Num
 
 from seqlab.bundle import Bundle
+from seqlab.equations.attention import cosine
 from seqlab.equations.bpe import merge
 from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
@@ -36,7 +36,8 @@ def positions_view(bundle: Bundle) -> View:
     tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double().numpy()}
     if layer.table is not None:
         tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double().numpy()
-    cosines = {name: _cosine(table) for name, table in tables.items()}
+    tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
+    cosines = {name: cosine(table[:, None], table).numpy() for name, table in tensors.items()}
     pictures = []
     for name, table in tables.items():
         places, features = ([str(i) for i in range(size)] for size in table.shape)
@@ -97,7 +98,9 @@ def bpe_view(bundle: Bundle, given: Any) -> View:
         kind = "none" if tokenizer is None else tokenizer.kind
         raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")
     steps = _merged(tokenizer, str(given))
-    pieces, made, lines = list[str](), list[float](), []
+    pieces = list[str]()
+    made = list[float]()
+    lines = []
     for number, (pair, row) in enumerate(steps):
         pieces += [*row[:-1], *(f"{last}\n" for last in row[-1:])]
         made += [float(pair is not None and piece == "".join(pair)) for piece in row]
@@ -158,11 +161,6 @@ def _pieces(words: list[tuple[str, ...]]) -> list[str]:
     return [readable_spelling(piece) for word in words for piece in word]
 
 
-def _cosine(table: Matrix) -> Num[np.ndarray, "R R"]:
-    unit = table / np.linalg.norm(table, axis=1, keepdims=True).clip(1e-12)
-    return unit @ unit.T
-
-
 def _nearest(table: Matrix, place: int) -> dict[int, float]:
     lengths = np.linalg.norm(table, axis=1).clip(1e-12)
     cosine = table @ table[place] / lengths / lengths[place]
@@ -172,8 +170,8 @@ def _nearest(table: Matrix, place: int) -> dict[int, float]:
 
 def _plane(points: Matrix) -> Points:
     """Principal components (Pearson 1901), each turned so that its largest entry is positive."""
-    centred = torch.from_numpy(points - points.mean(0))
-    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
-    directions = directions[:2] if len(directions) > 1 else torch.cat([directions, torch.zeros_like(directions)])
-    signs = torch.take_along_dim(directions, directions.abs().argmax(1, keepdim=True), 1).sign()
-    return (centred @ (directions * signs).mT).numpy()
+    centred = points - points.mean(0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    directions = directions[:2] if len(directions) > 1 else np.vstack([directions, 0 * directions])
+    signs = np.sign(np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], 1))
+    return centred @ (directions * signs).T

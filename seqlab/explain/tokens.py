@@ -16,6 +16,7 @@ from seqlab.explain.palette import CATEGORICAL, DIVERGING, colour_of, ink_on, li
 WIDTH = 720.0  # pixels of a picture of running text
 TALLEST = 64.0  # pixels of the highest bar over a token
 LINES = 4  # of the highest bar in letters
+BEST = CATEGORICAL[0]  # the colour of the best path
 EIGHTHS = " ▁▂▃▄▅▆▇█"  # parts of a line
 
 
@@ -29,7 +30,8 @@ class ColouredText:
 
     def draw(self) -> Canvas:
         """A token below zero is underlined too, for print in grey."""
-        reach, size = limits(self.values, diverging=True), 14.0
+        reach = limits(self.values, diverging=True)
+        size = 14.0
         names = [cut(token.strip("\n") or token, 80) if token.strip(" ") else token for token in self.tokens]
         widths = [text_width(name, size, monospace=True) + 2 for name in names]
         items: list[Item] = []
@@ -37,7 +39,9 @@ class ColouredText:
         for row in _wrapped(widths, WIDTH - 48, self.tokens):
             x = 24.0
             for place in row:
-                name, long, value = names[place], widths[place] - 1, float(self.values[place])
+                name = names[place]
+                long = widths[place] - 1
+                value = float(self.values[place])
                 hint = f"{visible(self.tokens[place])}: {number(value)}"
                 fill = colour_of(value, DIVERGING, *reach)
                 items.append(Rect(x, y, long, 23, fill, radius=3, hint=hint))
@@ -83,11 +87,14 @@ class TokenBars:
         items: list[Item] = []
         base = 0.0
         for row in _wrapped(widths, WIDTH - 48):
-            x, base = 24.0, base + 16 + max(heights[place] for place in row)
+            x = 24.0
+            base = base + 16 + max(heights[place] for place in row)
             for place in row:
-                value, strong = float(self.values[place]), place in self.notable
+                value = float(self.values[place])
+                strong = place in self.notable
                 hint = f"{visible(self.tokens[place])}: {number(value)} {self.unit}"
-                middle, top = x + widths[place] / 2 - 1, base - heights[place]
+                middle = x + widths[place] / 2 - 1
+                top = base - heights[place]
                 items.append(Rect(x, top, widths[place] - 2, heights[place], CATEGORICAL[strong], hint=hint))
                 items.append(Text(middle, base + 17, names[place], 13, anchor="middle", monospace=True, hint=hint))
                 if strong:
@@ -157,49 +164,49 @@ class Tree:
 
     def draw(self) -> Canvas:
         """From left to right: leaves one below another, a parent midway between its children."""
-        y = [0.0] * len(self.nodes)
-        depth = [0] * len(self.nodes)
-        steps = list(self._walk())
-        heights = count(28, 28)
-        for k, lead, below in steps:
-            depth[k] = len(lead) // 2
-            y[k] = 0.0 if below else float(next(heights))
-        for k, _, below in reversed(steps):
-            if below:
-                y[k] = (y[below[0]] + y[below[-1]]) / 2
-        texts = [cut(node.text, LONGEST) for node in self.nodes]
         scores = ["" if node.score is None else number(round(node.score, 2) + 0.0) for node in self.nodes]
-        long = [
+        texts = [cut(node.text, LONGEST) for node in self.nodes]
+        widths = [
             16 + text_width(text, 12) + (6 + text_width(score, 10) if score else 0)
             for text, score in zip(texts, scores, strict=True)
         ]
+        depth, y = self._places()
         rooms = [0.0] * (max(depth, default=-1) + 1)
-        for d, size in zip(depth, long, strict=True):
-            rooms[d] = max(rooms[d], size)
+        for d, width in zip(depth, widths, strict=True):
+            rooms[d] = max(rooms[d], width)
         x = [24 + sum(rooms[:d]) + 44 * d for d in depth]
-        blue = CATEGORICAL[0]
-
-        def edges() -> Iterator[Item]:
-            for k, node in enumerate(self.nodes):
-                if node.parent is not None:
-                    curve = swing(x[node.parent] + long[node.parent], y[node.parent], x[k], y[k])
-                    strong = node.best and self.nodes[node.parent].best
-                    stroke, thick = (blue, 2.2) if strong else ("edge", 1.2)
-                    yield Polyline(curve, stroke, thick, opacity=_opacity(node))
-
-        def boxes() -> Iterator[Item]:
-            for k, node in enumerate(self.nodes):
-                opacity = _opacity(node)
-                fill, stroke, ink, faint = (
-                    (blue, blue, "#ffffff", "#ffffff") if node.best else ("paper", "edge", "ink", "muted")
-                )
-                ink = "muted" if node.pruned else ink
-                yield Rect(x[k], y[k] - 11, long[k], 22, fill, stroke, 6, opacity=opacity)
-                yield Text(x[k] + 8, y[k] + 4, texts[k], 12, ink, opacity=opacity)
-                yield Text(x[k] + long[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=opacity)
-
+        edges = list[Item]()
+        boxes = list[Item]()
+        for k, node in enumerate(self.nodes):
+            opacity = 0.55 if node.pruned else 1.0
+            fill, stroke, ink, faint = (
+                (BEST, BEST, "#ffffff", "#ffffff") if node.best else ("paper", "edge", "ink", "muted")
+            )
+            ink = "muted" if node.pruned else ink
+            boxes.append(Rect(x[k], y[k] - 11, widths[k], 22, fill, stroke, 6, opacity=opacity))
+            boxes.append(Text(x[k] + 8, y[k] + 4, texts[k], 12, ink, opacity=opacity))
+            boxes.append(Text(x[k] + widths[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=opacity))
+            if node.parent is not None:
+                curve = swing(x[node.parent] + widths[node.parent], y[node.parent], x[k], y[k])
+                strong = node.best and self.nodes[node.parent].best
+                stroke, thick = (BEST, 2.2) if strong else ("edge", 1.2)
+                edges.append(Polyline(curve, stroke, thick, opacity=opacity))
         width = 48 + sum(rooms) + 44 * max(len(rooms) - 1, 0)
-        return Canvas(width, max(y, default=0) + 30, (*edges(), *boxes()), self.title)
+        return Canvas(width, max(y, default=0) + 30, edges + boxes, self.title)
+
+    def _places(self) -> tuple[list[int], list[float]]:
+        """The depth of each node, and its height in the picture."""
+        y = [0.0] * len(self.nodes)
+        depth = [0] * len(self.nodes)
+        steps = list(self._walk())
+        heights = count(28.0, 28.0)
+        for k, lead, below in steps:
+            depth[k] = len(lead) // 2
+            y[k] = 0.0 if below else next(heights)
+        for k, _, below in reversed(steps):
+            if below:
+                y[k] = (y[below[0]] + y[below[-1]]) / 2
+        return depth, y
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """Each token below the one it followed; the best path is marked *, what was pruned ×."""
@@ -209,7 +216,7 @@ class Tree:
             sign = "* " if node.best else "× " if node.pruned else "  "
             score = "" if node.score is None else number(node.score)
             line = cut(f"{sign}{lead}{visible(node.text)} {score}".rstrip(), width)
-            lines.append(painted(line, CATEGORICAL[0]) if colour and node.best else line)
+            lines.append(painted(line, BEST) if colour and node.best else line)
         return "\n".join(lines)
 
     def _walk(self) -> Iterator[tuple[int, str, list[int]]]:
@@ -224,7 +231,3 @@ class Tree:
             yield k, lead, below
             lead = lead.replace("├─", "│ ").replace("└─", "  ")
             waiting += [(child, lead + ("└─" if child == below[-1] else "├─")) for child in reversed(below)]
-
-
-def _opacity(node: Node) -> float:
-    return 0.55 if node.pruned else 1.0

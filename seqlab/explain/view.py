@@ -160,7 +160,8 @@ def _themes() -> str:
     sheets = []
     for dark in (0, 1):
         rules = [f".fill-{role}{{fill:{c[dark]}}}.stroke-{role}{{stroke:{c[dark]}}}" for role, c in ROLES.items()]
-        ink, paper = ROLES["ink"][dark], ROLES["paper"][dark]
+        ink = ROLES["ink"][dark]
+        paper = ROLES["paper"][dark]
         sheets.append(f"body{{background:{paper};color:{ink}}}#cell{{background:{ink};color:{paper}}}{''.join(rules)}")
     return f"{sheets[0]}\n@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}{sheets[1]}}}"
 

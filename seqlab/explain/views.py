@@ -61,7 +61,8 @@ def usual_view(bundle: Bundle) -> str:
 
 def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     """The views that have something to show of a model; `has_run` says that the record of its training is there."""
-    model, tokenizer = bundle.recipe.model, bundle.codec.tokenizer
+    model = bundle.recipe.model
+    tokenizer = bundle.codec.tokenizer
     fitting = task_of(bundle.recipe).views(bundle)
     transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
     attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")

@@ -88,7 +88,9 @@ class _Verbs:
     """What the routes share: a model by its name, and a turn in the batcher."""
 
     def __init__(self, registry: ModelRegistry, batcher: Batcher, limits: Limits) -> None:
-        self.registry, self.batcher, self.limits = registry, batcher, limits
+        self.registry = registry
+        self.batcher = batcher
+        self.limits = limits
 
     async def model(self, name: str) -> Model:
         """A model by its name; one that must be loaded first is loaded where everything is computed."""

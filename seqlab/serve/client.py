@@ -28,7 +28,9 @@ class Client:
     """The server at an address; each call opens a connection of its own, so threads may share a client."""
 
     def __init__(self, address: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout: float = 120.0):
-        self.address, self.token, self.timeout = address, token, timeout
+        self.address = address
+        self.token = token
+        self.timeout = timeout
 
     def models(self) -> list[dict[str, Any]]:
         """The models there are, and what each can do."""

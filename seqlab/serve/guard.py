@@ -77,14 +77,18 @@ class Guard:
     """The interface behind its bounds."""
 
     def __init__(self, app: ASGIApp, *, host: str, token: str | None, limits: Limits, counters: Counters) -> None:
-        self.app, self.limits, self.counters = app, limits, counters
-        self.hosts, self.token = {"localhost", host.lower()}, token
+        self.app = app
+        self.limits = limits
+        self.counters = counters
+        self.hosts = {"localhost", host.lower()}
+        self.token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, answer = monotonic(), _Answer(send)
+        began = monotonic()
+        answer = _Answer(send)
         try:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self._check(scope["path"], headers)

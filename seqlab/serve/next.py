@@ -25,7 +25,8 @@ def next_tokens(
     if bundle.codec.reads and isinstance(given, str) and not given.strip():
         raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
     opening = task_of(bundle.recipe).opening(bundle, given, bundle.recipe.decode)
-    tokenizer, limits = bundle.codec.target_tokenizer, opening.limits
+    tokenizer = bundle.codec.target_tokenizer
+    limits = opening.limits
     if any(not 0 <= token < len(tokenizer) for token in written):
         raise UsageError("'written' holds what is no token", hint=f"tokens are numbers from 0 to {len(tokenizer) - 1}.")
     text = {
@@ -47,7 +48,8 @@ def next_tokens(
 
 def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[Tensor, "1 V"]:
     """What the decoder says after its prompt and all that was written."""
-    decoder, tokens = cast(Any, bundle.model).decoder, [*opening.tokens, *written]
+    decoder = cast(Any, bundle.model).decoder
+    tokens = [*opening.tokens, *written]
     if len(tokens) > room(bundle.recipe):
         raise UsageError(
             f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
