@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from seqlab.errors import UsageError
-from seqlab.explain.accounts import account
-from seqlab.explain.number import number_view
+from seqlab.explain.number import account, number_view
 from seqlab.tasks import subject
 
 GIVEN = "the cat saw"
