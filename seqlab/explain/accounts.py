@@ -89,6 +89,7 @@ def fill(pattern: str, value: float, *numbers: float) -> str:
 
 
 def dot(what: str, left: str, a: Tensor, right: str, b: Tensor) -> Product:
+    """The product of two rows, with their names."""
     return Product(what, left, right, a.double().numpy(), b.double().numpy())
 
 

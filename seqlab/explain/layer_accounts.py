@@ -24,6 +24,7 @@ SCORES = {
 
 
 def score(p: Place) -> Account:
+    """A score of attention, by its kind (E41 to E44)."""
     *head, t, s = p.cell
     q = p.part("q")[(*head, t)]
     k = p.part("k")[(*head, s)]
@@ -43,6 +44,7 @@ def score(p: Place) -> Account:
 
 
 def weight(p: Place) -> Account:
+    """A weight of attention: the softmax over the positions that are visible."""
     *row, s = p.cell
     scores = p.part("score")[tuple(row)]
     weights = p.part("weights")[tuple(row)]
@@ -62,6 +64,7 @@ def weight(p: Place) -> Account:
 
 
 def head(p: Place) -> Account:
+    """A feature of a head: its values, weighted."""
     h, t, c = p.cell
     weights = p.part("weights")[h, t]
     values = p.part("v")[h, :, c]
@@ -70,6 +73,7 @@ def head(p: Place) -> Account:
 
 
 def projection(p: Place) -> Account:
+    """A feature of a query, a key or a value."""
     h, t, c = p.cell
     layer = p.layer(MultiHeadAttention)
     size = layer.mix.in_features
@@ -83,6 +87,7 @@ def projection(p: Place) -> Account:
 
 
 def inner(p: Place) -> Account:
+    """A unit inside a feed-forward layer."""
     t, j = p.cell
     layer = p.layer(FeedForward)
     product, total, line = affine("W₁·x", f"W₁, row {j}", f"x at {t + 1}", layer.widen, j, p.part("x")[t])
@@ -126,6 +131,7 @@ def _stream(p: Place, sublayer: str) -> Tensor:
 
 
 def block_output(p: Place) -> Account:
+    """What leaves a block: normed after the last sum, or that sum."""
     second = f"{p.prefix}.second"
     add_norm = p.layer(AddNorm, second)
     if add_norm.before:
@@ -150,6 +156,7 @@ def block_output(p: Place) -> Account:
 
 
 def position(p: Place) -> Account:
+    """An embedding with its position."""
     t, c = p.cell
     entrance = next(m for m in p.layers(Entrance) if m.positions.name == p.prefix)
     if entrance.bridge is not None:
@@ -175,6 +182,7 @@ def position(p: Place) -> Account:
 
 
 def logit(p: Place) -> Account:
+    """A logit: one row of the output layer."""
     *row, j = p.cell
     features = p.stage("features")[tuple(row)]
     product, total, line = affine("V·h", f"V, row {j}", "features", p.layers(Head)[0].output, j, features)

@@ -26,6 +26,7 @@ def _drive(p: Place, gate: int, reset: Tensor | float = 1.0) -> tuple[tuple[Prod
 
 
 def gate(p: Place) -> Account:
+    """A gate, or the candidate of an LSTM."""
     cell = p.layer(Recurrence).cell
     name = "tanh" if p.leaf == "g" else "σ"
     formula = f"{p.leaf} = {name}(U x + W h + b)"
@@ -33,6 +34,7 @@ def gate(p: Place) -> Account:
 
 
 def candidate(p: Place) -> Account:
+    """The candidate of a GRU or an MGU, whose state is reset first."""
     layer = p.layer(Recurrence)
     gate = layer.cell.gates[0]
     last = len(layer.cell.gates) - 1
@@ -50,6 +52,7 @@ def candidate(p: Place) -> Account:
 
 
 def cell_state(p: Place) -> Account:
+    """The cell of an LSTM."""
     _, (_, _, before) = _entering(p)
     c = float(before[p.cell[1]])
     f = p.at("f")
@@ -60,6 +63,7 @@ def cell_state(p: Place) -> Account:
 
 
 def state(p: Place) -> Account:
+    """The state that a step leaves."""
     layer, (_, before, *_) = _entering(p)
     if layer.kind == "lstm":
         o = p.at("o")

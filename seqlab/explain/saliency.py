@@ -62,7 +62,7 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
         # Gauss-Legendre points of u on the path u³: close together near nothing, where norms make it steep
         u, weights = _gauss(steps)
         parts = zip(u.split(rows), weights.split(rows), strict=True)
-        some = [_along(subject, place, u**3, 3 * u**2 * weight)[1] for u, weight in parts]
+        some = [_along(subject, place, point**3, 3 * point**2 * weight)[1] for point, weight in parts]
         source, written = (torch.stack([part[side] for part in some]).sum(0) for side in ("source", "written"))
         result = Saliency(method, source, written, log_p, nothing, steps)
         if result.gap <= COMPLETE:

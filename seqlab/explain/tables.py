@@ -97,19 +97,19 @@ def bpe_view(bundle: Bundle, given: Any) -> View:
     if not isinstance(tokenizer, BPETokenizer):
         kind = "none" if tokenizer is None else tokenizer.kind
         raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")
-    steps = _merged(tokenizer, str(given))
+    steps = _merges(tokenizer, str(given))
     pieces = list[str]()
-    made = list[float]()
+    is_new = list[float]()
     lines = []
     for number, (pair, row) in enumerate(steps):
         pieces += [*row[:-1], *(f"{last}\n" for last in row[-1:])]
-        made += [float(pair is not None and piece == "".join(pair)) for piece in row]
+        is_new += [float(pair is not None and piece == "".join(pair)) for piece in row]
         lines.append(f"{number:>4}  {' '.join(row)}" + (f"     ({pair[0]} + {pair[1]})" if pair else ""))
     return View(
         "bpe",
         f"{str(given)!r} in {len(steps) - 1} merges",
         {"text": str(given), "steps": [{"merge": pair, "pieces": row} for pair, row in steps]},
-        [ColouredText(pieces, np.array(made), title="merge after merge").draw(), *lines],
+        [ColouredText(pieces, np.array(is_new), title="merge after merge").draw(), *lines],
     )
 
 
@@ -145,7 +145,7 @@ def _series(rows: list[dict[str, Any]]) -> dict[str, Matrix]:
     return {name: np.array(pairs).T for name, pairs in points.items() if len(pairs) > 1}
 
 
-def _merged(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | None, list[str]]]:
+def _merges(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | None, list[str]]]:
     """The pieces after each merge that applies (E63), in the order in which the merges were learnt."""
     rank = {pair: place for place, pair in enumerate(tokenizer.merges)}
     words = tokenizer.spelled(text)

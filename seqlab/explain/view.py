@@ -90,14 +90,9 @@ class View:
         sys.stdout.write(self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n")
 
     def to_text(self, *, width: int = 80, colour: bool = False) -> str:
-        lines = [visible(self.title)]
-        for part in self.parts:
-            if isinstance(part, str):
-                lines.append(part)
-            elif not isinstance(part, Canvas):
-                letters = part.letters if isinstance(part, Figure) else part
-                lines.append(letters(width, colour))
-        return "\n".join(lines)
+        texts = [part.letters if isinstance(part, Figure) else part for part in self.parts]
+        lines = [text(width, colour) if callable(text) else text for text in texts if not isinstance(text, Canvas)]
+        return "\n".join([visible(self.title), *lines])
 
     def to_json(self) -> str:
         """The numbers, to six digits; what is not finite is null."""
@@ -149,9 +144,9 @@ class View:
             raise UsageError(
                 f"{path}: a view cannot be saved as '{path.suffix}'", hint=f"use one of {', '.join(writers)}."
             )
-        written = writers[path.suffix.lower()]()
+        content = writers[path.suffix.lower()]()
         # A lone surrogate, of which JSON can speak though UTF-8 cannot, becomes its escape.
-        path.write_bytes(written if isinstance(written, bytes) else written.encode("utf-8", "backslashreplace"))
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         return path
 
 

@@ -93,7 +93,7 @@ class Guard:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self._check(scope["path"], headers)
             body = await self._body(headers, receive)
-            await self._answered(scope, body, receive, answer)
+            await self._run_app(scope, body, receive, answer)
         except ServerError as refused:
             if not answer.status:
                 await answer.refuse(refused, receive, self.limits.body_seconds)
@@ -150,7 +150,7 @@ class Guard:
                 408, f"the body did not come within {self.limits.body_seconds:g} seconds", hint="send it at once."
             ) from None
 
-    async def _answered(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+    async def _run_app(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         """Run the interface until it has answered, its client has gone, or its time is over."""
         unread = [body]
 

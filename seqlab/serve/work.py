@@ -80,8 +80,8 @@ def _formed(view: View, form: str) -> bytes:
     if form == "png":
         return view.to_png()
     if form == "json":
-        drawn = [{"title": canvas.title, "svg": canvas.to_svg()} for canvas in view.canvases]
-        text = f'{view.to_json()[:-1]},"pictures":{json.dumps(drawn, ensure_ascii=False)}}}'
+        pictures = [{"title": canvas.title, "svg": canvas.to_svg()} for canvas in view.canvases]
+        text = f'{view.to_json()[:-1]},"pictures":{json.dumps(pictures, ensure_ascii=False)}}}'
     else:
         text = view.to_html() if form == "html" else view.to_svg()
     return text.encode("utf-8", "backslashreplace")
