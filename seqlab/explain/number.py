@@ -78,7 +78,7 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
         "value": filled.value,
         "products": [asdict(product) | {"sum": product.sum} for product in filled.products],
     }
-    picture = table(lines[:1], [[line] for line in lines[1:]], title=lines[0])
+    picture = table(lines[:1], [[line] for line in lines[1:]], title="the equation, filled with the actual values")
     return View("number", f"{layer} at {where}", data, [picture, *lines])
 
 
