@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.errors import UsageError, nearest
+from seqlab.errors import UsageError
 from seqlab.explain.canvas import Grid, Matrix
 from seqlab.explain.charts import PANEL, HeatMap, Panel, bipartite, farthest, panels
 from seqlab.explain.palette import SEQUENTIAL, levels
@@ -97,7 +97,7 @@ def attention_view(subject: Subject, *, layer: str | None = None, head: int | No
     maps = attention_maps(subject, subject.trace())
     names = [m.name for m in maps]
     if layer is not None and layer not in names:
-        raise UsageError(f"there is no layer '{layer}' with attention", hint=nearest(layer, names))
+        raise UsageError(f"there is no layer '{layer}' with attention", hint=f"there are: {', '.join(names)}.")
     maps = [m for m in maps if layer in (None, m.name)]
     heads = [len(m.weights) for m in maps]
     if head is not None and not 1 <= head <= min(heads):
