@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.explain.plots import Band, Curve, line_chart
+from seqlab.explain.plots import Band, Curve, Lines
 from seqlab.explain.view import View
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, constant_velocity
@@ -95,11 +95,11 @@ class Tracked:
             "tracking",
             "a moving target, from noisy sightings",
             self.to_json(),
-            (
-                line_chart(plane, title="the plane", titles=("x", "y"), size=(720, 520)),
-                line_chart(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")),
-            ),
-            lambda width, colour: self.picture(width=min(width, 78)),
+            [
+                Lines(plane, title="the plane", titles=("x", "y"), size=(720, 520)).draw(),
+                Lines(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")).draw(),
+                lambda width, colour: self.picture(width=min(width, 78)),
+            ],
         )
 
     def picture(self, *, width: int = 78, height: int = 22) -> str:
