@@ -11,7 +11,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec
 from seqlab.codecs.text import TextSource
-from seqlab.codecs.vectors import VectorTarget
+from seqlab.codecs.vectors import VectorTarget, check_width
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
@@ -109,7 +109,7 @@ class MeanFrames:
 def _scores(target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
     """`error`: the mean distance of aligned frames, in deviations; `length_error`: how much too long or too short."""
     mean, deviation = (np.asarray(side) for side in (target.scale.mean, target.scale.deviation))
-    pairs = [(frames, target.scale.check_width(e.target)) for frames, e in zip(written, examples, strict=True)]
+    pairs = [(frames, check_width(target.scale, e.target)) for frames, e in zip(written, examples, strict=True)]
     errors = [aligned_distance((one - mean) / deviation, (other - mean) / deviation) for one, other in pairs]
     lengths = [abs(len(one) - len(other)) / len(other) for one, other in pairs]
     return {"error": float(np.mean(errors)), "length_error": float(np.mean(lengths))}
