@@ -23,6 +23,7 @@ from seqlab.text import Tokenizer, vocabulary_text
 Ids = list[int]
 Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
+Side = TypeVar("Side", covariant=True)
 Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
 _ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers", "frames"}
 
@@ -64,14 +65,6 @@ class Source(Protocol):
     def to_json(self) -> dict[str, Any]:
         """Its entries of tokenizer.json."""
 
-    @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "Source":
-        """The source of a trained model, from its tokenizer.json."""
-
-    @classmethod
-    def learn(cls, recipe: Recipe, examples: Examples, old: "Codec | None") -> "Source":
-        """The source of a training part; what an `old` model to start from already knows is kept."""
-
 
 @runtime_checkable
 class Target(Protocol):
@@ -90,15 +83,20 @@ class Target(Protocol):
 
     def to_json(self) -> dict[str, Any]: ...
 
-    @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "Target": ...
 
-    @classmethod
-    def learn(cls, recipe: Recipe, examples: Examples, old: "Codec | None") -> "Target": ...
+@runtime_checkable
+class SideType(Protocol[Side]):
+    """A class of sources or of targets: what makes one."""
+
+    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Side:
+        """The one of a training part; what an `old` model to start from already knows is kept."""
+
+    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Side:
+        """The one of a trained model, from its tokenizer.json."""
 
 
-SourceType = type[Source]
-TargetType = type[Target]
+SourceType = SideType[Source]
+TargetType = SideType[Target]
 
 
 @dataclass(frozen=True)
