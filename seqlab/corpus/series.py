@@ -19,7 +19,9 @@ STORE = "series.npy"
 PARTS = ("train", "validation", "test")
 
 
-def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Codec:
+def prepare_series(
+    recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
+) -> Codec:
     """Read the table, learn its scale from the training part, and store it."""
     if len(paths) != 1 or valid:
         raise UsageError(

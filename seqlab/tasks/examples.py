@@ -17,9 +17,8 @@ import torch
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Row, SourceType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
-from seqlab.codecs.text import learn_codec
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import Part, held_out, open_examples, prepare_examples
+from seqlab.corpus.examples import held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
@@ -80,12 +79,8 @@ def _look(task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
 def _prepare(
     task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
 ) -> Codec:
-    reads, writes = task.reads(recipe), task.writes(recipe)
-
-    def learn(part: Part) -> Codec:
-        return learn_codec(recipe, part, old, reads, writes)
-
-    return prepare_examples(recipe, partial(task.read, recipe), reads, learn, files, valid, folder)
+    read, reads, writes = partial(task.read, recipe), task.reads(recipe), task.writes(recipe)
+    return prepare_examples(recipe, read, reads, writes, files, valid, folder, old)
 
 
 def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:

@@ -105,13 +105,7 @@ def _finish(task: Task, bundle: Bundle, stores: Path) -> Report:
 
 
 # One file: a column of times, columns of numbers. Its last part is held out.
-SERIES = DataKind(
-    _look,
-    lambda task, recipe, files, valid, folder, old: prepare_series(recipe, files, valid, folder),
-    open_series,
-    _data,
-    _finish,
-)
+SERIES = DataKind(_look, lambda task, *job: prepare_series(*job), open_series, _data, _finish)
 
 
 def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
