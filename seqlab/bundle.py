@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from seqlab.codecs.codec import Codec
+from seqlab.codecs.codec import Codec, Json
 from seqlab.errors import BundleError, RecipeError, UsageError
 from seqlab.layers.linear import dequantise, is_rounded, quantise, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
@@ -46,7 +46,7 @@ class Bundle:
     recipe: Recipe
     codec: Codec
     model: nn.Module
-    metrics: dict[str, Any]
+    metrics: Json
     int8: bool = False  # its matrices are on the grid of int8
 
     @property
@@ -229,7 +229,7 @@ Use it: `seqlab predict THIS_DIRECTORY`. All settings: `recipe.toml`.
 """
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flat(table: Json, prefix: str = "") -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
         if isinstance(value, dict):

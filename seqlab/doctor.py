@@ -2,13 +2,14 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import torch
 
+from seqlab.codecs.codec import Files
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
 from seqlab.data.store import Shared, TokenStore
@@ -26,7 +27,7 @@ from seqlab.training.objective import mean_loss
 LOOKED_AT = 200  # examples
 
 
-def examine(model: Model, data: Sequence[str] = ()) -> list[Finding]:
+def examine(model: Model, data: Files = ()) -> list[Finding]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
     examples = model.data(*data).examples()[:LOOKED_AT]
     if len(examples) < 2:

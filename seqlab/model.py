@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from seqlab.bundle import Bundle, find_bundle, to_int8
-from seqlab.codecs.codec import Row
+from seqlab.codecs.codec import Json, Row
 from seqlab.errors import UsageError
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
@@ -38,7 +38,7 @@ class Model:
         return self.bundle.recipe
 
     @property
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Json:
         """How good it was when it was made."""
         return self.bundle.metrics
 
@@ -119,7 +119,7 @@ class Model:
         """A few examples of the given files, or of what training held out, as the model reads them."""
         return self.data(*data).batch(self.bundle, most)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Json:
         """What it is: recipe, sizes, scores."""
         files = [file for file in self.path.iterdir() if file.is_file()]
         return {
@@ -147,7 +147,7 @@ def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model
     return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, folder, world)
 
 
-def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
+def decode_settings(recipe: Decode, overrides: Json) -> Decode:
     """The recipe's [decode] with what a call asks for instead."""
     changes = {key: value for key, value in overrides.items() if value is not None}
     if "beam" in changes:

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import compress, islice
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Ids, Row, SourceType, Target, TargetType
+from seqlab.codecs.codec import Codec, Files, Ids, Row, SourceType, Target, TargetType
 from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_pictures
 from seqlab.codecs.text import learn_codec
@@ -29,7 +29,7 @@ BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
 Encode = Callable[[list[Example]], Iterable[tuple[Row, Row]]]
 Part = Callable[[], Iterator[Example]]  # examples, to be read as often as needed
-Reader = Callable[[Sequence[str]], Iterator[Example]]  # the examples in some files
+Reader = Callable[[Files], Iterator[Example]]  # the examples in some files
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def prepare_examples(
     read: Reader,
     reads: SourceType,
     writes: TargetType,
-    files: Sequence[str],
-    valid: Sequence[str],
+    files: Files,
+    valid: Files,
     folder: Path,
     old: Codec | None,
 ) -> Codec:
@@ -173,7 +173,7 @@ def example_key(example: Example, *, seed: int) -> int:
     return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
 
 
-def _two_parts(recipe: Recipe, everything: Part, paths: Sequence[str]) -> tuple[Part, Part]:
+def _two_parts(recipe: Recipe, everything: Part, paths: Files) -> tuple[Part, Part]:
     """The training part and the held-out part, each to be read as often as needed."""
     seed, data = recipe.train.seed, recipe.data
 

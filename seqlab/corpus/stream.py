@@ -1,13 +1,13 @@
 """One endless text, prepared for training a language model: encoded, stored, and cut into parallel streams."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Ids, Nothing
+from seqlab.codecs.codec import Codec, Files, Ids, Nothing
 from seqlab.codecs.text import TextTarget, learn_tokenizer
 from seqlab.corpus.examples import BLOCK, Corpus, store_sizes
 from seqlab.data.lines import read_text
@@ -35,9 +35,7 @@ class StreamBatches:
         return self.streams.batch(epoch, index)
 
 
-def prepare_stream(
-    recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-) -> Codec:
+def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
     """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that.
 
     The tokenizer of an `old` model stays as it is.
@@ -64,7 +62,7 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 
 
-def read_tokens(tokenizer: Tokenizer, files: Sequence[str]) -> np.ndarray:
+def read_tokens(tokenizer: Tokenizer, files: Files) -> np.ndarray:
     """The ids of a text in files."""
     return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None))])
 
@@ -85,7 +83,7 @@ def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
 class _Text:
     """A text from one character to another, a block of lines at a time."""
 
-    paths: Sequence[str]
+    paths: Files
     start: int
     stop: int | None
 

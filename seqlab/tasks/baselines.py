@@ -13,6 +13,7 @@ from seqlab.data.store import TokenStore
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.linear import LinearFloor
 from seqlab.metrics.ngram import WittenBell
+from seqlab.tasks.task import Baselines
 from seqlab.text import Tokenizer
 
 NGRAM = 5
@@ -21,7 +22,7 @@ NGRAM_TOKENS = 5_000_000  # a baseline learns from no more than this, so that it
 
 def ngram_baselines(
     train: Integer[np.ndarray, " N"] | None, held_out: Sequence[np.ndarray], tokenizer: Tokenizer
-) -> tuple[dict[str, dict[str, float]], str]:
+) -> tuple[Baselines, str]:
     """The losses of n-grams, or why there are none."""
     if train is None:
         return {}, "the n-gram floor needs the training part, which is not beside this model"

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.text import TextTarget
 from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
 from seqlab.data.sources import Example
@@ -60,7 +60,7 @@ class TokenStream:
         return 0, lambda: None
 
 
-def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> TokenStream:
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream:
     if files:
         return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
@@ -80,7 +80,7 @@ def _check(recipe: Recipe) -> None:
             )
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     return (Example("", line, where) for where, line in read_lines(files))
 
 

@@ -1,14 +1,13 @@
 """Beginning from a model that was trained before: what a new recipe takes over from it, and where its weights go."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
 
-from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.codec import Codec, Json, Nothing
 from seqlab.codecs.text import TextSource
 from seqlab.data.word_vectors import read_word_vectors
 from seqlab.errors import DataError, RecipeError
@@ -58,7 +57,7 @@ def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]
     return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), codec
 
 
-def _same_length(table: dict[str, Any], old: Recipe) -> None:
+def _same_length(table: Json, old: Recipe) -> None:
     """Learned positions are as many as they were."""
     for side, other in (("encoder", "max_source"), ("decoder", "max_target")):
         layers = table["model"].get(side)
