@@ -129,6 +129,6 @@ SPEAK = Task(
     evaluate=_evaluate,
     subject=no_subject("`predict` gives its frames."),
     parts=("encoder", "decoder"),
-    check_own=_check,
+    check=_check,
     ask=' "a text" --json',
 )

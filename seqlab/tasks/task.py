@@ -4,7 +4,7 @@ Nobody outside this room compares the name of a task: whoever needs something of
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -23,7 +23,6 @@ from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.checks import check_parts, check_settings
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.run import Learner
 from seqlab.world import ALONE, World
@@ -216,7 +215,7 @@ class Task:
     subject: Callable[[Question], Subject]  # the model at work on one input, for the views
     takes: tuple[str, ...] = ()  # the settings of `checks.special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
-    check_own: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
+    check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
     validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}  # while training, beside the loss
     opening: Callable[[Bundle, Any, Decode], Opening] = writes_no_text  # a decoder that is about to write its answer
@@ -224,12 +223,6 @@ class Task:
     tuned: str = ""  # the recipe that starts from another model
     recurrent: str = ""  # the recipe whose cells can be exchanged
     ask: str = ""  # what follows `seqlab predict MODEL` on the command line
-
-    def check(self, recipe: Recipe) -> None:
-        """Raise a ValueError that says which part of a recipe does not fit the task."""
-        self.check_own(recipe)
-        check_settings(recipe, self.takes)
-        check_parts(recipe, self.parts)
 
 
 @dataclass(frozen=True)
@@ -243,7 +236,7 @@ class Finding:
     remedy: str = ""
 
 
-def beside_floor(task: Task, scores: Json, floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
+def beside_floor(task: Task, scores: Json, floors: Baselines) -> Iterator[Finding]:
     """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
     common = [name for name in task.judged_by if name in scores and any(name in each for each in floors.values())]
     if not common:
