@@ -15,10 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.types import Mask, PerRow, Vector, Vectors
+from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, PerRow, Square, Vector, Vectors
 
-Means = Float[Tensor, "B T H"]
-Observed = Bool[Tensor, "B T D"]
 Regression = Float[Tensor, "Y Z"]
 Covariance = Float[Tensor, "*rows H H"]
 Mean = Float[Tensor, "B H"]
@@ -28,21 +26,21 @@ Factor = Float[Tensor, "*rows D D"]
 class System(NamedTuple):
     """The parameters, in the lectures' letters; W_hx only where there are inputs."""
 
-    W_hh: Float[Tensor, "H H"]
+    W_hh: Square
     W_hy: Float[Tensor, "D H"]
-    Q: Float[Tensor, "H H"]
+    Q: Square
     R: Float[Tensor, "D D"]
-    m_1: Float[Tensor, " H"]
-    P_1: Float[Tensor, "H H"]
+    m_1: HiddenVector
+    P_1: Square
     W_hx: Float[Tensor, "H X"] | None = None
 
 
 class Filtered(NamedTuple):
     """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
 
-    predicted_mean: Means
+    predicted_mean: HiddenStates
     predicted_covariance: Covariance
-    mean: Means
+    mean: HiddenStates
     covariance: Covariance
     log_likelihood: PerRow
     shared: bool
@@ -51,7 +49,7 @@ class Filtered(NamedTuple):
 class Smoothed(NamedTuple):
     """What is known of h_t after the whole row; `lagged` is Cov(h_t, h_{t-1}), and zero where there is no h_{t-1}."""
 
-    mean: Means
+    mean: HiddenStates
     covariance: Covariance
     lagged: Covariance
 
@@ -120,7 +118,7 @@ def kalman_filter(
     system: System,
     y: Vectors,
     real: Mask,
-    observed: Mask | Observed | None = None,
+    observed: Mask | Entries | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
@@ -139,7 +137,7 @@ def kalman_filter(
     return Filtered(prior_mean, prior, mean, posterior, log_likelihood, shared=False)
 
 
-def entries_seen(y: Vectors, real: Mask, observed: Mask | Observed | None) -> Observed:
+def entries_seen(y: Vectors, real: Mask, observed: Mask | Entries | None) -> Entries:
     """Which entries there are to learn from."""
     seen = real[..., None].expand(y.shape)
     return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)

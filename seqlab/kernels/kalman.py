@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seqlab.equations.kalman import Filtered, Smoothed, System, entries_seen, gain, log_density, smoother_gain
-from seqlab.types import Mask, Vectors
+from seqlab.types import Entries, HiddenStates, Mask, Vectors
 
 STEADY = 1e-12
 """Covariances that change by less than this share of themselves from one step to the next have settled."""
@@ -21,7 +21,7 @@ def kalman_filter(
     system: System,
     y: Vectors,
     real: Mask,
-    observed: Mask | Bool[Tensor, "B T D"] | None = None,
+    observed: Mask | Entries | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """The twin of `equations.kalman.kalman_filter`.
@@ -121,8 +121,8 @@ def _gain(P: np.ndarray, system: System, seen: np.ndarray | None) -> tuple[np.nd
     except np.linalg.LinAlgError:
         singular = True
     if singular:
-        told = None if seen is None else torch.from_numpy(seen)
-        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, told))
+        mask = None if seen is None else torch.from_numpy(seen)
+        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, mask))
         return K, L, P
     K = (apart.swapaxes(-1, -2) @ (apart @ U)).swapaxes(-1, -2)
     keep = np.eye(P.shape[-1]) - K @ Z
@@ -177,5 +177,5 @@ def _columns(part: Vectors, groups: int) -> Float[Tensor, "T G D N"]:
     return part.unflatten(0, (groups, -1)).permute(2, 0, 3, 1).contiguous()
 
 
-def _rows(part: Float[Tensor, "T G H N"]) -> Float[Tensor, "B T H"]:
+def _rows(part: Float[Tensor, "T G H N"]) -> HiddenStates:
     return part.permute(1, 3, 0, 2).flatten(0, 1)

@@ -9,20 +9,18 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import log_softmax
 
 from seqlab.kernels import native
-from seqlab.types import Logits, PerRow, Scalar
-
-Gold = Int[Tensor, " N"]
+from seqlab.types import BestIds, BestScores, FlatIds, FlatLogits, FlatNumbers, FlatVectors, Logits, PerRow, Scalar
 
 LOGITS = 2**22  # at a time: 16 MB
 
 
-def cross_entropy(logits: Float[Tensor, "N V"], gold: Gold, *, label_smoothing: float = 0.0) -> Float[Tensor, " N"]:
+def cross_entropy(logits: FlatLogits, gold: FlatIds, *, label_smoothing: float = 0.0) -> FlatNumbers:
     """The twin of `equations.decoding.cross_entropy`."""
     loss: Tensor = _CrossEntropy.apply(logits, gold, label_smoothing)
     return loss
@@ -47,10 +45,10 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def head_cross_entropy(
-    features: Float[Tensor, "N D"],
+    features: FlatVectors,
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"],
-    gold: Gold,
+    gold: FlatIds,
     *,
     label_smoothing: float = 0.0,
 ) -> Scalar:
@@ -86,12 +84,12 @@ class _HeadCrossEntropy(torch.autograd.Function):
         return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
 
 
-def _losses(log_p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> Float[Tensor, " N"]:
+def _losses(log_p: FlatLogits, gold: FlatIds, smoothing: float) -> FlatNumbers:
     loss = -log_p.gather(-1, gold[:, None])[:, 0]
     return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
 
 
-def _subtract_target(p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> None:
+def _subtract_target(p: FlatLogits, gold: FlatIds, smoothing: float) -> None:
     """dL/do = p - q in place, where q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold."""
     if smoothing:
         p -= smoothing / p.shape[-1]
@@ -105,7 +103,7 @@ def log_total(logits: Logits) -> PerRow:
     return logits.logsumexp(-1)
 
 
-def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
+def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[BestScores, BestIds]:
     """The largest logits of each row, and whose they are, largest first; those of `never` count as -inf."""
     keep = min(keep, logits.shape[-1])
     if logits.dtype == torch.float32 and native.ready():

@@ -6,14 +6,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.equations.recurrent import gru_step, gru_torch_step, lstm_step, mgu_step, rnn_step
 from seqlab.kernels import native, recurrent
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
-from seqlab.types import State, Vectors
+from seqlab.types import HiddenStates, State, Vectors
 
 WORTHWHILE = 8
 """Fewer steps do not pay for laying out the weights for the native kernels."""
@@ -87,7 +86,7 @@ class Recurrence(nn.Module):
         """The state before the first step: zeros, once for h and, in an LSTM, once for c."""
         return tuple(self.W.new_zeros(rows, self.size) for _ in range(self.num_states))
 
-    def forward(self, x: Vectors, state: State) -> tuple[Float[Tensor, "B T H"], State]:
+    def forward(self, x: Vectors, state: State) -> tuple[HiddenStates, State]:
         if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
             with torch.autocast(x.device.type, enabled=False):
                 return self(x.to(self.W.dtype), tuple(part.to(self.W.dtype) for part in state))

@@ -1,6 +1,5 @@
 """A recurrent decoder that looks at the source at every step, in the three wirings of the lectures (S14)."""
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -28,14 +27,15 @@ from seqlab.text.vocabulary import PAD
 from seqlab.types import PositionIds, State
 
 ScoreKind = Literal["dot", "general", "additive", "scaled"]
-Step = Callable[[Tensor, State, State], tuple[Tensor, Tensor, State]]  # features, where it looked, the state after
+Queries = Float[Tensor, "R T Q"]
+Attended = tuple[Tensor, Tensor, State]  # features, where it looked, the state after
 
 
 class SourceAttention(nn.Module):
     """Where in the source to look, given a state: E41-E44 for the score, then E38 and E39.
 
-    `keys` is computed once for each source; queries come as many at a time as there are, several hypotheses of one
-    source among them.
+    The hypotheses of one source (R of all sources) stand side by side as queries to the same keys, which are computed
+    once for each source.
     """
 
     def __init__(self, kind: ScoreKind, query_size: int, memory_size: int, *, name: str) -> None:
@@ -47,18 +47,20 @@ class SourceAttention(nn.Module):
         self.query = nn.Linear(query_size, query_size) if kind == "additive" else nn.Identity()
         self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
 
+    def context(self, memory: Memory) -> State:
+        """What the queries of all steps share: keys, values, and which of them are real."""
+        states = memory.require_states()
+        return self.keys(states.values), states.values, states.real
+
     def keys(self, memory: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
         return tap(f"{self.name}.k", self.key(memory))
 
     def forward(
-        self,
-        query: Float[Tensor, "B T Q"],
-        keys: Float[Tensor, "B S Q"],
-        memory: Float[Tensor, "B S M"],
-        visible: Bool[Tensor, "B S"],
-    ) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
+        self, query: Queries, keys: Float[Tensor, "B S Q"], memory: Float[Tensor, "B S M"], visible: Bool[Tensor, "B S"]
+    ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
         """What each query gets, and where it looked for it."""
-        query = tap(f"{self.name}.q", self.query(query))
+        rows, length, size = query.shape
+        query = tap(f"{self.name}.q", self.query(query.reshape(len(keys), -1, size)))
         if self.v is not None:
             score = additive_score(query, keys, self.v)
         elif self.kind == "scaled":
@@ -67,7 +69,14 @@ class SourceAttention(nn.Module):
             score = dot_score(query, keys)  # for "general" the keys are W s, so that this is hᵀ W s
         weights = attention_weights(tap(f"{self.name}.score", score), visible[:, None])
         weights = tap(f"{self.name}.weights", weights)
-        return weighted_sum(weights, memory), weights
+        c = weighted_sum(weights, memory)
+        return c.reshape(rows, length, c.shape[-1]), weights.reshape(rows, length, weights.shape[-1])
+
+    def bahdanau_step(self, stack: CausalStack, x: Tensor, context: State, state: State) -> Attended:
+        """h_t = RNN([x; c_t], h_{t-1}), where h_{t-1} asks: [c_t; h_t], where it looked, and the state after."""
+        c, weights = self(state[stack.top][:, None], *context)
+        h, state = stack(torch.cat([x, c], dim=-1), state)
+        return torch.cat([c, h], dim=-1), weights, state
 
 
 class AttentiveDecoder(FeatureDecoder):
@@ -96,74 +105,44 @@ class AttentiveDecoder(FeatureDecoder):
         self.embedding, self.stack, self.attention = embedding, stack, attention
         self.head, self.bridge, self.settings = head, bridge, settings
         self.dropout = Dropout(dropout, name=f"{embedding.name}.input")
-        self.vector: nn.Linear | None = None
-        if settings.wiring == "luong":
-            self.vector = nn.Linear(memory_size + stack.output_size, stack.output_size, bias=False)
+        _, self.feature_size = attentive_sizes(settings, embedding.size, stack.output_size, memory_size)
+        both = memory_size + stack.output_size
+        self.vector = nn.Linear(both, self.feature_size, bias=False) if settings.wiring == "luong" else None
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        states = memory.require_states().values
-        context = (self.attention.keys(states), states, memory.require_states().real)
         state = self.bridge(memory.require_summary())
         if self.settings.feeding:
-            state = (*state, states.new_zeros(memory.rows, feature_size(self.settings, self.stack, states.shape[-1])))
-        return context, state
+            state = (*state, state[0].new_zeros(memory.rows, self.feature_size))
+        return self.attention.context(memory), state
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
-        x = self.dropout(self.embedding(tokens))
-        if self.settings.wiring == "bahdanau":
-            features, weights, state = self._steps(x, context, state, self._bahdanau_step)
-        elif self.settings.feeding:
-            features, weights, state = self._steps(x, context, state, self._feeding_step)
-        else:  # nothing that is attended to enters the recurrence: all steps at once
-            h, state = self.stack(x, state)
-            c, weights = self._look(h, context)
-            features = self._join(c, h)
+        x, steps = self.dropout(self.embedding(tokens)), []
+        # where nothing that is attended to enters the recurrence, all steps at once
+        one_by_one = self.settings.feeding or self.settings.wiring == "bahdanau"
+        for part in x.split(1, dim=1) if one_by_one else (x,):
+            features, weights, state = self._read(part, context, state)
+            steps.append((features, weights))
+        features, weights = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
         if not self.settings.doubly_stochastic:
             return Read(features, state)
         penalty = doubly_stochastic_penalty(weights, tokens != PAD).sum()
         return Read(features, state, self.settings.doubly_stochastic * penalty)
 
-    def _steps(self, x: Tensor, context: State, state: State, step: Step) -> tuple[Tensor, Tensor, State]:
-        features, weights = [], []
-        for x_t in x.split(1, dim=1):
-            out, looked, state = step(x_t, context, state)
-            features.append(out)
-            weights.append(looked)
-        return torch.cat(features, dim=1), torch.cat(weights, dim=1), state
-
-    def _bahdanau_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, Tensor, State]:
-        c, weights = self._look(state[self.stack.top][:, None], context)
-        h, state = self.stack(torch.cat([x, c], dim=-1), state)
-        return torch.cat([c, h], dim=-1), weights, state
-
-    def _feeding_step(self, x: Tensor, context: State, state: State) -> tuple[Tensor, Tensor, State]:
-        *state_parts, fed = state
-        h, after = self.stack(torch.cat([x, fed[:, None]], dim=-1), tuple(state_parts))
-        c, weights = self._look(h, context)
-        out = self._join(c, h)
-        return out, weights, (*after, out[:, 0])
-
-    def _look(
-        self, query: Float[Tensor, "R T Q"], context: State
-    ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
-        """The answer to each query; the hypotheses of one source stand side by side as queries to the same keys."""
-        keys, memory, visible = context
-        c, weights = self.attention(query.reshape(len(keys), -1, query.shape[-1]), keys, memory, visible)
-        return c.reshape(*query.shape[:2], c.shape[-1]), weights.reshape(*query.shape[:2], weights.shape[-1])
-
-    def _join(self, c: Tensor, h: Tensor) -> Tensor:
-        both = torch.cat([c, h], dim=-1)
-        return both if self.vector is None else self.vector(both).tanh()
+    def _read(self, x: Tensor, context: State, state: State) -> Attended:
+        if self.settings.wiring == "bahdanau":
+            return self.attention.bahdanau_step(self.stack, x, context, state)
+        if self.settings.feeding:
+            *state_parts, fed = state
+            x, state = torch.cat([x, fed[:, None]], dim=-1), tuple(state_parts)
+        h, state = self.stack(x, state)
+        c, weights = self.attention(h, *context)
+        features = torch.cat([c, h], dim=-1)
+        features = features if self.vector is None else self.vector(features).tanh()
+        return features, weights, (*state, features[:, 0]) if self.settings.feeding else state
 
 
-def feature_size(settings: Attention, stack: CausalStack, memory_size: int) -> int:
-    """How many features the head is given."""
-    return stack.output_size if settings.wiring == "luong" else memory_size + stack.output_size
-
-
-def input_size(settings: Attention, embedding: int, output_size: int, memory_size: int) -> int:
-    """How many features enter the recurrence beside the embedding."""
-    if settings.wiring == "bahdanau":
-        return embedding + memory_size
-    fed = output_size if settings.wiring == "luong" else memory_size + output_size
-    return embedding + (fed if settings.feeding else 0)
+def attentive_sizes(settings: Attention, embedding: int, output: int, memory: int) -> tuple[int, int]:
+    """How many features enter the recurrence, and how many the head is given."""
+    features = output if settings.wiring == "luong" else memory + output
+    attended = memory if settings.wiring == "bahdanau" else features if settings.feeding else 0
+    return embedding + attended, features

@@ -41,10 +41,6 @@ class Categorical:
     def num_rows(self) -> int:
         return len(self.probabilities)
 
-    @property
-    def num_parameters(self) -> int:
-        return self.probabilities.shape[0] * (self.probabilities.shape[1] - 1)
-
     def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> PerState:
         return self.probabilities.log().mT.contiguous().index_select(0, values)
 
@@ -72,10 +68,6 @@ class DiagonalGaussian:
     @property
     def num_rows(self) -> int:
         return len(self.means)
-
-    @property
-    def num_parameters(self) -> int:
-        return 2 * self.means.numel()
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
@@ -121,11 +113,6 @@ class FullGaussian:
     @property
     def num_rows(self) -> int:
         return len(self.means)
-
-    @property
-    def num_parameters(self) -> int:
-        num_states, size = self.means.shape
-        return num_states * (size + size * (size + 1) // 2)
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_p = self.means.new_empty(len(values), len(self.means))
@@ -186,10 +173,6 @@ class Tied:
     @property
     def num_rows(self) -> int:
         return self.each.num_rows
-
-    @property
-    def num_parameters(self) -> int:
-        return self.each.num_parameters
 
     def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
         return self.each.log_likelihood(values, present).repeat(1, self.copies)

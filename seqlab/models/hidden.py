@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.attention import mean_pool
 from seqlab.equations.hmm import Moves, condition, predict
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import Tied, Untied
 from seqlab.models.hmm import HMM
 from seqlab.models.interface import Memory, Read, Reading
-from seqlab.models.seq2seq import FeatureDecoder
+from seqlab.models.seq2seq import EncoderModel, FeatureDecoder
 from seqlab.padded import Batch, Padded
 from seqlab.types import PositionIds, State
 
@@ -36,7 +35,7 @@ class Probabilities(nn.Module):
         return HMM.from_tensors({name: x.detach() for name, x in self.named_parameters()})
 
 
-class HMMTagger(nn.Module):
+class HMMTagger(EncoderModel):
     """One label for each position: how likely each is given the whole row (E9), and the likeliest path (E10).
 
     Without `path`, the likeliest label at each position is taken: more of them are right where the emissions say little
@@ -57,10 +56,6 @@ class HMMTagger(nn.Module):
 
     def features(self, source: Padded) -> Float[Tensor, "B T K"]:
         return self.encoder(source).require_states().values
-
-    def vectors(self, source: Padded) -> Float[Tensor, "B K"]:
-        states = self.encoder(source).require_states()
-        return mean_pool(states.values, states.real)
 
     def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
         return features.clamp(min=torch.finfo(features.dtype).tiny).log()
@@ -93,8 +88,8 @@ class HMMDecoder(FeatureDecoder):
         belief, beliefs = state[0], [state[0]]
         begins = tokens == self.first
         for t, b in enumerate(self.hmm.emissions["probabilities"].mT[tokens].unbind(1)):
-            seen, c = condition(belief, b)
-            belief = predict(torch.where(c > 0, seen, belief), self.hmm.transitions)  # the impossible tells nothing
+            posterior, c = condition(belief, b)  # what is impossible says nothing
+            belief = predict(torch.where(c > 0, posterior, belief), self.hmm.transitions)
             belief = torch.where(begins[:, t, None], self.hmm.initial, belief)
             beliefs.append(belief)
         return Read(tap("decoder.belief", torch.stack(beliefs, 1)[:, 1:]), (belief,))
@@ -119,6 +114,5 @@ def first_pairs(initial: Float[Tensor, " K"]) -> Float[Tensor, " N"]:
 def _by_rows(hmm: HMM, source: Padded, work: Callable[[Padded], Tensor]) -> Tensor:
     """A few rows at a time, so that many states do not take all the memory; rows know nothing of each other."""
     most = max(1, _CELLS // (hmm.num_states * max(source.values.shape[1], hmm.emissions.num_rows)))
-    starts = range(0, len(source), most) if len(source) else range(1)
-    parts = [Padded(source.values[i : i + most], source.lengths[i : i + most]) for i in starts]
-    return torch.cat([work(part) for part in parts])
+    parts = zip(source.values.split(most), source.lengths.split(most), strict=True)
+    return torch.cat([work(Padded(values, lengths)) for values, lengths in parts])

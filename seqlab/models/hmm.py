@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from seqlab.equations import hmm
-from seqlab.kernels.forward_backward import forward, posterior
+from seqlab.kernels.forward_backward import posterior
 from seqlab.models.emissions import (
     Categorical,
     DiagonalGaussian,
@@ -68,8 +68,14 @@ class HMM:
 
     @property
     def num_parameters(self) -> int:
-        moves = self.transitions.numel() // self.transitions.shape[-1] * (self.transitions.shape[-1] - 1)
-        return self.initial.numel() - 1 + moves + self.emissions.num_parameters
+        """How many numbers are free: of a distribution all but one, of a covariance those on one side."""
+        count = 0
+        for name, x in self.tensors().items():
+            if name == "emissions.covariances":
+                count += len(x) * x.shape[1] * (x.shape[1] + 1) // 2
+            else:
+                count += x.numel() - (0 if name in ("emissions.means", "emissions.variances") else x[..., 0].numel())
+        return count
 
     def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
         """What pseudo-counts add to the log-likelihood that EM climbs."""
@@ -81,15 +87,13 @@ class HMM:
         seen = Seen.of(observations, present)
         return seen.spread(self.emissions.log_likelihood(seen.values, seen.present))
 
-    def filter(self, observations: Padded, present: Present = None) -> tuple[Float[Tensor, "B T N"], PerRow]:
-        """E7: the belief after each observation, and the log-likelihood of each row."""
+    def posterior(self, observations: Padded, present: Present = None) -> hmm.Posterior:
         log_b = self.log_emissions(observations, present)
-        return forward(self.initial, self.transitions, log_b, observations.lengths)
+        return posterior(self.initial, self.transitions, log_b, observations.lengths)
 
     def smooth(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
         """E9: the belief about each position once the whole row is known."""
-        log_b = self.log_emissions(observations, present)
-        return posterior(self.initial, self.transitions, log_b, observations.lengths).gamma
+        return self.posterior(observations, present).gamma
 
     def viterbi(self, observations: Padded, present: Present = None) -> tuple[PositionIds, PerRow]:
         """E10: the likeliest path of each row, and its log-probability together with the observations."""
@@ -97,7 +101,7 @@ class HMM:
         return hmm.viterbi(self.initial, self.transitions, log_b, observations.lengths)
 
     def log_likelihood(self, observations: Padded, present: Present = None) -> PerRow:
-        return self.filter(observations, present)[1]
+        return self.posterior(observations, present).log_likelihood
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything there is to save, by name."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from seqlab.equations.regression import angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
+from seqlab.types import FlatNumbers
 
 Scale = Float[Tensor, "*#N"]
 Parameters = Float[Tensor, "*N P"]
@@ -27,7 +28,7 @@ class Output(Protocol):
     def place(self, raw: Float[Tensor, "*N R"], centre: Scale, spread: Scale) -> Parameters:
         """The parameters: what is said in units of `spread`, seen from `centre`."""
 
-    def losses(self, parameters: Float[Tensor, "N P"], gold: Float[Tensor, " N"]) -> Float[Tensor, " N"]: ...
+    def losses(self, parameters: Float[Tensor, "N P"], gold: FlatNumbers) -> FlatNumbers: ...
 
     def mean(self, parameters: Parameters) -> Numbers:
         """The one number to name, if it must be one."""

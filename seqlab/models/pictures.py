@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Shaped
@@ -127,14 +128,12 @@ class ConvolutionalEncoder(nn.Module):
         self.image = image
         widths = [min(settings.channels * 2**depth, settings.size) for depth in range(settings.layers)]
         self.stem, self.norm = _convolution(image.channels, widths[0], stride=2), LayerNorm(widths[0])
-        sizes = [(widths[d - 1], widths[d], 2) for d in range(1, settings.layers)]
-        inner = [[(a, b, stride), *[(b, b, 1)] * (settings.blocks - 1)] for a, b, stride in sizes]
-        self.blocks = nn.Sequential(
-            *[
-                Block(before, after, stride=stride, name=f"encoder.{depth}")
-                for depth, (before, after, stride) in enumerate(block for stage in inner for block in stage)
-            ]
-        )
+        blocks = list[Block]()
+        for before, after in pairwise(widths):
+            for place in range(settings.blocks):
+                entering, stride = (after, 1) if place else (before, 2)
+                blocks.append(Block(entering, after, stride=stride, name=f"encoder.{len(blocks)}"))
+        self.blocks = nn.Sequential(*blocks)
         self.project, self.last_norm = nn.Linear(widths[-1], settings.size), LayerNorm(settings.size)
         self.dropout = Dropout(dropout, name="encoder.grid")
         self.pool = nn.Linear(settings.size, settings.size)

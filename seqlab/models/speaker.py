@@ -39,7 +39,7 @@ class Speaker(EncoderModel):
     ) -> None:
         super().__init__()
         self.encoder, self.stack, self.attention = encoder, stack, attention
-        self.output, self.width = PointOutput(LEVEL), len(mean)
+        self.output, self.width, self.head = PointOutput(LEVEL), len(mean), nn.Identity()
         self.bridge = Bridge(encoder.summary_size, stack.state_sizes)
         self.enter = nn.Linear(self.width, entrance)
         self.dropout = Dropout(dropout, name="decoder.input")
@@ -47,9 +47,6 @@ class Speaker(EncoderModel):
         self.frame, self.ending = nn.Linear(features, self.width), nn.Linear(features, 1)
         self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
         self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
-
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
-        return features
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         """Teacher forcing: each frame is predicted from all before it."""
@@ -69,9 +66,7 @@ class Speaker(EncoderModel):
 
     def start(self, memory: Memory) -> tuple[State, State]:
         """What is computed once for each source, and the state before the first frame."""
-        states = memory.require_states()
-        context = (self.attention.keys(states.values), states.values, states.real)
-        return context, self.bridge(memory.require_summary())
+        return self.attention.context(memory), self.bridge(memory.require_summary())
 
     def features(
         self, frames: Float[Tensor, "B T D"], context: State, state: State
@@ -79,9 +74,8 @@ class Speaker(EncoderModel):
         """What the next frame is predicted from, after each of these."""
         features = []
         for x in self.dropout(self.enter(frames).relu()).split(1, dim=1):
-            c, _ = self.attention(state[self.stack.top][:, None], *context)
-            h, state = self.stack(torch.cat([x, c], dim=-1), state)
-            features.append(torch.cat([c, h], dim=-1))
+            step, _, state = self.attention.bahdanau_step(self.stack, x, context, state)
+            features.append(step)
         return tap("decoder.features", torch.cat(features, dim=1)), state
 
     @torch.inference_mode()

@@ -15,7 +15,8 @@ from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
-from seqlab.metrics.scores import corpus_scores, exact_match
+from seqlab.metrics.scores import accuracy as exact_match
+from seqlab.metrics.scores import corpus_scores
 from seqlab.models.build import build_seq2seq
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
