@@ -196,8 +196,7 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
         memory = Memory(len(batch)) if batch.source is None else cast(Any, model).encoder(batch.source)
     causal = (the_future_never_changes_the_past, reading_equals_stepping)
     yield from _checks(causal, (decoder, memory, target.values[:, :_LIMIT]), rounding)
-    prefix = Padded(target.values[:, :1], torch.ones(len(batch), dtype=torch.long))
-    search = (Decoding(decoder, memory, prefix, EOS),)
+    search = (Decoding(decoder, memory, Padded.full(target.values[:, :1]), EOS),)
     yield from _checks((top_one_equals_greedy, beam_one_equals_greedy), search, 0.0)
     yield from _checks((reported_scores_equal_rescoring, beam_scores_equal_rescoring), search, 10 * rounding)
 

@@ -31,11 +31,13 @@ def cross_entropy(logits: FlatLogits, gold: FlatIds, *, label_smoothing: float =
 
     q is 1 at the gold token; with label smoothing ε it is (1 - ε) there plus ε/V everywhere.
     """
-    log_p = log_softmax(logits, dim=-1)
+    return smoothed_loss(log_softmax(logits, dim=-1), gold, label_smoothing)
+
+
+def smoothed_loss(log_p: FlatLogits, gold: FlatIds, smoothing: float) -> FlatNumbers:
+    """-Σ_v q_v log p_v from log p."""
     loss = -log_p.gather(-1, gold[:, None]).squeeze(-1)
-    if label_smoothing == 0.0:
-        return loss
-    return (1 - label_smoothing) * loss - label_smoothing * log_p.mean(-1)
+    return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
 
 
 def perplexity(mean_loss: float | Scalar) -> float:

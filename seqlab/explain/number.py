@@ -25,7 +25,7 @@ from seqlab.layers.inputs import Entrance
 from seqlab.layers.linear import Head
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.transformer import AddNorm, FeedForward, LayerNorm, MultiHeadAttention
-from seqlab.models.attentive import SourceAttention
+from seqlab.models.recurrent import SourceAttention
 from seqlab.subject import Subject
 from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace

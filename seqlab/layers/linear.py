@@ -7,8 +7,9 @@ from jaxtyping import Float, Float32, Int8, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from seqlab.equations.decoding import cross_entropy
 from seqlab.kernels import native
-from seqlab.kernels.logits import cross_entropy, head_cross_entropy
+from seqlab.kernels.logits import head_cross_entropy
 from seqlab.layers.tap import listened_to, tap
 from seqlab.types import Features, FlatIds, FlatNumbers, FlatVectors, Scalar
 
@@ -118,6 +119,7 @@ class Head(nn.Module):
     def loss(self, features: FlatVectors, gold: FlatIds, *, label_smoothing: float = 0.0) -> Scalar:
         """E4 summed over the rows, without holding the logits of all of them where nobody looks."""
         if listened_to() or torch.is_autocast_enabled(features.device.type):
-            return cross_entropy(self(features), gold, label_smoothing=label_smoothing).sum()
+            logits = self(features).to(self.output.weight.dtype)  # eight bits are too few for a sum over a vocabulary
+            return cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
         projected, output = self._projected(features), self.output
         return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing=label_smoothing)

@@ -1,6 +1,6 @@
 """The blocks of a Transformer: norms (E50, E51), many heads (E47), feed-forward (E53), add & norm (E52)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -19,11 +19,10 @@ from seqlab.recipe import Transformer
 from seqlab.types import Mask, Vectors
 
 HeadQueries = Float[Tensor, "B H T d"]
-SourceMask = Bool[Tensor, "B S"]
 Hypotheses = Float[Tensor, "R T D"]
 
 MOMENTUM = 0.1  # how far the mean and variance of a batch norm move towards those of each batch
-Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
+Heads = Sequence[Tensor]  # keys and values, each B H T d
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": gelu,
@@ -125,7 +124,8 @@ class MultiHeadAttention(nn.Module):
         """What each head gives, before it is mixed."""
         mask = None if visible is None else visible[:, None]
         attend = self._observed if listened_to() else scaled_dot_product_attention
-        return attend(q, *heads, mask).transpose(1, 2).flatten(-2)
+        k, v = heads
+        return attend(q, k, v, mask).transpose(1, 2).flatten(-2)
 
     def _observed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """The same heads by the equation, so that the weights exist and can be seen or replaced."""
@@ -176,7 +176,7 @@ class AddNorm(nn.Module):
         return total if self.before else self.norm(total, real)
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Self-attention, attention to a source where there is one, feed-forward.
 
     An encoder calls it, for the whole source or for what stands before each position (causal). A decoder, whose tokens
@@ -213,20 +213,22 @@ class Block(nn.Module):
         attended = self._self_attention(self.attention.split(wide), real)
         return self._feed_forward(self.first.leave(x, self.attention.mix(attended[real][None])))
 
-    def decode(
-        self, x: Hypotheses, past: Heads, source: Heads | None, visible: SourceMask | None, *, first: int
-    ) -> tuple[Hypotheses, Heads]:
-        """The tokens from position `first` on, and the keys and values of all that can still be seen."""
+    def decode(self, x: Hypotheses, past: Heads, source: Sequence[Tensor], *, first: int) -> tuple[Hypotheses, Heads]:
+        """The tokens from position `first` on, and the keys and values of all that can still be seen.
+
+        `source` is which of its positions are real, its keys and its values; or nothing.
+        """
         q, k, v = self.attention.project_all(self.first.enter(x))
         if self.rotary:
             q, k = rotary(q, first=first), rotary(k, first=first)
         k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
         mask = causal(q.shape[2], k.shape[2], window=self.window)[None] if q.shape[2] > 1 else None
         x = self.first.leave(x, self.attention(q, (k, v), mask))
-        if self.cross is not None and self.third is not None and source is not None and visible is not None:
+        if self.cross is not None and self.third is not None and source:
+            visible, *heads = source
             # the hypotheses of one source stand side by side as queries to the same keys
             q = self.cross.project_queries(self.third.enter(x).reshape(len(visible), -1, x.shape[-1]))
-            x = self.third.leave(x, self.cross(q, source, visible[:, None]).reshape(x.shape))
+            x = self.third.leave(x, self.cross(q, heads, visible[:, None]).reshape(x.shape))
         cut = 0 if self.window is None else max(0, k.shape[2] - self.window + 1)
         return self._feed_forward(x), (k[:, :, cut:], v[:, :, cut:])
 

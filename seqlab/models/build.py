@@ -15,11 +15,17 @@ from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.transformer import FeedForward, MultiHeadAttention
-from seqlab.models.attentive import AttentiveDecoder, SourceAttention, attentive_sizes
 from seqlab.models.elmo import ElmoInputs, TwoReaders
 from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, GlimpseEncoder, PictureEncoder, Pictures
-from seqlab.models.recurrent import Bridge, RecurrentDecoder, RecurrentEncoder
+from seqlab.models.recurrent import (
+    AttentiveDecoder,
+    Bridge,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    SourceAttention,
+    attentive_sizes,
+)
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Measured, Tokens

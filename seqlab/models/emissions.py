@@ -14,10 +14,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seqlab.equations import hmm
+from seqlab.equations.hmm import Distributions
 from seqlab.errors import DataError
 from seqlab.keyed import mix
-
-Distributions = Float[Tensor, "*rows N"]
 
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None
@@ -50,9 +49,6 @@ class Categorical:
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Categorical":
         return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
-
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return log_dirichlet(self.probabilities, pseudo)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"probabilities": self.probabilities}
@@ -89,9 +85,6 @@ class DiagonalGaussian:
         variances = variances if floor is None else variances.maximum(floor)
         means = torch.where(alive, self.means + first / total, self.means)
         return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
-
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return 0.0
 
     def tensors(self) -> dict[str, Tensor]:
         return {"means": self.means, "variances": self.variances}
@@ -153,9 +146,6 @@ class FullGaussian:
         covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
 
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return 0.0
-
     def tensors(self) -> dict[str, Tensor]:
         return {"means": self.means, "covariances": self.covariances}
 
@@ -187,9 +177,6 @@ class Tied:
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Tied":
         return Tied(self.each.maximise(counts, pseudo=pseudo, floor=floor), self.copies)
 
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return self.each.log_prior(pseudo)
-
     def tensors(self) -> dict[str, Tensor]:
         return self.each.tensors()
 
@@ -208,11 +195,6 @@ def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor |
         where = (codes == code).nonzero().squeeze(1)
         pattern = present[where[0]]
         yield where, features[pattern], features[~pattern]
-
-
-def log_dirichlet(probabilities: Distributions, pseudo: PseudoCounts) -> float:
-    """Σ pseudo log θ over what is possible."""
-    return float((pseudo * probabilities.log()).masked_fill(probabilities == 0, 0.0).sum())
 
 
 def distributions(name: str, rows: Distributions) -> Distributions:

@@ -171,5 +171,4 @@ def window_scale(values: PerPosition, observed: Mask) -> tuple[Float[Tensor, "B 
 def patches(columns: Float[Tensor, "B T F"], size: int) -> Padded:
     """Every `size` steps as one position; before the first whole patch, zeros."""
     whole = pad(columns, (0, 0, -columns.shape[1] % size, 0))
-    values = whole.unflatten(1, (-1, size)).flatten(2)
-    return Padded(values, torch.full((len(values),), values.shape[1]))
+    return Padded.full(whole.unflatten(1, (-1, size)).flatten(2))

@@ -111,7 +111,7 @@ class LDS:
         for t in range(1, length):
             states[:, t] += states[:, t - 1] @ self.transition.mT
         values = states @ self.observation.mT + z[..., size:] @ factor(self.observation_noise).mT
-        return states, Padded(values, torch.full((num,), length))
+        return states, Padded.full(values)
 
     def __add__(self, other: "LDS") -> "LDS":
         """Two systems side by side, of which the sum is seen: a trend plus seasons."""

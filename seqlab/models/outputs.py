@@ -8,12 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from seqlab.equations.regression import angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
+from seqlab.equations.regression import Numbers, angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
 from seqlab.types import FlatNumbers
 
 Scale = Float[Tensor, "*#N"]
 Parameters = Float[Tensor, "*N P"]
-Numbers = Float[Tensor, "*N"]
 
 NARROW = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))

@@ -44,7 +44,7 @@ class Pictures(nn.Module):
         rows = (jittered(pixels, image).flatten(-2).to(self.mean.dtype) - self.mean) / self.deviation
         if self.grid is not None and image.patch is not None:
             rows = patches(rows.unflatten(-1, (image.width, image.channels)), image.patch)
-        return Padded(rows, source.lengths.new_full((len(source),), rows.shape[1]))
+        return Padded.full(rows)
 
 
 def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Vectors:
@@ -148,9 +148,7 @@ class ConvolutionalEncoder(nn.Module):
         x = self.blocks(x).permute(0, 2, 3, 1).flatten(1, 2)
         states = self.last_norm(self.project(x)) + self.positions.to(x.dtype)
         states = self.dropout(tap("encoder.grid", states))
-        places = source.lengths.new_full((len(source),), states.shape[1])
-        summary = self.pool(states).relu().mean(1)
-        return Memory(len(source), Padded(states, places), summary, grid=self.grid)
+        return Memory(len(source), Padded.full(states), self.pool(states).relu().mean(1), grid=self.grid)
 
 
 def grid_positions(height: int, width: int, size: int) -> Float[Tensor, "L D"]:
@@ -204,5 +202,4 @@ class GlimpseEncoder(nn.Module):
             seen = self.dropout(self.read(patch.flatten(1)).relu())
             h, state = self.stack(torch.cat([seen, numbers], dim=-1)[:, None], state)
             states.append(h)
-        places = source.lengths.new_full((len(source),), len(states))
-        return Memory(len(source), Padded(torch.cat(states, dim=1), places), states[-1][:, 0])
+        return Memory(len(source), Padded.full(torch.cat(states, dim=1)), states[-1][:, 0])

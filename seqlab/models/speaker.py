@@ -8,10 +8,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, pad
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
-from seqlab.models.attentive import SourceAttention
 from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.models.outputs import PointOutput
-from seqlab.models.recurrent import Bridge
+from seqlab.models.recurrent import Bridge, SourceAttention
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
@@ -55,14 +54,11 @@ class Speaker(EncoderModel):
         context, state = self.start(memory)
         features, _ = self.features(pad(gold, (0, 0, 1, 0))[:, :-1], context, state)
         numbers = Padded(gold.flatten(1, 2), target.lengths * self.width)
-        penalty = self.width * self._ending_loss(features, target)  # an ending counts as much as a whole frame
+        last = torch.arange(gold.shape[1]) == target.lengths[:, None] - 1
+        endings = binary_cross_entropy_with_logits(self.ending(features)[..., 0], last.float(), reduction="none")
+        penalty = self.width * endings[target.real].sum()  # an ending counts as much as a whole frame
         predicted = self.frame(features).flatten(1, 2)[..., None]
         return Reading(predicted, numbers, penalty=added(memory.penalty, penalty), output=self.output)
-
-    def _ending_loss(self, features: Float[Tensor, "B T F"], target: Padded) -> Float[Tensor, ""]:
-        last = torch.arange(target.values.shape[1]) == target.lengths[:, None] - 1
-        losses = binary_cross_entropy_with_logits(self.ending(features)[..., 0], last.float(), reduction="none")
-        return losses[target.real].sum()
 
     def start(self, memory: Memory) -> tuple[State, State]:
         """What is computed once for each source, and the state before the first frame."""

@@ -17,7 +17,7 @@ from seqlab.layers.dropout import training
 from seqlab.layers.inputs import Embedding, Entrance, Inputs, ids_of
 from seqlab.layers.linear import Head, Linear
 from seqlab.layers.tap import listened_to, tap
-from seqlab.layers.transformer import ACTIVATIONS, AddNorm, Block, LayerNorm
+from seqlab.layers.transformer import ACTIVATIONS, AddNorm, LayerNorm, TransformerBlock
 from seqlab.models.interface import Decoder, Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
@@ -65,8 +65,8 @@ class BlockStack(nn.Module):
     ponder: Ponder | None
 
     def add_blocks(self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False) -> None:
-        def block(depth: int) -> Block:
-            return Block(settings, reads_source=reads_source, dropout=dropout, name=f"{name}.{depth}")
+        def block(depth: int) -> TransformerBlock:
+            return TransformerBlock(settings, reads_source=reads_source, dropout=dropout, name=f"{name}.{depth}")
 
         self.settings, self.ponder = settings, None
         if settings.kind == "universal":
@@ -76,8 +76,8 @@ class BlockStack(nn.Module):
             self.blocks = nn.ModuleList(map(block, range(settings.layers)))
         self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
 
-    def each_block(self) -> list[Block]:
-        return [self.block] if self.ponder is not None else cast(list[Block], list(self.blocks))
+    def each_block(self) -> list[TransformerBlock]:
+        return [self.block] if self.ponder is not None else cast(list[TransformerBlock], list(self.blocks))
 
     def run(self, x: Vectors, block: AtDepth, real: Tensor) -> tuple[Vectors, Scalar | None]:
         """What leaves the last block, and the penalty of a Universal Transformer; `block` runs the one of a depth."""
@@ -149,13 +149,11 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
         place, *caches = state
         first = int(place[0]) if len(place) else 0  # all rows of a call stand at the same place
         blocks, after = self.each_block(), [place + tokens.shape[1]]
-        visible = context[0] if context else None
 
         def run_block(depth: int, x: Tensor) -> Tensor:
             which = depth % len(blocks)
-            source = (context[2 * which + 1], context[2 * which + 2]) if context else None
-            past = (caches[2 * depth], caches[2 * depth + 1])
-            x, now = blocks[which].decode(x, past, source, visible, first=first)
+            source = (*context[:1], *context[2 * which + 1 : 2 * which + 3])
+            x, now = blocks[which].decode(x, caches[2 * depth : 2 * depth + 2], source, first=first)
             after.extend(now)
             return x
 

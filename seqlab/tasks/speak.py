@@ -19,8 +19,8 @@ from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.stack import CausalStack
 from seqlab.metrics.alignment import aligned_distance
-from seqlab.models.attentive import SourceAttention
 from seqlab.models.build import build_encoder
+from seqlab.models.recurrent import SourceAttention
 from seqlab.models.speaker import Speaker
 from seqlab.recipe import Decode, Recipe, Stack
 from seqlab.subject import Question, Subject

@@ -7,9 +7,8 @@ from seqlab.equations.attention import attention_vector
 from seqlab.layers.inputs import Embedding
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
-from seqlab.models.attentive import AttentiveDecoder, SourceAttention, attentive_sizes
 from seqlab.models.interface import Memory
-from seqlab.models.recurrent import Bridge
+from seqlab.models.recurrent import AttentiveDecoder, Bridge, SourceAttention, attentive_sizes
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Stack
 

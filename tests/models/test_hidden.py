@@ -7,8 +7,7 @@ from seqlab.equations.hmm import as_matrix
 from seqlab.layers.tap import listening
 from seqlab.models import hidden
 from seqlab.models.emissions import Categorical
-from seqlab.models.hidden import HMMDecoder, HMMTagger, label_chain
-from seqlab.models.hmm import HMM
+from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, label_chain
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 
