@@ -154,8 +154,8 @@ def resuming_equals_never_having_stopped(model: Path) -> float:
     with TemporaryDirectory() as scratch:
         copies = [_copied(model, Path(scratch) / name) for name in ("whole", "stopped")]
         for copy, stops in zip(copies, (_STEPS, _STEPS // 2), strict=True):
-            asked = count(1)  # it is asked once a step
-            lab.train(out=copy, resume=True, settings=settings, stop=partial(_enough, asked, stops))
+            calls = count(1)  # it is asked once a step
+            lab.train(out=copy, resume=True, settings=settings, stop=partial(_enough, calls, stops))
         lab.train(out=copies[1], resume=True)
         whole, stopped = (_flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies)
         logs = [_log(copy / RUN / "metrics.jsonl") for copy in copies]
@@ -236,8 +236,8 @@ def _copied(model: Path, to: Path) -> Path:
     return to
 
 
-def _enough(asked: Iterator[int], times: int) -> bool:
-    return next(asked) >= times
+def _enough(calls: Iterator[int], times: int) -> bool:
+    return next(calls) >= times
 
 
 def _flat(parts: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -127,8 +127,8 @@ def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Boo
     With a window it sees no further back than that many keys, itself among them.
     """
     last = num_keys - num_queries
-    seen = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(last)
-    return seen if window is None else seen.triu(last - window + 1)
+    visible = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(last)
+    return visible if window is None else visible.triu(last - window + 1)
 
 
 def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> PerRow:

@@ -59,8 +59,6 @@ class Recurrence(nn.Module):
 
     def __init__(self, kind: Cell, input_size: int, size: int, *, name: str) -> None:
         super().__init__()
-        if kind not in CELLS:
-            raise ValueError(f"there is no cell '{kind}'; there are {', '.join(CELLS)}")
         self.kind, self.size, self.name = kind, size, name
         self.cell = CELLS[kind]
         self.num_states = 2 if kind == "lstm" else 1

@@ -61,11 +61,11 @@ class BatchNorm(nn.Module):
         if not training():
             return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
-        seen = x[real]
+        positions = x[real]
         with torch.no_grad():
-            self.mean.lerp_(seen.mean(0), MOMENTUM)
-            self.variance.lerp_(seen.var(0, unbiased=False), MOMENTUM)
-        return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(seen, self.gain, self.bias))
+            self.mean.lerp_(positions.mean(0), MOMENTUM)
+            self.variance.lerp_(positions.var(0, unbiased=False), MOMENTUM)
+        return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(positions, self.gain, self.bias))
 
 
 class NoNorm(nn.Module):
@@ -100,11 +100,11 @@ class MultiHeadAttention(nn.Module):
         """Queries, keys and values of the same positions in one product, as self-attention needs them."""
         return self.split(self.query_key_value(tap(f"{self.name}.x", x)))
 
-    def project_memory(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, ...]:
+    def project_memory(self, memory: Vectors) -> tuple[Tensor, ...]:
         """Keys and values of a source: computed once, used at every step."""
         return self.split(self.keys_and_values(memory))
 
-    def keys_and_values(self, memory: Float[Tensor, "B S D"]) -> Float[Tensor, "B S 2*D"]:
+    def keys_and_values(self, memory: Vectors) -> Float[Tensor, "B T 2*D"]:
         """The same with keys and values side by side, as they come out of the product."""
         size = self.mix.in_features
         return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))

@@ -17,8 +17,8 @@ RIDGE = 1e-4  # of the mean square of what is read
 def seasonal_error(values: Table, season: int) -> Float[np.ndarray, " C"]:
     """The mean of |y_t - y_{t-s}|, by which MASE measures errors (Hyndman & Koehler 2006); 0 where nothing is known."""
     apart = np.abs(values[season:] - values[:-season]) if season < len(values) else values[:0]
-    seen = ~np.isnan(apart)
-    return np.where(seen, apart, 0.0).sum(0) / np.maximum(1, seen.sum(0))
+    observed = ~np.isnan(apart)
+    return np.where(observed, apart, 0.0).sum(0) / np.maximum(1, observed.sum(0))
 
 
 def carried_forward(values: Table) -> Table:
@@ -60,8 +60,8 @@ class LinearForecast:
         """From windows of the past, what followed, and which of it was seen; only windows seen to the end count."""
         squares: Any = 0.0
         products: Any = 0.0
-        for past, future, seen in windows:
-            whole = seen.all(1)
+        for past, future, observed in windows:
+            whole = observed.all(1)
             x, last = _from_last(past[whole])
             y = future[whole] - last
             squares, products = squares + x.T @ x, products + x.T @ y

@@ -74,9 +74,9 @@ class WittenBell:
 
     def _look_up(self, level: _Level, history: Ints, tokens: Tokens) -> tuple[Ints, Ints]:
         """Where each n-gram stands in the level (-1 where it never occurred), and its count."""
-        wanted = history * self.vocabulary_size + tokens
-        places = np.minimum(np.searchsorted(level.ngrams, wanted), len(level.ngrams) - 1)
-        occurs = (history >= 0) & (level.ngrams[places] == wanted)
+        grams = history * self.vocabulary_size + tokens
+        places = np.minimum(np.searchsorted(level.ngrams, grams), len(level.ngrams) - 1)
+        occurs = (history >= 0) & (level.ngrams[places] == grams)
         return np.where(occurs, places, -1), np.where(occurs, level.counts[places], 0)
 
     def _checked(self, tokens: Tokens) -> Ints:

@@ -40,20 +40,20 @@ def spans(labels: Sequence[str]) -> set[Span]:
 
     Whatever is no label of a span lies outside, as O does.
     """
-    found: set[Span] = set()
+    complete: set[Span] = set()
     start, inside = 0, ""  # the type of the span that is open; "" outside
     for place, label in enumerate(labels):
         match = _LABEL.fullmatch(label)
         prefix, kind = match.groups() if match else ("O", "")
         if inside and (kind != inside or prefix in "BSU"):
-            found.add((start, place, inside))
+            complete.add((start, place, inside))
             inside = ""
         if not inside:
             start, inside = place, kind
         if prefix in "ELSU":
-            found.add((start, place + 1, kind))
+            complete.add((start, place + 1, kind))
             inside = ""
-    return found | ({(start, len(labels), inside)} if inside else set())
+    return complete | ({(start, len(labels), inside)} if inside else set())
 
 
 def looks_like_spans(names: Iterable[str]) -> bool:

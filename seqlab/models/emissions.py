@@ -109,28 +109,28 @@ class FullGaussian:
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_p = self.means.new_empty(len(values), len(self.means))
-        for where, seen, _ in _patterns(values, present):
-            x = values[where][:, seen].to(self.means.dtype)
-            for j, factor in enumerate(torch.linalg.cholesky(self.covariances[:, seen][:, :, seen])):
-                white = torch.linalg.solve_triangular(factor, (x - self.means[j, seen]).mT, upper=False)
-                log_normal = 2 * factor.diagonal().log().sum() + len(seen) * math.log(2 * math.pi)
+        for where, observed, _ in _patterns(values, present):
+            x = values[where][:, observed].to(self.means.dtype)
+            for j, factor in enumerate(torch.linalg.cholesky(self.covariances[:, observed][:, :, observed])):
+                white = torch.linalg.solve_triangular(factor, (x - self.means[j, observed]).mT, upper=False)
+                log_normal = 2 * factor.diagonal().log().sum() + len(observed) * math.log(2 * math.pi)
                 log_p[where, j] = -0.5 * (white.square().sum(0) + log_normal)
         return log_p
 
     def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
         """Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], expected over what is absent given what is present."""
         first, second = torch.zeros_like(self.means), torch.zeros_like(self.covariances)
-        for where, seen, gone in _patterns(values, present):
-            x = values[where][:, seen].to(self.means.dtype)
+        for where, observed, absent in _patterns(values, present):
+            x = values[where][:, observed].to(self.means.dtype)
             for j, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
                 weight, apart = gamma[where, j], x.new_zeros(len(x), len(mean))
-                across = covariance[seen][:, gone]
-                slope = torch.cholesky_solve(across, torch.linalg.cholesky(covariance[seen][:, seen]))
-                apart[:, seen] = x - mean[seen]
-                apart[:, gone] = apart[:, seen] @ slope
+                across = covariance[observed][:, absent]
+                slope = torch.cholesky_solve(across, torch.linalg.cholesky(covariance[observed][:, observed]))
+                apart[:, observed] = x - mean[observed]
+                apart[:, absent] = apart[:, observed] @ slope
                 first[j] += weight @ apart
                 second[j] += apart.mT @ (weight[:, None] * apart)
-                second[j, gone[:, None], gone] += weight.sum() * (covariance[gone][:, gone] - across.mT @ slope)
+                second[j, absent[:, None], absent] += weight.sum() * (covariance[absent][:, absent] - across.mT @ slope)
         return gamma.sum(0)[:, None], first, second
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":

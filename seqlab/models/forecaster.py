@@ -5,7 +5,6 @@ PatchTST; Lin et al. 2023, SegRNN). Row r is variable r % C of its table. What i
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -20,23 +19,13 @@ from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
 from seqlab.padded import Batch, Padded
-from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary
+from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
 
 Ahead = Float[Tensor, "B K P"]
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
 COVARIATE_UNITS = 32
 TOGETHER = 256  # windows that are filtered at once: each with gaps of its own has its own covariances
-
-
-@runtime_checkable
-class Forecasts(Protocol):
-    """What rolling evaluation and prediction need of a forecaster; `widths` are what calibration found at each step."""
-
-    output: Spread
-    widths: nn.Parameter
-
-    def distribution(self, batch: Batch) -> Ahead: ...
 
 
 class Forecaster(nn.Module):
@@ -84,15 +73,15 @@ class Forecaster(nn.Module):
             centre, spread = window_scale(values, observed)
         columns = [torch.where(observed, (values - centre) / spread, 0.0), observed.to(values.dtype)]
         table = torch.stack(columns, dim=-1)
-        known = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
-        if known is not None:
-            table = torch.cat([table, known[:, : -self.horizon]], dim=-1)
+        covariates = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
+        if covariates is not None:
+            table = torch.cat([table, covariates[:, : -self.horizon]], dim=-1)
         memory = self.encoder(patches(table, self.patch))
         pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         pooled = self.dropout(pooled)
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
-        if self.covariates is not None and known is not None:
-            raw = raw + self.covariates(known[:, -self.horizon :], pooled, batch.rows)
+        if self.covariates is not None and covariates is not None:
+            raw = raw + self.covariates(covariates[:, -self.horizon :], pooled, batch.rows)
         return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
 
 
@@ -106,9 +95,9 @@ class CovariateEffect(nn.Module):
         self.variable = nn.Parameter(torch.zeros(num_variables, COVARIATE_UNITS))
         self.effect = nn.Linear(COVARIATE_UNITS, num_outputs, bias=False)
 
-    def forward(self, known: Float[Tensor, "B K X"], read: Summary, rows: RowIds) -> Tensor:
+    def forward(self, covariates: Float[Tensor, "B K X"], read: Summary, rows: RowIds) -> Tensor:
         about = self.context(read) + self.variable[rows % len(self.variable)]
-        return self.effect(gelu(self.known(known) + about[:, None]))
+        return self.effect(gelu(self.known(covariates) + about[:, None]))
 
 
 class LDSForecaster(nn.Module):
@@ -153,6 +142,9 @@ class LDSForecaster(nn.Module):
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
 
+Forecasts = Forecaster | LDSForecaster  # whose `widths` are what calibration found at each step
+
+
 def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
     """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
     window = batch.require("source").rows_at(rows)
@@ -168,7 +160,7 @@ def window_scale(values: PerPosition, observed: Mask) -> tuple[Float[Tensor, "B 
     return centre, torch.where(count > 1, (variance + STILL**2).sqrt(), 1.0)
 
 
-def patches(columns: Float[Tensor, "B T F"], size: int) -> Padded:
+def patches(columns: Vectors, size: int) -> Padded:
     """Every `size` steps as one position; before the first whole patch, zeros."""
     whole = pad(columns, (0, 0, -columns.shape[1] % size, 0))
     return Padded.full(whole.unflatten(1, (-1, size)).flatten(2))

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Moves, condition, predict
+from seqlab.equations.hmm import Moves, Posterior, Trellis, condition, predict
 from seqlab.kernels.forward_backward import posterior
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import (
@@ -29,9 +29,9 @@ from seqlab.models.emissions import (
 from seqlab.models.interface import Memory, Read, Reading
 from seqlab.models.seq2seq import EncoderModel, FeatureDecoder
 from seqlab.padded import Batch, Padded
-from seqlab.types import PerRow, PositionIds, State
+from seqlab.types import Entries, PerRow, PositionIds, State, Vectors
 
-Present = Bool[Tensor, "B T D"] | None
+Present = Entries | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +83,16 @@ class HMM:
                 total += float((pseudo * p.log()).masked_fill(p == 0, 0.0).sum())
         return total
 
-    def log_emissions(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
+    def log_emissions(self, observations: Padded, present: Present = None) -> Trellis:
         """log p(x_t | z_t); 0 at pads and where nothing was observed."""
-        seen = Seen.of(observations, present)
-        return seen.spread(self.emissions.log_likelihood(seen.values, seen.present))
+        observed = Seen.of(observations, present)
+        return observed.spread(self.emissions.log_likelihood(observed.values, observed.present))
 
-    def posterior(self, observations: Padded, present: Present = None) -> hmm.Posterior:
+    def posterior(self, observations: Padded, present: Present = None) -> Posterior:
         log_b = self.log_emissions(observations, present)
         return posterior(self.initial, self.transitions, log_b, observations.lengths)
 
-    def smooth(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
+    def smooth(self, observations: Padded, present: Present = None) -> Trellis:
         """E9: the belief about each position once the whole row is known."""
         return self.posterior(observations, present).gamma
 
@@ -156,7 +156,7 @@ class HMMTagger(EncoderModel):
         states = source.with_values(gamma)
         return Memory(len(source), states, states.last())
 
-    def features(self, source: Padded) -> Float[Tensor, "B T K"]:
+    def features(self, source: Padded) -> Vectors:
         return self.encoder(source).require_states().values
 
     def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -20,9 +20,9 @@ from seqlab.errors import DataError
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
-from seqlab.types import HiddenStates, HiddenVector, Mask, Square, Vectors
+from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, Square, Vectors
 
-Present = Bool[Tensor, "B T D"] | None
+Present = Entries | None
 Inputs = Float[Tensor, "B T_x X"] | None
 WIDE = 1e6
 """The variance of a start about which nothing is known, for data in units near one."""
@@ -33,7 +33,7 @@ class Evidence(NamedTuple):
 
     values: Vectors
     real: Mask
-    seen: Bool[Tensor, "B T D"]
+    seen: Entries
     inputs: Float[Tensor, "B T X"] | None
 
 
@@ -64,9 +64,9 @@ class LDS:
         if self.input_matrix is not None:
             needed["input_matrix"] = (size, self.input_matrix.shape[1])
         for name, shape in needed.items():
-            if (found := tuple(getattr(self, name).shape)) != shape:
+            if (actual := tuple(getattr(self, name).shape)) != shape:
                 raise DataError(
-                    f"{name} has the shape {found}; with {size} states and {width} values a step it must be {shape}",
+                    f"{name} has the shape {actual}; with {size} states and {width} values a step it must be {shape}",
                     hint="a matrix has a row for each number that it gives and a column for each that it takes.",
                 )
         for name in squares:
@@ -95,8 +95,8 @@ class LDS:
         filtered = kalman_filter(self.system, *evidence)
         rows, steps = torch.arange(len(history))[:, None], history.lengths[:, None] + torch.arange(horizon)
         mean, spread = filtered.predicted_mean[rows, steps], filtered.predicted_covariance[rows, steps]
-        seen = self.observation
-        return Forecast(mean @ seen.mT, seen @ spread @ seen.mT + self.observation_noise)
+        observed = self.observation
+        return Forecast(mean @ observed.mT, observed @ spread @ observed.mT + self.observation_noise)
 
     def sample(self, num: int, length: int, *, seed: int, inputs: Inputs = None) -> tuple[HiddenStates, Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
@@ -149,18 +149,18 @@ class LDS:
         values, dtype = observations.values, self.transition.dtype
         values = values if values.dim() == 3 else values[..., None]
         if values.shape[2] != len(self.observation):
-            found, needed = values.shape[2], len(self.observation)
-            raise DataError(f"{found} values a step, where the system has {needed}", hint="choose other columns.")
+            actual, needed = values.shape[2], len(self.observation)
+            raise DataError(f"{actual} values a step, where the system has {needed}", hint="choose other columns.")
         if len(values) == 0 or values.shape[1] + ahead == 0:
             raise DataError("there is nothing to read: all rows are empty", hint="give a row with a value.")
-        seen = observations.scored[..., None].expand(values.shape)
-        seen = seen if present is None else seen & present
-        if wrong := (seen & ~values.isfinite()).nonzero().tolist():
+        observed = observations.scored[..., None].expand(values.shape)
+        observed = observed if present is None else observed & present
+        if wrong := (observed & ~values.isfinite()).nonzero().tolist():
             row, step, _ = wrong[0]
             raise DataError(f"row {row}, step {step}: not a number", hint="mark it as missing, in `present`.")
-        values, seen = (pad(part, (0, 0, 0, ahead)) for part in (values.to(dtype), seen))
+        values, observed = (pad(part, (0, 0, 0, ahead)) for part in (values.to(dtype), observed))
         real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
-        return Evidence(values, real, seen, self._known(inputs, real))
+        return Evidence(values, real, observed, self._known(inputs, real))
 
     def _known(self, inputs: Inputs, real: Mask) -> Float[Tensor, "B T X"] | None:
         """The inputs, of which none may be missing."""
@@ -169,9 +169,9 @@ class LDS:
         if inputs is None:
             return None
         if inputs.shape[:2] != real.shape or not inputs[real].isfinite().all():
-            found = "x".join(map(str, inputs.shape[:2]))
+            actual = "x".join(map(str, inputs.shape[:2]))
             raise DataError(
-                f"inputs for {found} rows and steps, where {'x'.join(map(str, real.shape))} must be known",
+                f"inputs for {actual} rows and steps, where {'x'.join(map(str, real.shape))} must be known",
                 hint="an input cannot be missing; for a forecast they run on to its end.",
             )
         return inputs.to(self.transition.dtype).masked_fill(~real[..., None], 0.0)

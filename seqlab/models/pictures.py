@@ -42,7 +42,7 @@ class Pictures(nn.Module):
         image = self.settings
         pixels = source.values[:, : image.height].unflatten(-1, (image.width, image.channels))
         rows = (jittered(pixels, image).flatten(-2).to(self.mean.dtype) - self.mean) / self.deviation
-        if self.grid is not None and image.patch is not None:
+        if image.patch is not None:
             rows = patches(rows.unflatten(-1, (image.width, image.channels)), image.patch)
         return Padded.full(rows)
 
@@ -77,7 +77,7 @@ class PictureEncoder(nn.Module):
 
     def forward(self, source: Padded) -> Memory:
         memory = self.encoder(self.pictures(source))
-        return memory if self.pictures.grid is None else replace(memory, grid=self.pictures.grid)
+        return replace(memory, grid=self.pictures.grid or memory.grid)
 
 
 class FeatureEncoder(nn.Module):
@@ -199,7 +199,7 @@ class GlimpseEncoder(nn.Module):
             rows = filter_bank(window.y, window.stride, window.variance, num_filters=n, length=image.height)
             columns = filter_bank(window.x, window.stride, window.variance, num_filters=n, length=image.width)
             patch = tap("glimpse.patch", read_window(pixels, rows, columns, window.intensity)[:, None])
-            seen = self.dropout(self.read(patch.flatten(1)).relu())
-            h, state = self.stack(torch.cat([seen, numbers], dim=-1)[:, None], state)
+            glimpse = self.dropout(self.read(patch.flatten(1)).relu())
+            h, state = self.stack(torch.cat([glimpse, numbers], dim=-1)[:, None], state)
             states.append(h)
         return Memory(len(source), Padded.full(torch.cat(states, dim=1)), states[-1][:, 0])

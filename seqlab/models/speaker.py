@@ -13,7 +13,7 @@ from seqlab.models.outputs import PointOutput
 from seqlab.models.recurrent import Bridge, SourceAttention
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import State, Vectors
 
 LEVEL = 0.8  # of the bands of a point output, which nobody asks for here
 
@@ -64,9 +64,7 @@ class Speaker(EncoderModel):
         """What is computed once for each source, and the state before the first frame."""
         return self.attention.context(memory), self.bridge(memory.require_summary())
 
-    def features(
-        self, frames: Float[Tensor, "B T D"], context: State, state: State
-    ) -> tuple[Float[Tensor, "B T F"], State]:
+    def features(self, frames: Vectors, context: State, state: State) -> tuple[Float[Tensor, "B T F"], State]:
         """What the next frame is predicted from, after each of these."""
         features = []
         for x in self.dropout(self.enter(frames).relu()).split(1, dim=1):

@@ -177,7 +177,7 @@ def segment_numbers(source: Padded) -> PositionIds | None:
     return ends.cumsum(1) - ends
 
 
-def remembered(source: Padded, x: Float[Tensor, "B S D"], penalty: Tensor | None = None) -> Memory:
+def remembered(source: Padded, x: Vectors, penalty: Tensor | None = None) -> Memory:
     """The states of an encoder as memory, with their mean as summary."""
     states = source.with_values(x).masked()
     return Memory(len(source), states, mean_pool(states.values, states.real), penalty)
