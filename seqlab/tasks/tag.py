@@ -20,7 +20,7 @@ from seqlab.layers.linear import Head
 from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
-from seqlab.models.hidden import HMMTagger
+from seqlab.models.hmm import HMMTagger
 from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
