@@ -116,8 +116,8 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
-        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) != 1:
-            raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several and not none")
+        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
+            raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several")
         if self.shard and self.optimizer == "muon":
             raise ValueError("'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'")
         if self.shard and self.minutes is not None:
