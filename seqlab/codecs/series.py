@@ -35,7 +35,6 @@ class SeriesSource:
     calendar: bool
     time: str | None = None
 
-    kind: ClassVar[str] = "series"
     by_line: ClassVar[bool] = False
 
     @property
@@ -80,8 +79,6 @@ class SeriesSource:
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return [self.table(value) for value in values]
-
-    stored = encode
 
     def column(self, path: Path) -> Column | None:
         return None
