@@ -74,6 +74,7 @@ class Forecast(Section):
     scale: Literal["window", "train"] = "window"  # brought to mean 0, deviation 1: each window, or the training part
     output: Literal["gaussian", "quantiles", "point"] = "gaussian"
     patch: int = Field(8, ge=1)  # values that are read together as one position
+    residual: bool = False  # a network adds to a learnt mix of simple forecasts: mean, last value, last season, growth
     level: float = Field(0.8, gt=0, lt=1)  # how many of the values to come the bands should hold
 
 

@@ -24,6 +24,7 @@ from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
+from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.recipe import Dynamics, Recipe
@@ -136,6 +137,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         num_covariates=source.num_covariates,
         scale_windows=settings.scale == "window",
         dropout=recipe.model.dropout,
+        simple=SimpleForecasts(source.season, horizon) if settings.residual else None,
     )
 
 
