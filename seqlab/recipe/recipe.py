@@ -114,6 +114,14 @@ def is_named(recipe: Recipe, path: str) -> bool:
     return section is not None
 
 
+def value_of(recipe: Recipe, path: str) -> Any:
+    """The value of a setting by its dotted name; None where its section is missing."""
+    section: Any = recipe
+    for key in path.split("."):
+        section = getattr(section, key, None)
+    return section
+
+
 def to_toml(recipe: Recipe) -> str:
     """The recipe as TOML that `parse_recipe` reads back to an equal recipe."""
     return "\n".join(_toml_lines(recipe.model_dump(), "")) + "\n"

@@ -30,6 +30,7 @@ from seqlab.padded import Batch, Measured, Padded
 from seqlab.recipe import Dynamics, Recipe
 from seqlab.tasks.backtest import backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
+from seqlab.tasks.settings import choose_forecast
 from seqlab.tasks.task import (
     SCORED_AT_THE_END,
     DataKind,
@@ -212,6 +213,7 @@ FORECAST = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=no_subject("the view 'band' shows its forecast."),
+    choose=choose_forecast,
     takes=("flat", "lds", "vectors"),
     learner=_learner,
     views=lambda bundle: ("band",),
