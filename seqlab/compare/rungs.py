@@ -92,15 +92,11 @@ class Comparison:
         equal = f"its {name} of {self._figure(chosen.score)} is as good as the best ({best.recipe}, {top})"
         return f"take {chosen.recipe}: {equal}, and it {why}."
 
-    @property
-    def _sign(self) -> int:
-        return 1 if self.more_is_better else -1
-
     def _worth(self, rung: Rung) -> float:
-        return self._sign * rung.score
+        return rung.score if self.more_is_better else -rung.score
 
     def _above_floor(self, rung: Rung) -> bool:
-        return rung.floor is None or self._worth(rung) > self._sign * rung.floor
+        return rung.floor is None or (rung.score > rung.floor if self.more_is_better else rung.score < rung.floor)
 
     def _figure(self, value: float) -> str:
         return figure(self.measure, value)
@@ -160,7 +156,7 @@ class Comparison:
         ):
             if not np.isfinite(x).all() or len(x) < 2:
                 continue
-            front = front_of(costs, self._sign * scores)
+            front = front_of(costs, scores if self.more_is_better else -scores)
             kinds = ["none is better for less" if k in front else "another is better for less" for k in range(len(x))]
             title = f"{what}: the dashed line joins those that no other beats in both"
             points, titles = np.stack([x, scores * unit], axis=1), (x_title, name)

@@ -18,6 +18,7 @@ from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BILM
 from seqlab.tasks.caption import CAPTION
+from seqlab.tasks.checks import check_parts, check_settings
 from seqlab.tasks.classify import CLASSIFY
 from seqlab.tasks.examples import ask
 from seqlab.tasks.forecast import FORECAST
@@ -50,8 +51,11 @@ def task_of(recipe: Recipe) -> Task:
 
 def check_recipe(recipe: Recipe) -> Recipe:
     """The recipe, if its parts fit its task."""
+    task = task_of(recipe)
     try:
-        task_of(recipe).check(recipe)
+        task.check(recipe)
+        check_settings(recipe, task.takes)
+        check_parts(recipe, task.parts)
     except ValueError as error:
         hint = "`seqlab recipes NAME` shows a recipe that works."
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=hint) from None

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextTarget
 from seqlab.data.pictures import read_pictures
@@ -26,7 +27,7 @@ from seqlab.padded import Padded
 from seqlab.recipe import Recipe, Transformer
 from seqlab.tasks.caption_page import Captioned, caption_page
 from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
-from seqlab.tasks.task import ANSWER_VIEWS, Report, Scoring, Task
+from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Report, Scores, Scoring, Task
 from seqlab.tasks.writing import build_translator, exactly_right, open_translation, references, translate, translated
 from seqlab.text import SOS
 from seqlab.trace import Trace
@@ -41,7 +42,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     data = recipe.data
     return read_pictures(files, recipe.image, labels=False, source=data.source, target=data.target)
 
@@ -56,12 +57,12 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     captioned = _captioned(bundle, examples, scoring)
     outputs, expected = [each.output for each in captioned], [each.references for each in captioned]
 
-    def scored(texts: list[str]) -> dict[str, Any]:
+    def scored(texts: list[str]) -> Json:
         exact = sum(is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)) / len(texts)
         return {"exact": exact, **caption_scores(texts, expected, lower=lower)}
 
     scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
-    baselines: dict[str, dict[str, float]] = {}
+    baselines: Baselines = {}
     notes = []
     train = scoring.store("target")
     if train is None:
@@ -173,7 +174,7 @@ def _most_frequent(train: TokenStore) -> list[int]:
     return np.frombuffer(counts.most_common(1)[0][0], dtype=np.int64).tolist()
 
 
-def _figures(scores: dict[str, float | str]) -> dict[str, float]:
+def _figures(scores: dict[str, float | str]) -> Scores:
     return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
@@ -192,7 +193,7 @@ CAPTION = Task(
     subject=translated,
     takes=("vectors", "image"),
     parts=("encoder", "decoder"),
-    check_own=_check,
+    check=_check,
     validate=exactly_right,
     opening=open_translation,
     views=lambda bundle: ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam"),

@@ -1,13 +1,13 @@
 """classify: a sequence to one label (S10)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, SourceType
+from seqlab.codecs.codec import Codec, Files, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
@@ -16,7 +16,6 @@ from seqlab.data.sources import Example, read_labelled
 from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
-from seqlab.layers.tap import listening
 from seqlab.metrics.scores import accuracy, macro_f1
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
@@ -37,14 +36,15 @@ from seqlab.tasks.examples import (
     vectors_or,
     warn_of_new_labels,
 )
-from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
+from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scores, Scoring, Task
+from seqlab.trace import Trace
 
 
 def _reads(recipe: Recipe) -> SourceType:
     return PictureSource if recipe.image is not None else vectors_or(recipe, TextSource)
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     data = recipe.data
     if recipe.image is not None:
         return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
@@ -81,7 +81,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples = data.all
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
-    predicted = [a.output for a in ask(_predict, bundle, [e.source for e in examples], world=scoring.world)]
+    predicted = [a.output for a in ask(_predict, bundle, data.sources, world=scoring.world)]
     scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
@@ -94,23 +94,18 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     return Report("classify", len(examples), scores, baselines, wrong, note)
 
 
-def _scores(predicted: list[str], gold: list[str]) -> dict[str, float]:
+def _scores(predicted: list[str], gold: list[str]) -> Scores:
     return {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)}
 
 
 @torch.inference_mode()
 def _hop_overlap(bundle: Bundle, examples: list[Example]) -> float:
     """How much of the hops' weight lies on the same places: 1 where all look alike, 0 where each has its own."""
-    overlaps: list[torch.Tensor] = []
-
-    def record(name: str, value: torch.Tensor) -> torch.Tensor:
-        if name == "pooling.weights":
-            overlaps.append(hop_overlap(value))
-        return value
-
-    with listening(record):
-        for batch in example_batches(bundle, examples):
+    overlaps = []
+    for batch in example_batches(bundle, examples):
+        with Trace().recording() as trace:
             cast(Classifier, bundle.model).features(batch.require("source"))
+        overlaps.append(hop_overlap(trace["pooling.weights"]))
     return float(torch.cat(overlaps).mean())
 
 

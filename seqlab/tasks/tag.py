@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec
+from seqlab.codecs.codec import Codec, Files
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
@@ -38,7 +38,7 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
 )
 from seqlab.tasks.hidden import hidden_or_gradient, hidden_tagger
-from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
+from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.text import UNK, WordTokenizer
 
 
@@ -58,7 +58,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("source.endings are those of words: source.kind must be 'words'")
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target, words=True)
     return read_tagged(files, words=recipe.data.source, tag=recipe.data.target)
@@ -120,9 +120,7 @@ def _starts(bundle: Bundle, sentence: Any) -> Sequence[int]:
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
-    answers = scoring.world.shared(
-        [e.source for e in examples], lambda share, begin: by_word(bundle, share, first_row=begin)
-    )
+    answers = scoring.world.shared(data.sources, lambda share, begin: by_word(bundle, share, first_row=begin))
     if isinstance(target, NumberTarget):
         report = _number_report(target, examples, answers)
     else:
@@ -134,7 +132,7 @@ def _number_report(target: NumberTarget, examples: list[Example], answers: list[
     """How far the numbers are off, beside the mean of training for every position."""
     gold = np.concatenate([target.read(example) for example in examples])
 
-    def scores(guess: np.ndarray) -> dict[str, float]:
+    def scores(guess: np.ndarray) -> Scores:
         apart = target.difference(guess, gold)
         return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
 
@@ -184,9 +182,7 @@ def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
     return [int(np.ravel(row[start])[0]) for words, row in rows for start in _starts(bundle, words)]
 
 
-def _most_frequent_tag(
-    bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring
-) -> tuple[dict[str, dict[str, float]], str]:
+def _most_frequent_tag(bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring) -> tuple[Baselines, str]:
     """Each word's most frequent label in training, and the most frequent of all for a new word."""
     labels, words, tags = labels_in(bundle.codec), scoring.store("source"), scoring.store("target")
     if words is None or tags is None or not ids:
@@ -220,7 +216,7 @@ TAG = Task(
     evaluate=_evaluate,
     subject=_subject,
     takes=("vectors", "hmm", "numbers", "letters", "words"),
-    check_own=_check,
+    check=_check,
     learner=hidden_or_gradient,
     views=lambda bundle: () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells"),
     tuned="tuned-tagger",

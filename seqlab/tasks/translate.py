@@ -1,14 +1,14 @@
 """translate: a sequence to another one, unaligned (S13-S16). Any text-to-text file fits."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
@@ -21,7 +21,7 @@ from seqlab.tasks.writing import build_translator, exactly_right, open_translati
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target)
     return read_pairs(files, source=recipe.data.source, target=recipe.data.target)
@@ -39,10 +39,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     """BLEU, chrF and exact matches, beside a copy of the source."""
     examples, lower = data.all, scoring.lower
     normalise = bundle.codec.target_tokenizer.normaliser
-    sources, gold = [e.source for e in examples], [normalise(str(e.target)) for e in examples]
+    sources, gold = data.sources, [normalise(str(e.target)) for e in examples]
     predicted = [a.output for a in ask(translate, bundle, sources, decode=scoring.decode, world=scoring.world)]
 
-    def scored(texts: list[str]) -> dict[str, Any]:
+    def scored(texts: list[str]) -> Json:
         return {"exact": exact_match(texts, gold), **corpus_scores(texts, gold, lower=lower)}
 
     scores = scored(predicted) | example_loss(bundle, examples, scoring.world)
