@@ -36,6 +36,7 @@ from seqlab.tasks.examples import (
     vectors_or,
     warn_of_new_labels,
 )
+from seqlab.tasks.settings import choose_classify
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.trace import Trace
 
@@ -120,6 +121,7 @@ CLASSIFY = Task(
     read=_read,
     build=_build,
     predict=_predict,
+    choose=choose_classify,
     evaluate=_evaluate,
     subject=likeliest_labels,
     takes=("vectors", "image"),

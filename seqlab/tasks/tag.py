@@ -38,6 +38,7 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
 )
 from seqlab.tasks.hidden import hidden_or_gradient, hidden_tagger
+from seqlab.tasks.settings import choose_tag
 from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.text import UNK, WordTokenizer
 
@@ -213,6 +214,7 @@ TAG = Task(
     read=_read,
     build=_build,
     predict=_predict,
+    choose=choose_tag,
     evaluate=_evaluate,
     subject=_subject,
     takes=("vectors", "hmm", "numbers", "letters", "words"),

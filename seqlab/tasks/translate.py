@@ -15,6 +15,7 @@ from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import corpus_scores, exact_match
 from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
+from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
 from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translated
 
@@ -82,6 +83,7 @@ TRANSLATE = Task(
     read=_read,
     build=build_translator,
     predict=_predict,
+    choose=choose_translate,
     evaluate=_evaluate,
     subject=translated,
     takes=("vectors",),
