@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from seqlab.explain.canvas import Canvas
-from seqlab.explain.charts import bars, table
+from seqlab.explain.charts import Bars, table
 from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
 from seqlab.metrics.scores import SHARES, count, duration, figure
@@ -136,7 +136,7 @@ class Comparison:
         pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
         pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (self._drawn() if self.done else [])
         lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
-        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
+        return View("compare", self.advice, self.to_json(), [*pictures, *lines])
 
     def _drawn(self) -> list[Canvas]:
         share = self.measure in SHARES
@@ -147,7 +147,7 @@ class Comparison:
         floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
         unit = 100 if share else 1
         labels = [*(f"floor: {floor}" for floor in floors), *recipes]
-        pictures = [bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720)]
+        pictures = [Bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720).draw()]
         minutes = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
         for what, x_title, x, costs in (

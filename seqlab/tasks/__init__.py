@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from seqlab.bundle import Bundle, read_bundle
-from seqlab.codecs.codec import Codec, Examples
-from seqlab.codecs.text import learn_codec, read_codec
+from seqlab.codecs.codec import Codec
+from seqlab.codecs.text import read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
 from seqlab.recipe import Decode, Recipe
@@ -71,12 +71,6 @@ def codec_of(recipe: Recipe, table: Any) -> Codec:
     """The codec in the tokenizer.json of a model of this recipe."""
     task = task_of(recipe)
     return read_codec(table, recipe, task.reads(recipe), task.writes(recipe))
-
-
-def learn(recipe: Recipe, examples: Examples, old: Codec | None = None) -> Codec:
-    """The codec of a training part; what an `old` model to start from knows is kept."""
-    task = task_of(recipe)
-    return learn_codec(recipe, examples, old, task.reads(recipe), task.writes(recipe))
 
 
 def load_bundle(folder: str | Path) -> Bundle:

@@ -28,7 +28,14 @@ from seqlab.recipe import Recipe, Transformer
 from seqlab.tasks.caption_page import Captioned, caption_page
 from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
 from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Report, Scores, Scoring, Task
-from seqlab.tasks.writing import build_translator, exactly_right, open_translation, references, translate, translated
+from seqlab.tasks.writing import (
+    build_translator,
+    exactly_right,
+    open_translation,
+    references,
+    translate,
+    translation_subject,
+)
 from seqlab.text import SOS
 from seqlab.trace import Trace
 
@@ -190,7 +197,7 @@ CAPTION = Task(
     build=build_translator,
     predict=translate,
     evaluate=_evaluate,
-    subject=translated,
+    subject=translation_subject,
     takes=("vectors", "image"),
     parts=("encoder", "decoder"),
     check=_check,

@@ -221,7 +221,7 @@ def warn_of_new_labels(bundle: Bundle, examples: list[Example]) -> None:
         warn(f"{first}: labels never seen in training count as wrong: {names}")
 
 
-def looked_at(question: Question) -> Subject:
+def source_subject(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
     bundle, source = question.bundle, question.bundle.codec.source
     value = source.load(question.given)
@@ -238,7 +238,7 @@ def looked_at(question: Question) -> Subject:
 
 def likeliest_labels(question: Question) -> Subject:
     """The likeliest label of each position, or of the whole source."""
-    subject, names = looked_at(question), labels_in(question.bundle.codec).names
+    subject, names = source_subject(question), labels_in(question.bundle.codec).names
     with torch.inference_mode():
         best = tuple(subject.logits().argmax(-1).tolist())
     return subject.answering(best, tuple(names[i] for i in best))

@@ -28,9 +28,9 @@ from seqlab.tasks.examples import (
     answers_in_order,
     encode_inputs,
     example_batches,
-    looked_at,
     of_examples,
     read_sources,
+    source_subject,
     text_loss,
 )
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
@@ -97,7 +97,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 
 def _subject(question: Question) -> Subject:
     """The likeliest token for each blank, and what stands there elsewhere."""
-    subject = looked_at(question)
+    subject = source_subject(question)
     with torch.inference_mode():
         best = subject.logits().argmax(-1)
     read = cast(Padded, subject.reads).values[0]

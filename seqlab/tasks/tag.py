@@ -150,7 +150,7 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     predicted = [
         [g if g == no_label else p for p, g in zip(*both, strict=True)] for both in zip(answers, expected, strict=True)
     ]
-    labelled = np.asarray([label != no_label for labels in expected for label in labels], dtype=bool)
+    labelled = [label != no_label for labels in expected for label in labels]
     flat, gold = (list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected))
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
     if looks_like_spans(labels_in(bundle.codec).names):

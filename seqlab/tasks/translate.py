@@ -17,7 +17,7 @@ from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
 from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
-from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translated
+from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translation_subject
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
@@ -85,7 +85,7 @@ TRANSLATE = Task(
     predict=_predict,
     choose=choose_translate,
     evaluate=_evaluate,
-    subject=translated,
+    subject=translation_subject,
     takes=("vectors",),
     parts=("encoder", "decoder"),
     validate=exactly_right,

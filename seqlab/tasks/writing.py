@@ -22,7 +22,7 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, looked_at, room
+from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, room, source_subject
 from seqlab.tasks.task import Job, Opening, Prediction, Scores, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
@@ -169,10 +169,10 @@ def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[
     return scores
 
 
-def translated(question: Question) -> Subject:
+def translation_subject(question: Question) -> Subject:
     """A model that has read a source and its own translation, which is searched for, or is what the question says."""
     bundle = question.bundle
-    tokenizer, subject = bundle.codec.target_tokenizer, looked_at(question)
+    tokenizer, subject = bundle.codec.target_tokenizer, source_subject(question)
     if question.output is None:
         results = hypotheses(Job(bundle, [question.given], question.decode))[0]
         if not 1 <= question.hypothesis <= len(results):

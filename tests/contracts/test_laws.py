@@ -18,8 +18,8 @@ from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe, override
 from seqlab.tasks import build_model, load_bundle
-from seqlab.tasks import learn as learn_codec
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
+from tests.codec_of_examples import learn as learn_codec
 
 CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"), ("plain", "residual", "highway", "dense")
 POOLINGS = ("final", "mean", "max", "detectors", "theme", "attention")
