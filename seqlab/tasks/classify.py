@@ -17,6 +17,7 @@ from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
 from seqlab.metrics.scores import accuracy, macro_f1
+from seqlab.metrics.uncertainty import share
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded
@@ -92,7 +93,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         linear, note = linear_labels(bundle, examples, scoring.store("source"), scoring.store("target"))
         baselines |= {"TF-IDF, linear": _scores(linear, gold)} if linear else {}
     wrong = mistakes(bundle, examples, predicted, gold)
-    return Report("classify", len(examples), scores, baselines, wrong, note)
+    right = share("accuracy", [p == g for p, g in zip(predicted, gold, strict=True)])
+    return Report("classify", len(examples), scores, baselines, wrong, note, by_example=right)
 
 
 def _scores(predicted: list[str], gold: list[str]) -> Scores:

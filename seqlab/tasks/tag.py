@@ -17,7 +17,8 @@ from seqlab.data.sources import Example, read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
-from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
+from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores, spans
+from seqlab.metrics.uncertainty import ExampleScores, f1, share
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
 from seqlab.models.hidden import HMMTagger
@@ -153,8 +154,10 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     labelled = [label != no_label for labels in expected for label in labels]
     flat, gold = (list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected))
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
+    by_example = _right_labels(predicted, expected, no_label)
     if looks_like_spans(labels_in(bundle.codec).names):
         scores |= span_scores(predicted, expected)
+        by_example = _right_spans(predicted, expected)
     ids = list(itertools.compress(_word_ids(bundle, examples), labelled))
     new = [i == UNK or i >= _num_words(bundle) for i in ids]
     if any(new):
@@ -164,7 +167,17 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     scores["whole_sentences"] = sum(right) / max(1, len(right))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
     wrong = mistakes(bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected)))
-    return Report("tag", len(examples), scores, baselines, wrong, note)
+    return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
+
+
+def _right_labels(predicted: list[list[str]], expected: list[list[str]], no_label: str | None) -> ExampleScores:
+    pairs = [[p == g for p, g in zip(*both, strict=True) if g != no_label] for both in zip(predicted, expected, strict=True)]
+    return share("accuracy", [sum(right) for right in pairs], [len(right) for right in pairs])
+
+
+def _right_spans(predicted: list[list[str]], expected: list[list[str]]) -> ExampleScores:
+    both = [(spans(p), spans(g)) for p, g in zip(predicted, expected, strict=True)]
+    return f1("entity_f1", [len(p & g) for p, g in both], [len(p) for p, _ in both], [len(g) for _, g in both])
 
 
 def _num_words(bundle: Bundle) -> int:

@@ -19,6 +19,7 @@ from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.layers.transformer import BatchNorm
+from seqlab.metrics.uncertainty import ExampleScores, interval
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
@@ -110,6 +111,7 @@ class Report:
     by_step: dict[str, list[float | None]] = field(default_factory=dict)  # scores of a forecast at each step ahead
     page: Callable[[str], str] | None = None  # an HTML page of the answers, given its title
     unit: str = "examples"  # what `num_examples` counts
+    by_example: ExampleScores | None = None  # what each example adds to the score that judges the task
 
     def to_json(self) -> Json:
         # a score that is no number, such as the loss where no label is known, is null in JSON
@@ -118,6 +120,8 @@ class Report:
             for name, value in self.scores.items()
         }
         table = {"task": self.task, "examples": self.num_examples, **scores, "floors": self.floors}
+        if self.by_example is not None and self.num_examples > 1:
+            table["interval"] = {self.by_example.score: list(interval(self.by_example))}
         some = {name: getattr(self, name) for name in ("by_length", "by_step", "floor_note")}
         return table | {name: value for name, value in some.items() if value}
 

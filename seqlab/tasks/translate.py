@@ -13,6 +13,7 @@ from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import corpus_scores, exact_match
+from seqlab.metrics.uncertainty import bleu
 from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
 from seqlab.tasks.settings import choose_translate
@@ -54,7 +55,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     lengths = np.asarray([len(row) for row in bundle.codec.source.encode(sources)])
     by_length = _by_length(lengths, predicted, gold, lower=lower)
     wrong = mistakes(bundle, examples, predicted, gold)
-    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length)
+    by_example = bleu(predicted, [[text] for text in gold], lower=lower)
+    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length, by_example=by_example)
 
 
 def _by_length(

@@ -1,0 +1,52 @@
+"""How sure a model of labels may say it is: its temperature, chosen on held-out labels, and its calibration error."""
+
+from typing import cast
+
+import numpy as np
+import torch
+
+from seqlab.bundle import Bundle
+from seqlab.data.sources import Example
+from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
+from seqlab.models.interface import Model
+from seqlab.tasks.examples import example_batches
+from seqlab.tasks.task import Scores
+
+TEMPERATURE = "temperature"  # of the labels, in a bundle's metrics; without it, one
+LABELS = 50_000  # that a temperature is chosen on, at most
+
+
+def temperature_of(bundle: Bundle) -> float:
+    """What a model's logits are divided by before they become probabilities."""
+    return float(bundle.metrics.get(TEMPERATURE, 1.0))
+
+
+@torch.inference_mode()
+def label_logits(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Labels]:
+    """The logits of each label that is known, and the label, before any temperature."""
+    model, logits, labels, count = cast(Model, bundle.model), [], [], 0
+    for batch in example_batches(bundle, examples):
+        reading = model.read_batch(batch, ())
+        known = reading.gold.scored & (reading.gold.values >= 0)
+        logits.append(model.head(reading.features[known]).double().numpy(force=True))
+        labels.append(reading.gold.values[known].numpy(force=True))
+        count += len(labels[-1])
+        if count >= LABELS:
+            break
+    return np.concatenate(logits), np.concatenate(labels)
+
+
+def choose_temperature(bundle: Bundle, examples: list[Example]) -> None:
+    """Set the temperature under which held-out labels are likeliest; answers stay the same."""
+    bundle.metrics[TEMPERATURE] = fit_temperature(*label_logits(bundle, examples))
+
+
+def calibration(bundle: Bundle, examples: list[Example]) -> Scores:
+    """How far the model's certainty is from how often it is right."""
+    logits, labels = label_logits(bundle, examples)
+    if not len(labels):
+        return {}
+    scaled = logits / temperature_of(bundle)
+    p = np.exp(scaled - scaled.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    return {"calibration_error": calibration_error(p.max(1), p.argmax(1) == labels)}
