@@ -13,7 +13,7 @@ from seqlab.explain.labels import number
 from seqlab.layers.inputs import Entrance
 from seqlab.layers.linear import Head
 from seqlab.layers.transformer import AddNorm, FeedForward, LayerNorm, MultiHeadAttention
-from seqlab.models.attentive import SourceAttention
+from seqlab.models.recurrent import SourceAttention
 
 SUBLAYERS = {"first": "attention", "second": "feed_forward", "third": "cross"}
 SCORES = {

@@ -16,7 +16,7 @@ from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.plots import Band, Curve, Lines
 from seqlab.explain.view import View
 from seqlab.models.forecaster import LDSForecaster
-from seqlab.models.hidden import HMMTagger
+from seqlab.models.hmm import HMMTagger
 from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
 from seqlab.tasks.bands import Forecast, forecast, forecast_series

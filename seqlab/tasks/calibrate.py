@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.labels import LabelTarget
 from seqlab.data.sources import Example
 from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
 from seqlab.models.interface import Model
-from seqlab.tasks.examples import example_batches
+from seqlab.tasks.examples import Examples, example_batches
 from seqlab.tasks.task import Scores
 
 TEMPERATURE = "temperature"  # of the labels, in a bundle's metrics; without it, one
@@ -36,9 +37,10 @@ def label_logits(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Label
     return np.concatenate(logits), np.concatenate(labels)
 
 
-def choose_temperature(bundle: Bundle, examples: list[Example]) -> None:
+def choose_temperature(bundle: Bundle, data: Examples) -> None:
     """Set the temperature under which held-out labels are likeliest; answers stay the same."""
-    bundle.metrics[TEMPERATURE] = fit_temperature(*label_logits(bundle, examples))
+    if isinstance(bundle.codec.target, LabelTarget):
+        bundle.metrics[TEMPERATURE] = fit_temperature(*label_logits(bundle, data.all))
 
 
 def calibration(bundle: Bundle, examples: list[Example]) -> Scores:

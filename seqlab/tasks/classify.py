@@ -23,6 +23,7 @@ from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe
 from seqlab.tasks.baselines import linear_labels
+from seqlab.tasks.calibrate import calibration, choose_temperature, temperature_of
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -68,7 +69,7 @@ def _predict(job: Job) -> list[Prediction]:
     names, source = labels_in(bundle.codec).names, bundle.codec.source
 
     def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
-        logits = model.head(model.features(rows))[:, 0]
+        logits = model.head(model.features(rows))[:, 0] / temperature_of(bundle)
         for place, p in zip(places, logits.double().softmax(-1), strict=True):
             best = int(p.argmax())
             details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
@@ -84,7 +85,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
     predicted = [a.output for a in ask(_predict, bundle, data.sources, world=scoring.world)]
-    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world)
+    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world) | calibration(bundle, examples)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     baselines = {"majority class": _scores([labels_in(bundle.codec).majority] * len(gold), gold)}
@@ -125,6 +126,7 @@ CLASSIFY = Task(
     predict=_predict,
     choose=choose_classify,
     evaluate=_evaluate,
+    calibrate=choose_temperature,
     subject=likeliest_labels,
     takes=("vectors", "image"),
     views=lambda bundle: (*ANSWER_VIEWS, "cells"),

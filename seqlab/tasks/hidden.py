@@ -16,8 +16,7 @@ from seqlab.corpus.stream import StreamBatches
 from seqlab.data.batching import Rows, plan_in_order
 from seqlab.data.store import TokenStore
 from seqlab.models.emissions import Untied
-from seqlab.models.hidden import HMMDecoder, HMMTagger, Probabilities, label_chain
-from seqlab.models.hmm import HMM
+from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe

@@ -17,8 +17,8 @@ from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
 from seqlab.layers.stack import CausalStack
 from seqlab.metrics.alignment import aligned_distance
-from seqlab.models.attentive import SourceAttention
 from seqlab.models.build import build_encoder
+from seqlab.models.recurrent import SourceAttention
 from seqlab.models.speaker import Speaker
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Recipe, Stack

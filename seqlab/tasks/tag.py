@@ -21,12 +21,13 @@ from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_sco
 from seqlab.metrics.uncertainty import ExampleScores, f1, share
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
-from seqlab.models.hidden import HMMTagger
+from seqlab.models.hmm import HMMTagger
 from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
+from seqlab.tasks.calibrate import calibration, choose_temperature
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -123,11 +124,13 @@ def _starts(bundle: Bundle, sentence: Any) -> Sequence[int]:
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
     answers = scoring.world.shared(data.sources, lambda share, begin: by_word(bundle, share, first_row=begin))
+    losses = example_loss(bundle, examples, scoring.world)
     if isinstance(target, NumberTarget):
         report = _number_report(target, examples, answers)
     else:
         report = _label_report(bundle, examples, answers, scoring)
-    return replace(report, scores=report.scores | example_loss(bundle, examples, scoring.world))
+        losses |= calibration(bundle, examples)
+    return replace(report, scores=report.scores | losses)
 
 
 def _number_report(target: NumberTarget, examples: list[Example], answers: list[list[list[float]]]) -> Report:
@@ -229,6 +232,7 @@ TAG = Task(
     predict=_predict,
     choose=choose_tag,
     evaluate=_evaluate,
+    calibrate=choose_temperature,
     subject=_subject,
     takes=("vectors", "hmm", "numbers", "letters", "words"),
     check=_check,

@@ -147,9 +147,10 @@ class Data(Protocol):
 
 
 def score_held_out(task: "Task", bundle: Bundle, stores: Path) -> Report:
-    """The scores on a part of what training held out."""
-    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores)
-    return task.evaluate(bundle, data.some(SCORED_AT_THE_END), Scoring(train=stores))
+    """The scores on a part of what training held out, after adjusting what is adjusted then."""
+    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).some(SCORED_AT_THE_END)
+    task.calibrate(bundle, data)
+    return task.evaluate(bundle, data, Scoring(train=stores))
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ class Task:
     check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
     validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}  # while training, beside the loss
+    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: None  # how sure it may be, from held-out data
     opening: Callable[[Bundle, Any, Decode], Opening] = writes_no_text  # a decoder that is about to write its answer
     views: Callable[[Bundle], tuple[str, ...]] = lambda bundle: ()  # those that fit it, the most telling first
     tuned: str = ""  # the recipe that starts from another model

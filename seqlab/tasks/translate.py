@@ -12,7 +12,8 @@ from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
-from seqlab.metrics.scores import corpus_scores, exact_match
+from seqlab.metrics.scores import accuracy as exact_match
+from seqlab.metrics.scores import corpus_scores
 from seqlab.metrics.uncertainty import bleu
 from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
