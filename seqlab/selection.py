@@ -4,14 +4,14 @@ The network's run lies in the folder that the user named, the baseline in a fold
 trained, the better model is written into the folder, and the other one beside the run under its recipe's name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.metrics.scores import figure
 from seqlab.metrics.uncertainty import Difference, difference
-from seqlab.model import RUN, STORES, Model
+from seqlab.model import RUN, STORES
 from seqlab.recipe import Recipe
 from seqlab.tasks import task_of
 from seqlab.tasks.task import SCORED_AT_THE_END, Report, Scoring
@@ -34,7 +34,6 @@ class Selection:
     @property
     def sentence(self) -> str:
         ours, theirs = (figure(self.score, value) for value in self.values)
-        low, high = sorted(figure(self.score, abs(value)) for value in (self.gain.low, self.gain.high))
         sure = f"95 % interval of the gain {_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
         verdict = "" if self.gain.clear else "; too close to call on so few"
         return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({sure}{verdict})"
@@ -59,26 +58,25 @@ def keep_better(folder: Path, network: Bundle, baseline: Bundle) -> Selection | 
     """
     stores = folder / RUN / STORES
     reports = [_report(bundle, stores) for bundle in (network, baseline)]
-    tallies = [report.tally for report in reports]
-    if tallies[0] is None or tallies[1] is None or tallies[0].score != tallies[1].score:
+    first, second = (report.by_example for report in reports)
+    if first is None or second is None or first.score != second.score:
         return None
-    gain = difference(tallies[0], tallies[1])
-    order = (0, 1) if gain.gain >= 0 else (1, 0)
-    best, other = ((network, baseline)[place] for place in order)
-    first, second = (tallies[place] for place in order)
-    beside = folder / other.recipe.name
+    models = list(zip((network, baseline), reports, (first, second), strict=True))
+    if difference(first, second).gain < 0:
+        models.reverse()
+    (best, _, ours), (other, _, theirs) = models
     selection = Selection(
-        best.recipe.name,
-        other.recipe.name,
-        tallies[0].score,
-        (first.value(), second.value()),
-        difference(first, second),
-        reports[0].num_examples,
-        beside,
+        kept=best.recipe.name,
+        other=other.recipe.name,
+        score=ours.score,
+        values=(ours.value(), theirs.value()),
+        gain=difference(ours, theirs),
+        examples=reports[0].num_examples,
+        folder=folder / other.recipe.name,
     )
-    for bundle, where in ((best, folder), (other, beside)):
-        facts = {"validation": reports[(network, baseline).index(bundle)].to_json(), "selection": selection.to_json()}
-        save_bundle(Bundle(bundle.recipe, bundle.codec, bundle.model, bundle.metrics | facts), where)
+    for (bundle, report, _), where in zip(models, (folder, selection.folder), strict=True):
+        facts = {"validation": report.to_json(), "selection": selection.to_json()}
+        save_bundle(replace(bundle, metrics=bundle.metrics | facts), where)
     return selection
 
 

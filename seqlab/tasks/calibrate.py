@@ -8,13 +8,13 @@ import torch
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import LabelTarget
 from seqlab.data.sources import Example
+from seqlab.equations.decoding import perplexity
 from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
 from seqlab.models.interface import Model
 from seqlab.tasks.examples import Examples, example_batches
 from seqlab.tasks.task import Scores
 
 TEMPERATURE = "temperature"  # of the labels, in a bundle's metrics; without it, one
-LABELS = 50_000  # that a temperature is chosen on, at most
 
 
 def temperature_of(bundle: Bundle) -> float:
@@ -25,15 +25,12 @@ def temperature_of(bundle: Bundle) -> float:
 @torch.inference_mode()
 def label_logits(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Labels]:
     """The logits of each label that is known, and the label, before any temperature."""
-    model, logits, labels, count = cast(Model, bundle.model), [], [], 0
+    model, logits, labels = cast(Model, bundle.model), [], []
     for batch in example_batches(bundle, examples):
         reading = model.read_batch(batch, ())
         known = reading.gold.scored & (reading.gold.values >= 0)
         logits.append(model.head(reading.features[known]).double().numpy(force=True))
         labels.append(reading.gold.values[known].numpy(force=True))
-        count += len(labels[-1])
-        if count >= LABELS:
-            break
     return np.concatenate(logits), np.concatenate(labels)
 
 
@@ -44,11 +41,13 @@ def choose_temperature(bundle: Bundle, data: Examples) -> None:
 
 
 def calibration(bundle: Bundle, examples: list[Example]) -> Scores:
-    """How far the model's certainty is from how often it is right."""
+    """How far the model's certainty is from how often it is right, and the loss of what it says, temperature included."""
     logits, labels = label_logits(bundle, examples)
     if not len(labels):
         return {}
     scaled = logits / temperature_of(bundle)
-    p = np.exp(scaled - scaled.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    return {"calibration_error": calibration_error(p.max(1), p.argmax(1) == labels)}
+    log_p = scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)
+    error = calibration_error(np.exp(log_p.max(1)), log_p.argmax(1) == labels)
+    loss = -float(log_p[np.arange(len(labels)), labels].mean())
+    changed = {"loss": loss, "perplexity": perplexity(loss)} if TEMPERATURE in bundle.metrics else {}
+    return {**changed, "calibration_error": error}

@@ -24,8 +24,8 @@ from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
-from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
+from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.recipe import Dynamics, Recipe
 from seqlab.tasks.backtest import backtest

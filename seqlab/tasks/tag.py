@@ -26,8 +26,8 @@ from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
 from seqlab.tasks.calibrate import calibration, choose_temperature
+from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -174,7 +174,9 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
 
 
 def _right_labels(predicted: list[list[str]], expected: list[list[str]], no_label: str | None) -> ExampleScores:
-    pairs = [[p == g for p, g in zip(*both, strict=True) if g != no_label] for both in zip(predicted, expected, strict=True)]
+    pairs = [
+        [p == g for p, g in zip(*both, strict=True) if g != no_label] for both in zip(predicted, expected, strict=True)
+    ]
     return share("accuracy", [sum(right) for right in pairs], [len(right) for right in pairs])
 
 
