@@ -24,7 +24,13 @@ def test_scripts_without_blanks(text):
 @pytest.mark.parametrize(
     "text",
     [
-        *(KOREAN, HINDI, RUSSIAN, "How far is it from Denver to Aspen ?", "Die Donaudampfschifffahrtsgesellschaft fährt"),
+        *(
+            KOREAN,
+            HINDI,
+            RUSSIAN,
+            "How far is it from Denver to Aspen ?",
+            "Die Donaudampfschifffahrtsgesellschaft fährt",
+        ),
         "我 昨天 和 朋友 去 看 电影 了",  # cut into words by somebody
         "เมื่อวาน ฉัน ไป ดู หนัง กับ เพื่อน",
         *("", "12 34"),
@@ -44,7 +50,15 @@ def test_the_shares_of_scripts_add_up_to_one():
 
 @pytest.mark.parametrize(
     ("text", "tokenizer"),
-    [(CHINESE, "zh"), (JAPANESE, "char"), (KOREAN, "char"), (THAI, "char"), (HINDI, "13a"), (RUSSIAN, "13a"), ("", "13a")],
+    [
+        (CHINESE, "zh"),
+        (JAPANESE, "char"),
+        (KOREAN, "char"),
+        (THAI, "char"),
+        (HINDI, "13a"),
+        (RUSSIAN, "13a"),
+        ("", "13a"),
+    ],
 )
 def test_bleu_takes_the_tokenizer_that_fits_and_says_so_in_its_signature(text, tokenizer, monkeypatch):
     monkeypatch.setattr("seqlab.scripts.find_spec", lambda name: None)  # neither MeCab is installed

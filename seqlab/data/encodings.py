@@ -113,7 +113,9 @@ def check_encoding(name: str) -> str:
         b"a".decode(name)
     except LookupError:
         some = ", ".join(dict.fromkeys(each.encodings[0] for each in _LANGUAGES))
-        raise UsageError(f"there is no encoding '{name}'", hint=f"there are utf-8, utf-16, {some} and others.") from None
+        raise UsageError(
+            f"there is no encoding '{name}'", hint=f"there are utf-8, utf-16, {some} and others."
+        ) from None
     except UnicodeDecodeError:  # half a character
         pass
     return name
@@ -136,7 +138,11 @@ def _wide_without_mark(head: bytes) -> str | None:
         text = head[: len(head) // 2 * 2].decode(name)
     except UnicodeDecodeError:
         return None
-    return name if "\n" in text and all(character.isprintable() or character.isspace() for character in text[1:-1]) else None
+    return (
+        name
+        if "\n" in text and all(character.isprintable() or character.isspace() for character in text[1:-1])
+        else None
+    )
 
 
 def _score(head: bytes, name: str, language: _Language) -> float:

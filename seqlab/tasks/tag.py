@@ -16,7 +16,8 @@ from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
 from seqlab.corpus.examples import Corpus
-from seqlab.data.sources import Example, read_tagged
+from seqlab.data.sources import Example
+from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head

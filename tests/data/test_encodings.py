@@ -15,7 +15,8 @@ TEXTS = {
     "koi8-r": "Вчера мы с друзьями ходили смотреть новый фильм.\nОн нам очень понравился.\n",
     "windows-1251": "Вчера мы с друзьями ходили смотреть новый фильм.\nОн нам очень понравился.\n",
     "windows-1252": "Le château était fermé à midi, dommage.\nOn a mangé une crêpe près de la forêt, très bonne.\n",
-    "windows-1250": "Wczoraj byliśmy w kinie, żeby obejrzeć nowy film.\nBył świetny, choć trochę za długi i głośny.\n" * 3,
+    "windows-1250": "Wczoraj byliśmy w kinie, żeby obejrzeć nowy film.\nBył świetny, choć trochę za długi i głośny.\n"
+    * 3,
     "windows-1253": "Χθες πήγαμε με τους φίλους μας να δούμε μια νέα ταινία.\n",
     "cp874": "เมื่อวานนี้ฉันไปดูหนังเรื่องใหม่กับเพื่อน สนุกมากจริงๆ\n",
 }
@@ -30,7 +31,9 @@ def test_an_encoding_that_is_beyond_doubt_is_read_with_a_note(tmp_path, encoding
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
-@pytest.mark.parametrize("text", ["label\ttext\r\npos\tGrüße\r\n", "标签,评论\n一,不错不错\n二,一般一般\n三,很好\n" * 3])
+@pytest.mark.parametrize(
+    "text", ["label\ttext\r\npos\tGrüße\r\n", "标签,评论\n一,不错不错\n二,一般一般\n三,很好\n" * 3]
+)
 def test_wide_encodings_are_read_as_if_they_were_utf8(tmp_path, encoding, text):
     path = tmp_path / "a.tsv"
     path.write_bytes(text.encode(encoding))
