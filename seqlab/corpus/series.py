@@ -1,6 +1,7 @@
 """The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches, warn
-from seqlab.data.series import Series, read_series, uneven_steps, usual_season
+from seqlab.data.series import Series, read_series, usual_season
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.metrics.forecasts import seasonal_error
@@ -51,10 +52,11 @@ def read_table(recipe: Recipe, path: str) -> Series:
     data = recipe.data
     known = _names(data.known)
     columns = _names(data.columns)
+    read = partial(read_series, path, time=data.time, ids=data.id, encoding=data.encoding)
     if known and not columns:
-        known = list(read_series(path, time=data.time, columns=known).columns)  # a number becomes a name
-        columns = [name for name in read_series(path, time=data.time).columns if name not in known]
-    series = read_series(path, time=data.time, columns=[*columns, *known])
+        known = list(read(columns=known).columns)  # a number becomes a name
+        columns = [name for name in read().columns if name not in known]
+    series = read(columns=[*columns, *known])
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:
         raise UsageError(
@@ -64,8 +66,6 @@ def read_table(recipe: Recipe, path: str) -> Series:
         raise DataError(
             f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}", hint="lower data.rows."
         )
-    if uneven := uneven_steps(series.times):
-        warn(f"{series.where}: {uneven:,} rows come later than a usual step; all are taken as equally far apart")
     return Series(series.where, series.columns, series.times[: data.rows], series.values[: data.rows])
 
 
@@ -138,6 +138,8 @@ def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
         season=season,
         calendar=recipe.data.calendar,
         time=recipe.data.time,
+        ids=recipe.data.id,
+        encoding=recipe.data.encoding,
     )
 
 

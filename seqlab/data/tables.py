@@ -188,7 +188,7 @@ def _header(rows: Sequence[Cells], named: Sequence[str], ending: str, dialect: D
     """Whether the first row is names because a name in it is asked for, or by what it holds; "" if it is a row."""
     first = {str(cell).strip().lower() for cell in rows[0]}
     asked = [name for name in named[2:] if not name.isdecimal()]
-    if asked or set(named[:2]) <= first:
+    if asked or (named and set(named[:2]) <= first):
         return "name"
     texts = [[str(cell) for cell in cells] for cells in rows]
     if not has_header(texts, usual=ending == ".csv" and dialect.delimiter == ","):
