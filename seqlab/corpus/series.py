@@ -18,6 +18,7 @@ from seqlab.recipe import Recipe
 
 STORE = "series.npy"
 PARTS = ("train", "validation", "test")
+MANY = 10  # series, of which one may be left out without a word from the user
 
 
 def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Codec:
@@ -29,6 +30,7 @@ def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], f
         )
     series = read_table(recipe, paths[0])
     bounds = _bounds(recipe, len(series), series.where)
+    series = _begun(recipe, series, bounds["train"][1])
     source = _learn(recipe, series, bounds["train"][1])
     np.save(folder / STORE, source.table(series))
     return Codec(source, Nothing())
@@ -108,6 +110,19 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
                 hint="lower forecast.look_back or forecast.horizon, or change data.validation and data.test.",
             )
     return bounds
+
+
+def _begun(recipe: Recipe, series: Series, end: int) -> Series:
+    """Of many series those that have begun in the training part; where most have not, nothing can be learnt."""
+    count = len(series.columns) - len(_names(recipe.data.known))
+    late = np.flatnonzero(np.isnan(series.values[:end, :count]).all(axis=0))
+    if not late.size or count < MANY or 2 * late.size > count:
+        return series
+    verb, be = ("series has", "is") if late.size == 1 else ("series have", "are")
+    names = ", ".join(series.columns[place] for place in late[:5]) + (", ..." if late.size > 5 else "")
+    warn(f"{series.where}: {late.size} {verb} no observation in the training part and {be} left out: {names}")
+    kept = [place for place in range(len(series.columns)) if place not in late]
+    return Series(series.where, tuple(series.columns[p] for p in kept), series.times, series.values[:, kept])
 
 
 def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
