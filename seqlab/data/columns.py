@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from seqlab.data.times import read_times
+
 FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
 _TIME = re.compile(
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$|\d{4}[-/.]?(0?[1-9]|1[0-2])$|\d{4}-?[QW]\d+$"
@@ -91,7 +93,7 @@ class Profile:
 
     @cached_property
     def is_time(self) -> bool:
-        return self._most(is_time)
+        return bool(self.cells) and read_times(self.cells[:50], numbers=False) is not None
 
     @cached_property
     def is_label(self) -> bool:

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from seqlab.data.columns import Profile, by_content, by_usual_name, profiles_of
 from seqlab.data.dialect import Dialect, find_dialect, has_header
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.parquet import open_parquet
+from seqlab.data.parquet import ParquetTable, open_parquet
 from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
@@ -266,14 +266,19 @@ def _parsed(line: str, where: str) -> object:
 def _parquet_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:
     """The two columns, without reading the others beyond the first rows."""
     with open_parquet(path) as parquet:
-        everything = parquet.rows(range(len(parquet.names)))
-        head = [(0, [_cell(value, "", lenient=True) for value in values]) for _, values in islice(everything, HEAD)]
-        columns = choose_columns(Table(path, parquet.names, head, iter(())), wanted, layout)
+        columns = choose_columns(parquet_head(path, parquet), wanted, layout)
         names = [parquet.names[column] for column in columns]
         for number, values in parquet.rows(columns):
             where = f"{path}:{number}"
             cells = [_cell(value, where) for value in values]
             yield where, (_text(cells, 0, names, where), _text(cells, 1, names, where))
+
+
+def parquet_head(path: str, parquet: ParquetTable) -> Table:
+    """The first rows, as text."""
+    first = islice(parquet.rows(range(len(parquet.names))), HEAD)
+    head: list[Row] = [(0, [_cell(value, "", lenient=True) for value in values]) for _, values in first]
+    return Table(path, parquet.names, head, iter(()))
 
 
 def _cell(value: object, where: str, *, lenient: bool = False) -> str | None:
