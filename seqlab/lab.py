@@ -80,7 +80,7 @@ def train(
             world.wait()
             return fitted(folder, *reopen(folder, None, None, ()))
         with locked(folder):
-            prepared = begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
+            prepared = begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite, report=report or Silence())
             world.wait()
             begun(folder)
             return fitted(folder, *prepared)

@@ -18,11 +18,12 @@ from seqlab.device import peak_memory
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
 from seqlab.model import RUN, STORES, Model
 from seqlab.models.interface import Model as Trainable
-from seqlab.recipe import Recipe, override, parse_recipe, to_toml
+from seqlab.recipe import Recipe, override, parse_recipe, to_toml, value_of
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
-from seqlab.tasks.examples import SCORED_AT_THE_END
 from seqlab.tasks.hidden import probabilities_of
+from seqlab.tasks.settings import settle
 from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
+from seqlab.tasks.task import SCORED_AT_THE_END
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.log import Reporter
@@ -56,6 +57,7 @@ def begin(
     valid: list[str],
     *,
     overwrite: bool,
+    report: Reporter,
 ) -> tuple[Recipe, Corpus]:
     """Prepare the data beside the directory and move it there when it is whole: bad input leaves nothing behind."""
     if folder.exists() and not folder.is_dir():
@@ -82,6 +84,9 @@ def begin(
     try:
         again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
         task = task_of(recipe)
+        facts, choices = task.choose(task, recipe, again)
+        recipe = check_recipe(settle(recipe, choices))
+        report.plan(facts, {path: value for path, value in choices.items() if value_of(recipe, path) == value})
         kind = task.data_kind(recipe)
         codec = kind.prepare(task, recipe, again, again_valid, stores, known)
         corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here

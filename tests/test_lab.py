@@ -40,6 +40,9 @@ class Watcher:
     def step(self, step):
         self.told.append(("step", step.step))
 
+    def plan(self, facts, choices):
+        pass
+
     def diverged(self, told, what):
         self.told.append(("diverged", told, what))
 

@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -46,6 +48,10 @@ class Bar:
         )
         self.task: TaskID | None = None
 
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        for line in plan_lines(facts, choices):
+            self.progress.console.print(line, highlight=False, markup=False)
+
     def begin(self, estimate: Estimate, first_step: int) -> None:
         self.progress.console.print(expected(estimate), highlight=False)
         self.progress.start()
@@ -73,6 +79,10 @@ class Lines:
     def __init__(self) -> None:
         self.last = time.monotonic()
 
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        for line in plan_lines(facts, choices):
+            _say(line)
+
     def begin(self, estimate: Estimate, first_step: int) -> None:
         _say(expected(estimate))
         if first_step:
@@ -95,6 +105,18 @@ class Lines:
 
     def end(self) -> None:
         pass
+
+
+def plan_lines(facts: str, choices: Mapping[str, Any]) -> list[str]:
+    """What the file is and what was chosen because of it, as lines of 80 columns that `--set` could be given."""
+    if not choices:
+        return []
+    settings = ", ".join(f"{path}={_rounded(value)}" for path, value in choices.items())
+    return [f"the file: {facts}", *textwrap.wrap(f"chosen for it: {settings}", 80, break_on_hyphens=False)]
+
+
+def _rounded(value: Any) -> Any:
+    return f"{value:.3g}" if isinstance(value, float) else value
 
 
 def expected(estimate: Estimate) -> str:

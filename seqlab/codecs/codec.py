@@ -23,6 +23,7 @@ from seqlab.text import Tokenizer, vocabulary_text
 Ids = list[int]
 Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
+Side = TypeVar("Side", covariant=True)
 Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
 _ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers", "frames"}
 
@@ -31,7 +32,6 @@ _ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "fra
 class Source(Protocol):
     """What a model reads. A value is what an `Example` holds; a row is what a store and a network hold."""
 
-    kind: ClassVar[str]
     by_line: ClassVar[bool]  # whether an input is a line of a file, rather than the whole file
 
     @property
@@ -46,9 +46,6 @@ class Source(Protocol):
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         """The row of each value."""
-
-    def stored(self, values: Sequence[Any]) -> list[Row]:
-        """The rows as a training part stores them."""
 
     def column(self, path: Path) -> Column | None:
         """How the stored rows lie on disk; None where nothing is stored."""
@@ -73,8 +70,6 @@ class Source(Protocol):
 class Target(Protocol):
     """What a model writes."""
 
-    kind: ClassVar[str]
-
     def encode(self, examples: Sequence[Example], places: Sequence["Places"]) -> list[Row]:
         """The row of each example, with what belongs to a word at the position where the word starts."""
 
@@ -89,6 +84,21 @@ class Target(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
+@runtime_checkable
+class SideType(Protocol[Side]):
+    """A class of sources or of targets: what makes one."""
+
+    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Side:
+        """The one of a training part; what an `old` model to start from already knows is kept."""
+
+    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Side:
+        """The one of a trained model, from its tokenizer.json."""
+
+
+SourceType = SideType[Source]
+TargetType = SideType[Target]
+
+
 @dataclass(frozen=True)
 class Places:
     """Where the words of a source start, among how many positions; `starts` is None where a position is a word."""
@@ -97,31 +107,10 @@ class Places:
     length: int
 
 
-@runtime_checkable
-class SourceType(Protocol):
-    """A class of sources: what makes one."""
-
-    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Source:
-        """The source of a training part; what an `old` model to start from already knows is kept."""
-
-    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Source:
-        """The source of a trained model, from its tokenizer.json."""
-
-
-@runtime_checkable
-class TargetType(Protocol):
-    """A class of targets: what makes one."""
-
-    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Target: ...
-
-    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Target: ...
-
-
 @dataclass(frozen=True)
 class Nothing:
     """The source of a model that only writes, or the target of one that only reads."""
 
-    kind: ClassVar[str] = "nothing"
     by_line: ClassVar[bool] = True
 
     @property
@@ -136,8 +125,6 @@ class Nothing:
 
     def encode(self, values: Sequence[Any], places: Sequence[Places] = ()) -> list[Row]:
         return [[] for _ in values]
-
-    stored = encode
 
     def longest(self, most: int) -> int:
         return most
@@ -157,8 +144,7 @@ class Nothing:
     def show(self, value: Any) -> str:
         return str(value)
 
-    def typed(self, value: Any) -> str:
-        return str(value)
+    typed = show
 
     def to_json(self) -> dict[str, Any]:
         return {}
@@ -200,39 +186,31 @@ class Codec:
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        return self._tokenizer("source", "this model reads no text")
+        return self._tokenizer("source", "reads")
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        return self._tokenizer("target", "this model writes no text")
+        return self._tokenizer("target", "writes")
 
-    def _tokenizer(self, side: str, otherwise: str) -> Tokenizer:
+    def _tokenizer(self, side: str, verb: str) -> Tokenizer:
         if side not in self.tokenizers:
-            raise UsageError(otherwise, hint="choose a model that does.")
+            raise UsageError(f"this model {verb} no text", hint="choose a model that does.")
         return self.tokenizers[side]
 
     def encode(self, examples: Iterable[Example]) -> list[tuple[Row, Row]]:
         """Source and target rows of each example, as a network reads them."""
         block = list(examples)
-        sources = self.source.encode([example.source for example in block])
-        return list(zip(sources, self._targets(block, sources), strict=True))
+        return self.with_targets(block, self.source.encode([example.source for example in block]))
 
-    def stored(self, examples: Iterable[Example]) -> list[tuple[Row, Row]]:
-        """Source and target rows of each example, as a training part stores them."""
-        block = list(examples)
-        sources = self.source.stored([example.source for example in block])
-        return list(zip(sources, self._targets(block, sources), strict=True))
-
-    def _targets(self, block: list[Example], sources: list[Row]) -> list[Row]:
+    def with_targets(self, block: list[Example], sources: list[Row]) -> list[tuple[Row, Row]]:
+        """The source row of each example, with its target row."""
         places = [Places(self.source.starts(e.source), len(row)) for e, row in zip(block, sources, strict=True)]
-        return self.target.encode(block, places)
+        return list(zip(sources, self.target.encode(block, places), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        table = self.source.to_json() | self.target.to_json()
-        own = self.tokenizers
-        if own.get("target") is not None and own.get("source") is own["target"]:
-            table["target"] = "source"
-        return table
+        source, target = self.tokenizers.get("source"), self.tokenizers.get("target")
+        shared = {"target": "source"} if target is not None and source is target else {}
+        return self.source.to_json() | self.target.to_json() | shared
 
     def sizes(self) -> dict[str, int]:
         """How many entries each vocabulary has."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of, part_of
 from seqlab.data.sources import Example
@@ -17,7 +17,6 @@ from seqlab.text import UNSEEN, Labels
 class LabelTarget:
     """Labels by name."""
 
-    kind: ClassVar[str] = "labels"
     labels: Labels
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of
+from seqlab.codecs.codec import Codec, Examples, Places, Row
 from seqlab.codecs.vectors import read_scale
 from seqlab.data.series import MISSING
 from seqlab.data.sources import Example
@@ -26,8 +26,6 @@ class NumberTarget:
     deviation: tuple[float, ...]
     angles: bool
     no_label: str | None = None  # what stands in a file where nothing is known
-
-    kind: ClassVar[str] = "numbers"
 
     @property
     def width(self) -> int:
@@ -64,14 +62,12 @@ class NumberTarget:
         return (apart + 180) % 360 - 180 if self.angles else apart
 
     def to_json(self) -> dict[str, Any]:
-        table = {"mean": list(self.mean), "deviation": list(self.deviation)}
-        return {"numbers": {**table, "angles": self.angles, "no_label": self.no_label}}
+        return {"numbers": asdict(self)}
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "NumberTarget":
-        numbers = entry_of(table, "numbers")
-        mean, deviation = read_scale(numbers, "the scale of the numbers")
-        return cls(mean, deviation, numbers.get("angles") is True, numbers.get("no_label"))
+        scale, numbers = read_scale(table, "numbers"), table["numbers"]
+        return cls(scale.mean, scale.deviation, numbers.get("angles") is True, numbers.get("no_label"))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NumberTarget":

@@ -37,7 +37,6 @@ class SeriesSource:
     ids: str | None = None
     encoding: str | None = None
 
-    kind: ClassVar[str] = "series"
     by_line: ClassVar[bool] = False
 
     @property
@@ -83,8 +82,6 @@ class SeriesSource:
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return [self.table(value) for value in values]
-
-    stored = encode
 
     def column(self, path: Path) -> Column | None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -203,9 +203,15 @@ def _two_parts(recipe: Recipe, everything: Part, paths: Sequence[str]) -> tuple[
 def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folder: Path, part: str) -> None:
     """One part's rows in stores side by side, a block of examples at a time: memory does not grow with the file."""
     limits = LengthLimits(recipe.data, codec.target)
+
+    def encode(block: list[Example]) -> list[tuple[Row, Row]]:
+        if not isinstance(codec.source, PictureSource):
+            return codec.encode(block)
+        return codec.with_targets(block, [[cast(Any, e.source).place] for e in block])  # each is stored once
+
     columns = [codec.source.column(folder / f"{part}_source"), codec.target.column(folder / f"{part}_target")]
     there = [place for place, column in enumerate(columns) if column is not None]
-    rows = (tuple(row[place] for place in there) for row in limits.rows(codec.stored, examples))
+    rows = (tuple(row[place] for place in there) for row in limits.rows(encode, examples))
     write_stores([column for column in columns if column is not None], rows)
     limits.report(part)
 

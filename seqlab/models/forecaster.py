@@ -19,6 +19,7 @@ from seqlab.models.interface import Encoder, Reading
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
+from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.padded import Batch, Padded
 from seqlab.types import Mask, RowIds, Scalar, State, Summary
 
@@ -44,7 +45,8 @@ class Forecaster(nn.Module):
     """Patches of a window into any encoder, its pooled states to all steps ahead at once.
 
     With `scale_windows` each window is brought to mean 0 and deviation 1 by what was seen of it, and the forecast back
-    to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer.
+    to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer. With
+    `simple`, all of this is added to a learnt mix of simple forecasts.
     """
 
     def __init__(
@@ -59,12 +61,16 @@ class Forecaster(nn.Module):
         num_covariates: int,
         scale_windows: bool,
         dropout: float,
+        simple: SimpleForecasts | None = None,
     ) -> None:
         super().__init__()
-        self.encoder, self.pooling, self.output = encoder, pooling, output
+        self.encoder, self.pooling, self.output, self.simple = encoder, pooling, output, simple
         self.patch, self.horizon, self.scale_windows = patch, horizon, scale_windows
         self.dropout = Dropout(dropout, name="pooling")
         self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
+        if simple is not None:  # at first nothing is added to the simple forecasts
+            nn.init.zeros_(self.ahead.weight)
+            nn.init.zeros_(self.ahead.bias)
         self.covariates = (
             CovariateEffect(num_covariates, pooling.output_size, num_variables, output.size) if num_covariates else None
         )
@@ -87,7 +93,8 @@ class Forecaster(nn.Module):
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
         if self.scale_windows:
             centre, spread = window_scale(values, seen)
-        columns = [torch.where(seen, (values - centre) / spread, 0.0)[..., None], seen[..., None].to(values.dtype)]
+        scaled = torch.where(seen, (values - centre) / spread, 0.0)
+        columns = [scaled[..., None], seen[..., None].to(values.dtype)]
         known = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
         if known is not None:
             columns.append(known[:, : -self.horizon])
@@ -97,6 +104,8 @@ class Forecaster(nn.Module):
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
         if self.covariates is not None and known is not None:
             raw = raw + self.covariates(known[:, -self.horizon :], pooled, batch.rows)
+        if self.simple is not None:
+            centre = centre + spread * self.simple(scaled, seen)
         return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
 
 

@@ -1,4 +1,4 @@
-"""The tasks: one object a task, all of one Protocol, in one visible tuple.
+"""The tasks: one record a task, in one visible tuple.
 
 A new task is one file in this room, a line here, a recipe and its tests.
 """
@@ -16,29 +16,19 @@ from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.bilm import BothDirections
-from seqlab.tasks.caption import Caption
-from seqlab.tasks.classify import Classify
+from seqlab.tasks.bilm import BILM
+from seqlab.tasks.caption import CAPTION
+from seqlab.tasks.classify import CLASSIFY
 from seqlab.tasks.examples import ask
-from seqlab.tasks.forecast import Forecasting
-from seqlab.tasks.lm import LanguageModelling
-from seqlab.tasks.mask import FillBlanks
-from seqlab.tasks.speak import Speak
-from seqlab.tasks.tag import TagWords
+from seqlab.tasks.forecast import FORECAST
+from seqlab.tasks.lm import LM
+from seqlab.tasks.mask import MASK_TASK
+from seqlab.tasks.speak import SPEAK
+from seqlab.tasks.tag import TAG
 from seqlab.tasks.task import Answer, Task
-from seqlab.tasks.translate import Translate
+from seqlab.tasks.translate import TRANSLATE
 
-TASKS: tuple[Task, ...] = (
-    LanguageModelling(),
-    FillBlanks(),
-    BothDirections(),
-    Classify(),
-    TagWords(),
-    Translate(),
-    Forecasting(),
-    Caption(),
-    Speak(),
-)
+TASKS: tuple[Task, ...] = (LM, MASK_TASK, BILM, CLASSIFY, TAG, TRANSLATE, FORECAST, CAPTION, SPEAK)
 
 
 def task_named(name: str) -> Task:
@@ -99,5 +89,5 @@ def subject(
 
 
 def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[Answer]:
-    """An answer to each input, in the same order; `options` are those of `tasks.task.ask`."""
-    return ask(task_of(bundle.recipe), bundle, inputs, **options)
+    """An answer to each input, in the same order; `options` are those of `tasks.examples.ask`."""
+    return ask(task_of(bundle.recipe).predict, bundle, inputs, **options)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
@@ -38,11 +38,15 @@ class Forecast:
     level: float
     history: Series
 
+    def figures(self, place: int) -> dict[str, Float[np.ndarray, " K"]]:
+        """The mean and the band of one variable."""
+        return {"mean": self.mean[:, place], "low": self.low[:, place], "high": self.high[:, place]}
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One for each moment of each variable."""
         for place, column in enumerate(self.columns):
             for step, time in enumerate(self.times):
-                figures = {name: float(getattr(self, name)[step, place]) for name in ("mean", "low", "high")}
+                figures = {name: float(values[step]) for name, values in self.figures(place).items()}
                 yield {"time": time, "column": column, **figures}
 
     def to_csv(self) -> str:
@@ -73,9 +77,8 @@ def forecast_series(forecast: Forecast, column: str, *, last: int | None = None)
     """One variable as plain arrays for a chart: the `last` rows of its past with their times, and what is to come."""
     place, past = forecast.columns.index(column), forecast.history
     kept = slice(None if last is None else max(0, len(past) - last), None)
-    figures = {name: getattr(forecast, name)[:, place] for name in ("mean", "low", "high")}
     history = {"history_times": past.times[kept], "history": past.values[kept, place]}
-    return {**history, "times": forecast.times, **figures, "level": forecast.level}
+    return {**history, "times": forecast.times, **forecast.figures(place), "level": forecast.level}
 
 
 def forecast(bundle: Bundle, value: Any) -> Forecast:
@@ -96,8 +99,11 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
         if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
             _warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
     windows = windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
-    mean, low, high = (source.restored(part) for part in _figures(bundle, windows))
-    if not all(np.isfinite(part).all() for part in (mean, low, high)):
+    model = cast(Forecasts, bundle.model)
+    parameters = calibrated(model, windows.batch(np.arange(len(windows))))
+    figures = (model.output.mean(parameters), *model.output.band(parameters))
+    mean, low, high = (source.restored(part.double().numpy(force=True).T) for part in figures)
+    if not np.isfinite([mean, low, high]).all():
         raise DataError(
             f"{past.where}: numbers too far from those of training to forecast from",
             hint="look at the last rows of the file, or train on data like these.",
@@ -125,14 +131,6 @@ def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
     return past, ahead
 
 
-def _figures(bundle: Bundle, windows: Windows) -> tuple[Float[np.ndarray, "K C"], ...]:
-    """Mean, low and high of one moment's windows."""
-    model = cast(Forecasts, bundle.model)
-    parameters = calibrated(model, windows.batch(np.arange(len(windows))))
-    figures = (model.output.mean(parameters), *model.output.band(parameters))
-    return tuple(part.double().numpy(force=True).T for part in figures)
-
-
 @torch.inference_mode()
 def calibrated(model: Forecasts, batch: Batch) -> Float[Tensor, "B K P"]:
     """The distribution of each value to come, as wide as calibration found it must be."""
@@ -147,25 +145,18 @@ def calibrate(bundle: Bundle, windows: Windows) -> None:
     how much wider its band would have had to be; the quantile of these at the level is the factor.
     """
     model, level = cast(Forecasts, bundle.model), bundle.recipe.forecast.level
-    needed, seen = [], []
+    needed, observed = [], []
     for rows in windows.in_order(budget=BUDGET, most=CALIBRATED_ON):
         batch = windows.batch(rows)
         target = batch.require("target")
         parameters, y = model.distribution(batch), target.values
         middle, (low, high) = model.output.mean(parameters), model.output.band(parameters)
         needed.append(torch.where(y < middle, (middle - y) / (middle - low), (y - middle) / (high - middle)))
-        seen.append(target.scored)
-    model.widths.copy_(_quantiles(torch.cat(needed), torch.cat(seen), level))
-
-
-def _quantiles(needed: Float[Tensor, "N K"], seen: Bool[Tensor, "N K"], level: float) -> Float[Tensor, " K"]:
-    widths = torch.ones(needed.shape[1])
-    for step in range(needed.shape[1]):
-        scores = needed[seen[:, step], step].sort().values
-        if len(scores):
-            place = min(len(scores), math.ceil(level * (len(scores) + 1)))
-            widths[step] = scores[place - 1].clamp(min=1e-3)
-    return widths
+        observed.append(target.scored)
+    for step, (factors, there) in enumerate(zip(torch.cat(needed).T, torch.cat(observed).T, strict=True)):
+        scores = factors[there].sort().values
+        place = min(len(scores), math.ceil(level * (len(scores) + 1)))
+        model.widths[step] = scores[place - 1].clamp(min=1e-3) if place else 1.0
 
 
 def _warn(message: str) -> None:

@@ -1,44 +1,41 @@
 """What tasks share that learn from examples: preparing, encoding inputs, losses, and what to show of them."""
 
+import math
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
-from torch import nn
+import torch
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Row, SourceType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
 from seqlab.codecs.text import learn_codec
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import Corpus, Part, held_out, open_examples, prepare_examples
+from seqlab.corpus.examples import Part, held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
-from seqlab.data.store import TokenStore
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, SeqlabWarning, UsageError
-from seqlab.layers.transformer import BatchNorm
+from seqlab.errors import DataError, SeqlabWarning
 from seqlab.models.interface import Model
-from seqlab.padded import Batch
+from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject, reading
 from seqlab.tasks.look import look_at_examples
-from seqlab.tasks.task import Answer, Job, Prediction, Report, Scoring, Task
-from seqlab.training.gradient import GradientLearner
+from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Task
 from seqlab.training.objective import mean_loss
-from seqlab.training.run import Learner
 from seqlab.world import ALONE, World
 
 BUDGET = 8192  # tokens read together
-SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,8 @@ class Examples:
 
     def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
         inputs = [input_of(bundle.codec, example) for example in self.all[:most]]
-        ask(task, bundle, inputs[:2])
-        return len(inputs), lambda: ask(task, bundle, inputs)
+        ask(task.predict, bundle, inputs[:2])
+        return len(inputs), lambda: ask(task.predict, bundle, inputs)
 
 
 def input_of(codec: Codec, example: Example) -> Any:
@@ -75,35 +72,33 @@ def input_of(codec: Codec, example: Example) -> Any:
     return example.source if codec.reads else example.target
 
 
-class ExampleKind:
-    """Files of examples: texts, pairs, tagged sentences, pictures with captions."""
-
-    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
-        labelled = task.writes(recipe) is LabelTarget
-        return look_at_examples(task.read(recipe, files), recipe, files, labelled=labelled)
-
-    def prepare(
-        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-    ) -> Codec:
-        reads, writes = task.reads(recipe), task.writes(recipe)
-
-        def learn(part: Part) -> Codec:
-            return learn_codec(recipe, part, old, reads, writes)
-
-        return prepare_examples(recipe, partial(task.read, recipe), reads, learn, files, valid, folder)
-
-    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-        return open_examples(recipe, codec, folder)
-
-    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:
-        return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
-
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
-        data = self.data(task, bundle, (), stores).some(SCORED_AT_THE_END)
-        return task.evaluate(bundle, data, Scoring(train=stores))
+def _look(task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
+    labelled = task.writes(recipe) is LabelTarget
+    return look_at_examples(task.read(recipe, files), recipe, files, labelled=labelled)
 
 
-EXAMPLES = ExampleKind()
+def _prepare(
+    task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
+) -> Codec:
+    reads, writes = task.reads(recipe), task.writes(recipe)
+
+    def learn(part: Part) -> Codec:
+        return learn_codec(recipe, part, old, reads, writes)
+
+    return prepare_examples(recipe, partial(task.read, recipe), reads, learn, files, valid, folder)
+
+
+def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:
+    return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
+
+
+# files of examples: texts, pairs, tagged sentences, pictures with captions
+EXAMPLES = DataKind(_look, _prepare, open_examples, _data)
+
+
+def of_examples(recipe: Recipe) -> DataKind:
+    """The kind of data of most tasks."""
+    return EXAMPLES
 
 
 def read_lines(files: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -112,6 +107,11 @@ def read_lines(files: Sequence[str]) -> Iterator[tuple[str, str]]:
         for number, line in lines(path):
             if line.strip():
                 yield f"{display_name(path)}:{number}", line
+
+
+def read_sources(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+    """The same lines as examples of a model that reads them."""
+    return (Example(line, "", where) for where, line in read_lines(files))
 
 
 def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
@@ -158,6 +158,15 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
             yield rows.tolist()
 
 
+@torch.inference_mode()
+def answers_in_order(rows: Sequence[Row], answer: Callable[[Padded, list[int]], Iterable[T]]) -> list[T]:
+    """An answer to each row; `answer` is called with rows of similar length, padded, and with their places."""
+    answers: dict[int, T] = {}
+    for places in batches([len(row) for row in rows]):
+        answers |= zip(places, answer(padded([rows[place] for place in places]), places), strict=True)
+    return [answers[place] for place in range(len(rows))]
+
+
 def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
     """Examples as the model reads them, those of similar length together."""
     codec, most, longest = bundle.codec, bundle.recipe.data.max_source, room(bundle.recipe)
@@ -190,6 +199,15 @@ def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) 
     return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
 
 
+def text_loss(bundle: Bundle, examples: list[Example], world: World) -> dict[str, float]:
+    """The same for models that predict text, with the bits for each token."""
+    return with_bits(example_loss(bundle, examples, world))
+
+
+def with_bits(scores: dict[str, float]) -> dict[str, float]:
+    return scores | {"bits_per_token": scores["loss"] / math.log(2)}
+
+
 def mistakes(
     bundle: Bundle, examples: list[Example], predicted: list[str], gold: list[str], most: int = 10
 ) -> tuple[dict[str, str], ...]:
@@ -212,40 +230,22 @@ def warn_of_new_labels(bundle: Bundle, examples: list[Example]) -> None:
         warnings.warn(f"{first}: labels never seen in training count as wrong: {names}", SeqlabWarning, stacklevel=2)
 
 
-def open_store(stores: Path | None, name: str) -> TokenStore | None:
-    """A store of the training part, if it is beside the model."""
-    return TokenStore.open(stores / name) if stores is not None and (stores / name).exists() else None
-
-
-def writes_no_text(task: Task) -> UsageError:
-    """The refusal of a task whose models have no decoder."""
-    return UsageError(f"a '{task.name}' model writes no text", hint="ask it with `predict`.")
-
-
 def looked_at(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
     value = question.bundle.codec.source.load(question.given)
     return reading(question, encode_inputs(question.bundle, [value])[0], value)
 
 
-def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    """Gradient descent on the batches of the training part."""
-    if world.size > 1 and any(isinstance(module, BatchNorm) for module in network.modules()):
-        raise UsageError(
-            "a batch norm looks at the whole batch",
-            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
-        )
-    return GradientLearner(network, corpus.train, recipe.train, world)
-
-
-def refuse_many_processes(recipe: Recipe, world: World) -> None:
-    """EM and counting read the whole training part in one process."""
-    if world.size > 1:
-        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+def likeliest_labels(question: Question) -> Subject:
+    """The likeliest label of each position, or of the whole source."""
+    subject, names = looked_at(question), labels_in(question.bundle.codec).names
+    with torch.inference_mode():
+        best = tuple(subject.logits().argmax(-1).tolist())
+    return subject.answering(best, tuple(names[i] for i in best))
 
 
 def ask(
-    task: Task,
+    predict: Callable[[Job], Sequence[Answer]],
     bundle: Bundle,
     inputs: Sequence[Any],
     *,
@@ -267,7 +267,7 @@ def ask(
 
     def answer(share: Sequence[Any], begin: int) -> Sequence[Answer]:
         own = numbers[begin : begin + len(share)]
-        return task.predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
+        return predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
 
     if world.size == 1:
         return answer(inputs, 0)

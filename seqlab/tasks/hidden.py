@@ -20,11 +20,13 @@ from seqlab.models.hmm import HMM
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe
+from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
 from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
 from seqlab.training.run import Learner
+from seqlab.world import World
 
 
 def hidden_language_model(recipe: Recipe, settings: Hidden, num_tokens: int) -> nn.Module:
@@ -42,7 +44,15 @@ def probabilities_of(model: nn.Module) -> Probabilities:
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
-def hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.Module) -> Learner:
+def hidden_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """A hidden Markov model is fitted to the whole training part by one process; layers descend along gradients."""
+    if recipe.model.hmm is None:
+        return gradient_learner(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    return _hidden_learner(recipe, recipe.model.hmm, corpus, network)
+
+
+def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.Module) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
     hmm, search = probabilities_of(model), HMMSettings(tolerance=recipe.train.tolerance)
     if settings.states is not None:

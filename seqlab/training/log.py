@@ -40,6 +40,9 @@ class Step:
 class Reporter(Protocol):
     """Somebody who watches a run."""
 
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        """What the file is, and the settings that were chosen because of it."""
+
     def begin(self, estimate: Estimate, first_step: int) -> None: ...
 
     def step(self, step: Step) -> None: ...
@@ -54,6 +57,9 @@ class Reporter(Protocol):
 
 class Silence:
     """Nobody watches."""
+
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        pass
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
         pass

@@ -5,10 +5,10 @@ import time
 from statistics import fmean
 from typing import Any
 
-from seqlab.claims.claim import Finding, Row, Table
-from seqlab.claims.settings import Settings, lines, minus, over, spread
 from seqlab.data.synthetic import split_dates
 from seqlab.model import Model
+from seqlab_claims.claim import Finding, Row, Table
+from seqlab_claims.settings import Settings, lines, minus, over, spread
 
 SLACK = 1e-4  # nats: what is nearer is the same
 

@@ -104,7 +104,7 @@ class Claim:
 @cache
 def document() -> dict[str, Any]:
     """All of claims.toml: a table for each claim, and the settings of recipes that several share."""
-    return tomllib.loads((files("seqlab") / "claims" / "claims.toml").read_text("utf-8"))
+    return tomllib.loads((files("seqlab_claims") / "claims.toml").read_text("utf-8"))
 
 
 def read_claims() -> dict[str, Claim]:

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from seqlab.claims.claim import Finding
-from seqlab.claims.settings import Settings, lines, means, timed
 from seqlab.equations.attention import self_attention
 from seqlab.equations.recurrent import rnn_step
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.transformer import MultiHeadAttention
+from seqlab_claims.claim import Finding
+from seqlab_claims.settings import Settings, lines, means, timed
 
 
 def last_outputs(length: int) -> tuple[dict[str, Tensor], list[Tensor]]:

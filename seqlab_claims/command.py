@@ -25,8 +25,8 @@ def claims(
 
     What was measured with the same settings is not measured again; the report is README.md in --out.
     """
-    from seqlab.claims.claim import read_claims
     from seqlab.errors import UsageError
+    from seqlab_claims.claim import read_claims
 
     known = read_claims()
     chosen = list(dict.fromkeys(name.upper() for name in ids or known))
@@ -42,9 +42,9 @@ def claims(
             print_table(["", "claim"], [[name, known[name].words] for name in chosen])
         return
 
-    from seqlab.claims.report import PAGE, to_json
-    from seqlab.claims.suite import run_claims
     from seqlab.metrics.scores import duration
+    from seqlab_claims.report import PAGE, to_json
+    from seqlab_claims.suite import run_claims
 
     use_threads(threads)
     results = run_claims(

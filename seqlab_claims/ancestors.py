@@ -7,11 +7,11 @@ import string
 import torch
 from torch import Tensor
 
-from seqlab.claims.claim import Finding
-from seqlab.claims.settings import Settings, flat, lines, means, minus, over, scores, turned
 from seqlab.models.lds import constant_velocity
 from seqlab.padded import Padded
 from seqlab.training.kalman_em import NOISES, LDSSettings, fit_lds
+from seqlab_claims.claim import Finding
+from seqlab_claims.settings import Settings, flat, lines, means, minus, over, scores, turned
 
 LETTERS = string.ascii_letters[:32]
 

@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float
 from torch.linalg import vector_norm
 
-from seqlab.claims.claim import Finding
-from seqlab.claims.material import UNTRAINED, Pair, as_conll, named, names, words
-from seqlab.claims.settings import Settings, bars, lines, means, minus, over, right, scored, scores, spread, turned
 from seqlab.equations.attention import dot_score, scaled_score
 from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
 from seqlab.tasks import subject
+from seqlab_claims.claim import Finding
+from seqlab_claims.material import UNTRAINED, Pair, as_conll, named, names, words
+from seqlab_claims.settings import Settings, bars, lines, means, minus, over, right, scored, scores, spread, turned
 
 
 def sentences(num: int, kinds: int, *, seed: int) -> Iterator[Pair]:

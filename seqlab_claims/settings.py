@@ -9,11 +9,11 @@ from statistics import fmean
 from typing import Any, TypeVar, cast
 
 from seqlab.bundle import is_bundle
-from seqlab.claims.claim import Chart, Line, Row, Scale, Table, document
 from seqlab.errors import SeqlabWarning
 from seqlab.lab import Model, load, train
 from seqlab.model import RUN
 from seqlab.training.log import MetricsFile
+from seqlab_claims.claim import Chart, Line, Row, Scale, Table, document
 
 T = TypeVar("T")
 SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}

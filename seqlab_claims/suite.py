@@ -9,10 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from seqlab import __version__
-from seqlab.claims import ancestors, attention, cells, decoding, gradients, graphs, transfer
-from seqlab.claims.claim import Finding, Scale, document, read_claims
-from seqlab.claims.report import Result, read_results, write_report
-from seqlab.claims.settings import Settings
+from seqlab_claims import ancestors, attention, cells, decoding, gradients, graphs, transfer
+from seqlab_claims.claim import Finding, Scale, document, read_claims
+from seqlab_claims.report import Result, read_results, write_report
+from seqlab_claims.settings import Settings
 
 EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
     "C1": gradients.singular_values,

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from seqlab.claims.claim import Chart, Finding, read_claims
-from seqlab.claims.report import drawn, markdown, read_results
-from seqlab.claims.settings import Settings, bars, lines, means
-from seqlab.claims.suite import EXPERIMENTS, run_claims
 from seqlab.errors import DataError
+from seqlab_claims.claim import Chart, Finding, read_claims
+from seqlab_claims.report import drawn, markdown, read_results
+from seqlab_claims.settings import Settings, bars, lines, means
+from seqlab_claims.suite import EXPERIMENTS, run_claims
 
 QUICK = ("C1", "C9", "C20")  # without any training
 

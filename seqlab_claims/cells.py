@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from seqlab.claims.claim import Finding
-from seqlab.claims.material import UNTRAINED, Pair, as_conll, date_fields, manual, named, words
-from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, right, scored, scores, spread, timed
 from seqlab.equations.recurrent import gru_step, lstm_step
 from seqlab.explain.cells import followers, marks, states
 from seqlab.explain.saliency import saliency
 from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
 from seqlab.tasks import subject
+from seqlab_claims.claim import Finding
+from seqlab_claims.material import UNTRAINED, Pair, as_conll, date_fields, manual, named, words
+from seqlab_claims.settings import Settings, bars, flat, lines, means, minus, right, scored, scores, spread, timed
 
 WIN = 0.02  # nats
 

@@ -11,9 +11,6 @@ import torch
 from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
-from seqlab.claims.claim import Finding, Row, Table
-from seqlab.claims.material import manual, named
-from seqlab.claims.settings import Settings, curves, lines, means, minus, over, scored, scores, turned, validations
 from seqlab.equations.bptt import forward, state_gradients
 from seqlab.equations.recurrent import highway, residual
 from seqlab.errors import RunError
@@ -21,6 +18,9 @@ from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.stack import CausalLayer, CausalStack
 from seqlab.model import Model
 from seqlab.recipe import Cell, Connection, Stack
+from seqlab_claims.claim import Finding, Row, Table
+from seqlab_claims.material import manual, named
+from seqlab_claims.settings import Settings, curves, lines, means, minus, over, scored, scores, turned, validations
 
 
 def singular_values(at: Settings) -> Finding:

@@ -11,13 +11,13 @@ from typing import Any, get_args
 import numpy as np
 from pydantic import TypeAdapter
 
-from seqlab.claims.claim import Cell, Chart, Claim, Finding, Scale, Verdict, number
 from seqlab.errors import DataError
 from seqlab.explain.canvas import Canvas, stack
 from seqlab.explain.charts import bars
 from seqlab.explain.palette import CATEGORICAL
 from seqlab.explain.plots import Band, Curve, line_chart
 from seqlab.training.checkpoint import write_whole
+from seqlab_claims.claim import Cell, Chart, Claim, Finding, Scale, Verdict, number
 
 PAGE, NUMBERS = "README.md", "results.json"
 OPENING = """A criterion was written down before its experiment ran, and must be met each time: with every seed, and in

@@ -8,13 +8,13 @@ from statistics import fmean
 import torch
 from torch.nn.functional import cosine_similarity
 
-from seqlab.claims.claim import Finding
-from seqlab.claims.material import Pair, as_conll, names
-from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, scored, scores, spread
 from seqlab.codecs.codec import padded
 from seqlab.model import Model
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS
+from seqlab_claims.claim import Finding
+from seqlab_claims.material import Pair, as_conll, names
+from seqlab_claims.settings import Settings, bars, flat, lines, means, minus, scored, scores, spread
 
 
 def few_labels(at: Settings) -> Finding:

@@ -1,0 +1,120 @@
+"""The rule that chooses settings from a file: what a recipe leaves open is decided by what the data is.
+
+A recipe that names a value keeps it, and so does whoever types `--set`. The constants were measured over files of 50
+to 50,000 examples; `docs/choosing.md` has the table, and says why.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from seqlab.codecs.labels import labels_of
+from seqlab.corpus.series import read_table
+from seqlab.data.series import usual_season
+from seqlab.data.sources import Example
+from seqlab.recipe import Recipe, is_named, override, value_of
+from seqlab.scripts import separates_words
+from seqlab.tasks.task import Task
+
+SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
+HELD_OUT = 50  # examples that a score needs at least
+LENGTHS = ("train.steps", "train.epochs", "train.minutes")
+
+Choices = Mapping[str, Any]  # a value for each setting that is chosen
+
+
+@dataclass(frozen=True)
+class ExampleFacts:
+    """What a file of examples is."""
+
+    examples: int
+    length: float  # mean number of words of a source, of characters where blanks separate none, of frames
+    target_length: float
+    labels: int
+    words: bool  # whether blanks separate the words of a source
+
+    @property
+    def sentence(self) -> str:
+        unit = "words" if self.words else "characters"
+        labels = f", {self.labels} labels" if self.labels else ""
+        return f"{self.examples:,} examples of {self.length:.0f} {unit}{labels}"
+
+
+def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFacts:
+    """Count all examples, and look at the first of them more closely."""
+    sample = list(islice(examples, SAMPLE))
+    total = len(sample) + sum(1 for _ in examples)
+    labels = {label for example in sample for label in labels_of(example)} if labelled else set()
+    texts = [example.source for example in sample if isinstance(example.source, str)]
+    words = separates_words(" ".join(texts[:200])) and (not texts or sum(map(_num_words, texts)) >= 2 * len(texts))
+    measure: Callable[[Any], int] = _num_words if words else len
+    length = sum(measure(example.source) for example in sample) / max(1, len(sample))
+    target = sum(measure(example.target) for example in sample if example.target is not None) / max(1, len(sample))
+    return ExampleFacts(total, length, target, len(labels), words)
+
+
+def settle(recipe: Recipe, choices: Choices) -> Recipe:
+    """The recipe with each choice for a setting that it leaves open, in a section that it has."""
+    taken = {path: value for path, value in choices.items() if _is_open(recipe, path)}
+    return override(recipe, [f"{path}={_as_setting(value)}" for path, value in taken.items()])
+
+
+def held_out_share(examples: int) -> float:
+    """A twentieth, and of a small file more: enough examples for a score, but never more than a third."""
+    return min(1 / 3, max(0.05, HELD_OUT / max(1, examples)))
+
+
+@dataclass(frozen=True)
+class SeriesFacts:
+    """What a table of numbers is."""
+
+    rows: int
+    season: int
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.rows:,} rows, a season of {self.season}"
+
+
+def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
+    series = read_table(recipe, files[0])
+    return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
+
+
+AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
+
+
+def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """How far to look ahead and back, what to hold out, and a network that a short series can teach."""
+    facts = series_facts(recipe, files)
+    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5))
+    short = facts.rows < 1000
+    look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
+    return facts.sentence, {
+        "forecast.horizon": horizon,
+        "forecast.look_back": look_back,
+        "forecast.patch": min(8, facts.season) if facts.season <= 12 else 8,
+        "data.test": 0.0 if short else 0.1,
+        "data.validation": min(0.3, max(0.1, 1.5 * horizon / facts.rows)),
+        "model.encoder.size": 64 if short else 128,
+        "train.batch_tokens": 64 * max(look_back, horizon) if short else 12288,
+        "train.steps": 600 if short else 1000,
+        "train.learning_rate": 5e-3 if short else 1e-3,
+        "train.ema_decay": 0.97 if short else 0.99,
+        "train.validate_every": 20 if short else 50,
+    }
+
+
+def _num_words(value: Any) -> int:
+    return len(value.split()) if isinstance(value, str) else len(value)
+
+
+def _is_open(recipe: Recipe, path: str) -> bool:
+    paths = LENGTHS if path in LENGTHS else (path,)
+    has_section = value_of(recipe, path.rpartition(".")[0]) is not None
+    return has_section and not any(is_named(recipe, each) for each in paths)
+
+
+def _as_setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
