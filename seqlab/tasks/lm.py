@@ -72,7 +72,7 @@ def _prepare(
 
 def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> TokenStream:
     if files:
-        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
+        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files, bundle.recipe.data.encoding))
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
@@ -90,7 +90,7 @@ def _check(recipe: Recipe) -> None:
 
 
 def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
-    return (Example("", line, where) for where, line in read_lines(files))
+    return (Example("", line, where) for where, line in read_lines(recipe, files))
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
