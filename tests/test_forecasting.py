@@ -418,12 +418,14 @@ def test_nothing_warns_where_all_is_well(two_waves, tmp_path):
 
 
 def test_one_forecaster_learns_from_many_series_in_one_file(tmp_path):
-    """One below the other, told apart by a column, and one a row: both are forecast, and named by what tells them apart."""
+    """One below the other, told apart by a column, and one a row: both are forecast under their names."""
     values = {"north": 50 + 10 * wave(120), "south": 5 + wave(120, seed=2)}
     rows = [f"{shop},{day},{x:.4f}" for shop, xs in values.items() for day, x in zip(days(120), xs, strict=True)]
     (tmp_path / "long.csv").write_text("\n".join(["shop,day,sales", *rows]) + "\n")
     header = ",".join(["shop", *days(120)])
-    (tmp_path / "wide.csv").write_text("\n".join([header, *(f"{n}," + ",".join(map(str, x)) for n, x in values.items())]))
+    (tmp_path / "wide.csv").write_text(
+        "\n".join([header, *(f"{n}," + ",".join(map(str, x)) for n, x in values.items())])
+    )
     for name in ("long.csv", "wide.csv"):
         model = lab.train(
             "forecast", tmp_path / name, settings=[*SMALL, "train.steps=20"], out=tmp_path / f"m-{name}"

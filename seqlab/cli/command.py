@@ -98,14 +98,16 @@ def tasks_help() -> str:
 
 
 def check_task(task: str, *, resume: bool, files: Sequence[str] = ()) -> None:
-    """Refuse a task that does not exist; for a file in its place, say which fits. A run that is resumed knows its own."""
+    """Refuse a task that does not exist; for a file in its place, say which fits. A resumed run knows its own."""
     names = default_recipes()
     if task not in names and os.path.exists(task):
         from seqlab.data.proposal import propose
 
         proposal = propose([task, *files])
         look = f"`{program()} data look {proposal.task} {task}` shows how it is read."
-        raise UsageError(f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}", hint=f"name the task. {look}")
+        raise UsageError(
+            f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}", hint=f"name the task. {look}"
+        )
     if task not in names and not (resume and not task):
         raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
 

@@ -13,9 +13,9 @@ _TIME = re.compile(
 )
 _WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
 _TEXTS = (
-    "text sentence sentences review reviews content comment comments message tweet utterance question query phrase document "
-    "body headline article news sms email description title input source review_text reviewtext sentence1 words tokens "
-    "评论 内容 文本"
+    "text sentence sentences review reviews content comment comments message tweet utterance question query phrase "
+    "document body headline article news sms email description title input source review_text reviewtext "
+    "sentence1 words tokens 评论 内容 文本"
 )
 _LABELS = (
     "label labels class category categories sentiment target intent topic polarity emotion tag tags type language lang "

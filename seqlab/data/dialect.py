@@ -1,4 +1,4 @@
-"""How a table is written as text: what separates its cells, whether cells are quoted, whether its first row names them."""
+"""How a table is written as text: its delimiter, its quotation marks, and whether its first row names the columns."""
 
 import csv
 import re
@@ -25,7 +25,7 @@ class Dialect:
 
 
 def find_dialect(lines: Sequence[str], ending: str) -> Dialect:
-    """The dialect of a file by its first lines; one that ends in .csv is made of commas unless something fits better."""
+    """The dialect of a file by its first lines; a .csv has commas unless something fits better."""
     filled = [line for line in lines if line.strip()]
     if filled and all(line.startswith(_LABEL) for line in filled):
         return Dialect(" ", quoted=False)
@@ -91,7 +91,8 @@ def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
     cell = rf'(?:"(?:[^"]|"")*"|[^"{re.escape(delimiter)}\n][^{re.escape(delimiter)}\n]*|)'
     row = re.compile(rf"{cell}(?:{re.escape(delimiter)}{cell})*\n")
     text = "\n".join(lines) + "\n"
-    place, quoted = 0, []
+    place = 0
+    quoted: list[bool] = []
     while place < len(text):
         match = row.match(text, place)
         if match is None:

@@ -1,4 +1,4 @@
-"""Data that is in Python already, wherever a path may stand: lists, dicts of columns, NumPy arrays, frames of pandas and
+"""Data that is in Python already, where a path may stand: lists, dicts of columns, NumPy arrays, frames of pandas or
 polars. It is written to a file of a temporary directory, so that everything reads it in one way.
 
 Frames are known by their methods, so neither library is imported.
@@ -131,7 +131,11 @@ def _columns(data: Any) -> Columns | None:
     if isinstance(data, list | tuple) and data and all(isinstance(each, Mapping) for each in data):
         names = dict.fromkeys(str(name) for row in data for name in row)
         return {name: [row.get(name) for row in data] for name in names}
-    if _is_column(data) and hasattr(data, "to_frame") and type(getattr(data, "index", None)).__name__ == "DatetimeIndex":
+    if (
+        _is_column(data)
+        and hasattr(data, "to_frame")
+        and type(getattr(data, "index", None)).__name__ == "DatetimeIndex"
+    ):
         return _columns(data.to_frame("value"))
     return None
 
@@ -156,7 +160,8 @@ def _text_column(table: Columns, column: str | None) -> str:
         place = texts[0]
     if place is None:
         raise UsageError(
-            f"which column holds the inputs? There are: {', '.join(table)}", hint="give it alone: model.predict(data['name'])."
+            f"which column holds the inputs? There are: {', '.join(table)}",
+            hint="give it alone: model.predict(data['name']).",
         )
     return list(table)[place]
 
@@ -174,7 +179,9 @@ def _write_pairs(sources: list[Any], targets: list[Any], path: str) -> str:
     if sources and isinstance(sources[0], np.ndarray):
         frames = [np.asarray(source) for source in sources]
         lengths = [len(each) for each in frames]
-        np.savez(f"{path}.npz", values=np.concatenate(frames), lengths=lengths, labels=[str(_plain(t)) for t in targets])
+        np.savez(
+            f"{path}.npz", values=np.concatenate(frames), lengths=lengths, labels=[str(_plain(t)) for t in targets]
+        )
         return f"{path}.npz"
     return _write_rows({"source": sources, "target": targets}, path)
 

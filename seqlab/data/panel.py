@@ -5,7 +5,7 @@ from one series into another.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -29,9 +29,7 @@ def is_one_a_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return len(set(ids)) == len(ids) and _follow(names[first:])
 
 
-def one_a_row(
-    names: Sequence[str], rows: Sequence[Sequence[str]], where: str, numbers: Sequence[int]
-) -> Panel:
+def one_a_row(names: Sequence[str], rows: Sequence[Sequence[str]], where: str, numbers: Sequence[int]) -> Panel:
     """Series that stand in rows as columns; those without moments all end in the last row."""
     first = values_begin(names, rows)
     times = read_times(names[first:], numbers=False) or _years(names[first:])
@@ -42,7 +40,9 @@ def one_a_row(
         values = [np.nan if cell.lower() in MISSING else numerals.number(cell) for cell in cells]
         if None in values:
             bad = cells[values.index(None)]
-            raise DataError(f"{where}:{number}: '{bad}' is not a number", hint="leave the cell empty where none is known.")
+            raise DataError(
+                f"{where}:{number}: '{bad}' is not a number", hint="leave the cell empty where none is known."
+            )
         filled = [value for value in values if value is not None]
         while times is None and filled and np.isnan(filled[-1]):
             filled.pop()
@@ -67,7 +67,7 @@ def id_columns(profiles: Mapping[int, Profile], times: Sequence[str]) -> list[in
         return [place for place in named if profiles[place].name.lower() in _NAMES[:3] and len(profiles) > 1][:1]
     if len(set(times)) == len(times):
         return []
-    repeated = [place for place, each in profiles.items() if each.is_label and 1 < each.num_distinct]
+    repeated = [place for place, each in profiles.items() if each.is_label and each.num_distinct > 1]
     texts = [place for place in repeated if not profiles[place].is_numeric]
     whole = [place for place in repeated if all(cell.isdecimal() for cell in profiles[place].cells)]
     ordered = list(dict.fromkeys([*(place for place in named if place in repeated), *texts, *whole]))
@@ -137,8 +137,10 @@ def _follow(names: Sequence[str]) -> bool:
     letters = {"".join(c for c in name if not c.isdigit()) for name in names}
     if len(letters) > 1 or not all(digits):
         return False
-    return {int(b) - int(a) for a, b in zip(digits, digits[1:], strict=False)} == {1}
+    return {int(b) - int(a) for a, b in pairwise(digits)} == {1}
 
 
 def _years(names: Sequence[str]) -> list[str] | None:
-    return list(names) if all(len(name) == 4 and name.isdecimal() and "1500" < name < "2200" for name in names) else None
+    return (
+        list(names) if all(len(name) == 4 and name.isdecimal() and "1500" < name < "2200" for name in names) else None
+    )

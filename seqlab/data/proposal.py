@@ -4,7 +4,7 @@ import os
 import shlex
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -88,7 +88,7 @@ def _table(path: str) -> tuple[str, ...]:
         return "tag", f"{_count(read_tagged([path])):,} sentences with a tag for each word"
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
     label = by_usual_name(profiles, "label", None)
-    text, labels = profiles[columns[0]], profiles[columns[1]]
+    labels = profiles[columns[1]]
     named = label is not None and profiles[label].name.lower() != "target" and profiles[label].is_label
     if named or (labels.is_label and not _is_long(labels)):
         order = "a label and a text" if columns[1] < columns[0] else "a text and a label"
@@ -96,9 +96,8 @@ def _table(path: str) -> tuple[str, ...]:
     if labels.is_numeric:
         raise DataError(
             f"{table.where}: {rows:,} lines of a text and a number, which is regression",
-            hint="write a few ranges, such as low and high, into a column of their own and train: seqlab train classify FILE",
+            hint="write a few ranges, such as low and high, into a column; then: seqlab train classify FILE",
         )
-    del text
     return "translate", f"{rows:,} lines of two texts"
 
 
@@ -140,8 +139,10 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
         pictures = "images" in names
         if pictures and "captions" in names:
             return "caption", "pictures with captions"
-        return "classify", f"{'pictures' if pictures else 'sequences of vectors'} with labels", *(
-            PICTURES if pictures else VECTORS
+        return (
+            "classify",
+            f"{'pictures' if pictures else 'sequences of vectors'} with labels",
+            *(PICTURES if pictures else VECTORS),
         )
     if os.path.isdir(container):
         files = [file.name for file in islice(Path(container).rglob("*"), 2000) if file.is_file()]
@@ -156,7 +157,9 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
 
 def _parallel(one: str, other: str) -> tuple[str, ...]:
     """Two files whose lines belong together."""
-    pairs = list(zip((t for _, t in islice(lines(one), HEAD)), (t for _, t in islice(lines(other), HEAD)), strict=False))
+    pairs = list(
+        zip((t for _, t in islice(lines(one), HEAD)), (t for _, t in islice(lines(other), HEAD)), strict=False)
+    )
     right = Profile("", tuple(pair[1].strip() for pair in pairs))
     kinds = len({word for _, text in pairs for word in text.split()})
     words = sum(len(text.split()) for _, text in pairs)
@@ -186,7 +189,11 @@ def _are_tagged(path: str, table: Table, profiles: Sequence[Profile]) -> bool:
         return False
     words, tags = (profiles[place] for place in columns)
     kinds = [len({word for cell in each.cells for word in cell.split()}) for each in (words, tags)]
-    return len(words.cells) > 1 and 2 * kinds[1] < kinds[0] and sum(len(cell.split()) for cell in tags.cells) > 3 * kinds[1]
+    return (
+        len(words.cells) > 1
+        and 2 * kinds[1] < kinds[0]
+        and sum(len(cell.split()) for cell in tags.cells) > 3 * kinds[1]
+    )
 
 
 def _are_numbers(head: Sequence[str]) -> bool:
@@ -200,5 +207,5 @@ def _is_long(profile: Profile) -> bool:
     return profile.is_text and (words >= _WORDS_OF_A_TEXT or profile.length > 30)
 
 
-def _count(items: object) -> int:
-    return sum(1 for _ in items)  # type: ignore[attr-defined]
+def _count(items: Iterable[object]) -> int:
+    return sum(1 for _ in items)

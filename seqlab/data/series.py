@@ -1,12 +1,11 @@
 """Numbers over time: a table with a time column, one or several variables, and gaps where nothing was observed.
 
-A gap is inside the series: time passes and nothing is seen. It is NaN here and a mask everywhere else. A time stamp that
-is missing becomes a row of gaps. Many series in one file, one a row or told apart by a column, become columns side by
-side. What is not a number or not finite is refused, with its row and column.
+A gap is inside the series: time passes and nothing is seen. It is NaN here and a mask everywhere else. A time stamp
+that is missing becomes a row of gaps. Many series in one file, one a row or told apart by a
+column, become columns side by side. What is not a number or not finite is refused, with its row and column.
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,14 +13,12 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.data.columns import IDS, Profile, is_number
-from seqlab.data.lines import display_name, extension
+from seqlab.data.cells import Cells, read_cells, warn
+from seqlab.data.columns import IDS, Profile
 from seqlab.data.numerals import MISSING, Numerals, find_numerals
-from seqlab.data.panel import id_columns, is_one_a_row, one_a_row, side_by_side, values_begin
-from seqlab.data.parquet import open_parquet
-from seqlab.data.tables import Table, open_table
+from seqlab.data.panel import id_columns, is_one_a_row, one_a_row, side_by_side
 from seqlab.data.times import calendar, future_stamps, grid, moment_of, read_times, step_of, written
-from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
+from seqlab.errors import DataError, UsageError, nearest, shorten
 
 __all__ = ["MISSING", "Series", "SeriesFacts", "calendar", "facts_of", "future_times", "read_series", "usual_season"]
 TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year", "quarter", "week", "period")
@@ -54,20 +51,6 @@ class SeriesFacts:
     missing: float  # share of values
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """A table as text, with the number of each row's line."""
-
-    where: str
-    names: list[str]
-    numbers: list[int]
-    rows: list[list[str]]
-    separator: str = ""
-
-    def column(self, place: int) -> list[str]:
-        return [row[place].strip() for row in self.rows]
-
-
 def read_series(
     path: str,
     *,
@@ -83,10 +66,10 @@ def read_series(
     that tells several series apart. Each of them is a column of the result, and so is each row of a table that has a
     series in each row.
     """
-    cells = _read_cells(path, encoding)
+    cells = read_cells(path, encoding)
     if ids is None and time is None and is_one_a_row(cells.names, cells.rows):
-        names, times, values = one_a_row(cells.names, cells.rows, cells.where, cells.numbers)
-        return _checked(_chosen(Series(cells.where, names, times, values), columns))
+        rows = Series(cells.where, *one_a_row(cells.names, cells.rows, cells.where, cells.numbers))
+        return _checked(_chosen(rows, columns))
     when = _time_columns(cells, time)
     times = _read_times(cells, when)
     apart = _id_columns(cells, ids, when, times)
@@ -130,61 +113,7 @@ def usual_season(times: Sequence[str]) -> int:
     return step.seasons[0] if step is not None and step.seasons else 1
 
 
-def _read_cells(path: str, encoding: str | None) -> _Cells:
-    """All cells of a table, its header first; names are made up where there is none."""
-    if extension(path) == ".parquet":
-        with open_parquet(path) as parquet:
-            names = parquet.names
-            read = list(parquet.rows(range(len(names))))
-        rows = [["" if value is None else str(value) for value in values] for _, values in read]
-        return _Cells(display_name(path), names, [number for number, _ in read], rows)
-    table = open_table(path, encoding)
-    read = list(table.rows)
-    if not read:
-        raise DataError(f"{table.where}: there are no rows below the header", hint="give a file that has some.")
-    names, rows = _named(table, [["" if cell is None else cell for cell in cells] for _, cells in read])
-    numbers = [number for number, _ in read][-len(rows) :]
-    numbers = [*range(numbers[0] - len(rows) + len(numbers), numbers[0]), *numbers] if numbers else []
-    cells = _Cells(table.where, names, numbers, rows, table.separator)
-    return _rectangular(cells)
-
-
-def _named(table: Table, rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns and the rows below; numbers with blanks between are columns too."""
-    parts = [row[0].split() for row in ([table.names] if table.names else []) + rows if len(row) == 1]
-    if len(parts) > len(rows) - 1 and {len(row) for row in parts} == {len(parts[0])} != {1}:
-        first_row = all(map(is_number, parts[0]))
-        return ([str(place + 1) for place in range(len(parts[0]))], parts) if first_row else (parts[0], parts[1:])
-    if table.names is not None:
-        return table.names, rows
-    width = len(rows[0]) if rows else 0
-    if width > 8 and len(rows) > 1 and _counts(rows[0][values_begin(rows[0], rows[1:]) :]):  # years name the columns
-        return [cell.strip() for cell in rows[0]], rows[1:]
-    return ["value"] if width == 1 else [str(place + 1) for place in range(width)], rows
-
-
-def _counts(cells: Sequence[str]) -> bool:
-    """Whether cells are moments that follow each other, as the header of a table with a series in each row."""
-    times = read_times(cells)
-    step = None if times is None else step_of([moment_of(time) for time in times])
-    return step is not None and bool(np.all(np.abs(np.diff(step.places([moment_of(t) or 0.0 for t in times or ()])) - 1) < 0.01))
-
-
-def _rectangular(cells: _Cells) -> _Cells:
-    """The table, without lines of text below it; any other row that is too short or too long is refused."""
-    width, rows = len(cells.names), list(cells.rows)
-    while len(rows) > 3 and width > 1 and sum(bool(cell.strip()) for cell in rows[-1]) == 1 and len(rows[-1]) < width:
-        _warn(f"{cells.where}:{cells.numbers[len(rows) - 1]}: {shorten(rows.pop()[0])} is no row and is left out")
-    odd = next((place for place, row in enumerate(rows) if len(row) != width), None)
-    if odd is not None and not is_one_a_row(cells.names, rows):
-        raise DataError(
-            f"{cells.where}:{cells.numbers[odd]}: {len(rows[odd])} cells where the header has {width}",
-            hint="mend the line.",
-        )
-    return replace(cells, rows=rows, numbers=cells.numbers[: len(rows)])
-
-
-def _time_columns(cells: _Cells, time: str | None) -> list[int]:
+def _time_columns(cells: Cells, time: str | None) -> list[int]:
     if time is not None:
         return [_column(cells.names, name.strip()) for name in time.split(",")]
     lower = [name.lower() for name in cells.names]
@@ -198,7 +127,7 @@ def _time_columns(cells: _Cells, time: str | None) -> list[int]:
     return (both or named or [place for place in dates if read_times(cells.column(place), numbers=False)])[:1]
 
 
-def _read_times(cells: _Cells, when: Sequence[int]) -> list[str]:
+def _read_times(cells: Cells, when: Sequence[int]) -> list[str]:
     """The time of each row; nothing where no column holds times."""
     if not when:
         return []
@@ -220,7 +149,7 @@ def _read_times(cells: _Cells, when: Sequence[int]) -> list[str]:
     )
 
 
-def _id_columns(cells: _Cells, ids: str | None, when: Sequence[int], times: Sequence[str]) -> list[int]:
+def _id_columns(cells: Cells, ids: str | None, when: Sequence[int], times: Sequence[str]) -> list[int]:
     """The columns that tell series apart: those asked for, else those with which no moment is there twice."""
     if ids is not None:
         return [_column(cells.names, name.strip()) for name in ids.split(",")]
@@ -229,7 +158,7 @@ def _id_columns(cells: _Cells, ids: str | None, when: Sequence[int], times: Sequ
     return id_columns(profiles, times)
 
 
-def _numeric_columns(cells: _Cells, others: Sequence[int]) -> list[int]:
+def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
     """The columns of numbers; those of text and those that only count the rows are set aside, with a warning."""
     chosen, aside = list[int](), list[str]()
     for place, name in enumerate(cells.names):
@@ -251,11 +180,11 @@ def _numeric_columns(cells: _Cells, others: Sequence[int]) -> list[int]:
             hint="a series has a column of times and columns of numbers.",
         )
     if aside:
-        _warn(f"{cells.where}: set aside: {', '.join(aside)} (--set data.columns=a,b names those to read)")
+        warn(f"{cells.where}: set aside: {', '.join(aside)} (--set data.columns=a,b names those to read)")
     return chosen
 
 
-def _numbers(cells: _Cells, place: int) -> list[float]:
+def _numbers(cells: Cells, place: int) -> list[float]:
     column = cells.column(place)
     numerals = find_numerals(column, cells.separator)
     return [
@@ -283,8 +212,8 @@ def _regular(series: Series, numbers: Sequence[int]) -> Series:
     moments = [moment_of(time) for time in series.times]
     order = np.argsort(np.asarray(moments), kind="stable")
     if (np.diff(order) < 0).any():
-        down = bool((np.diff(order) < 0).all())
-        _warn(f"{series.where}: the rows are sorted by time; in the file {'the last is first' if down else 'they are not'}")
+        there = "the last is first" if (np.diff(order) < 0).all() else "they are not"
+        warn(f"{series.where}: the rows are sorted by time; in the file {there}")
     times = [series.times[place] for place in order]
     values = series.values[order]
     for one, other in pairwise(order):
@@ -296,21 +225,21 @@ def _regular(series: Series, numbers: Sequence[int]) -> Series:
                 hint="keep one of the two; a column that tells several series apart is named with --set data.id=NAME",
             )
     step = step_of([moment_of(time) for time in times])
-    places = None if step is None else grid([moments[place] for place in order], step)  # type: ignore[misc]
+    places = None if step is None else grid([moments[place] for place in order], step)
     if step is None or places is None:
         if len(times) > 2:
-            _warn(f"{series.where}: the times follow no regular step; the rows are taken as equally far apart")
+            warn(f"{series.where}: the times follow no regular step; the rows are taken as equally far apart")
         return replace(series, times=tuple(times), values=values)
     if places[-1] + 1 == len(times):
         return replace(series, times=tuple(times), values=values)
     whole = np.full((int(places[-1]) + 1, values.shape[1]), np.nan)
     whole[places] = values
-    stamps = [written(step.after(moments[order[0]], place), times[0]) for place in range(len(whole))]  # type: ignore[arg-type]
+    stamps = [written(step.after(moments[order[0]], place), times[0]) for place in range(len(whole))]
     for place, time in zip(places, times, strict=True):
         stamps[place] = time
     empty = sorted(set(range(len(whole))) - set(places.tolist()))
     count = f"{len(empty):,} time stamp{'s are' if len(empty) > 1 else ' is'} missing ({step.frequency}"
-    _warn(f"{series.where}: {count}, the first is {stamps[empty[0]]}); filled in as rows without values")
+    warn(f"{series.where}: {count}, the first is {stamps[empty[0]]}); filled in as rows without values")
     return replace(series, times=tuple(stamps), values=whole)
 
 
@@ -336,7 +265,3 @@ def _column(header: Sequence[str], name: str) -> int:
     if name.isdecimal() and 1 <= int(name) <= len(header):
         return int(name) - 1
     raise UsageError(f"there is no column '{name}'", hint=nearest(name, header))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, SeqlabWarning, stacklevel=3)

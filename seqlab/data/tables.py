@@ -1,7 +1,7 @@
 """Two columns of a table: TSV, CSV and their kin, JSON with keys, Parquet with named columns.
 
-A column is asked for by its name or by its number from 1. Where nobody asks, names and cells show which are meant, and a
-note says so if there was a choice.
+A column is asked for by its name or by its number from 1. Where nobody asks, names and cells show which are meant,
+and a note says so if there was a choice.
 """
 
 import csv
@@ -13,6 +13,7 @@ from itertools import chain, islice
 
 from seqlab.data.columns import Profile, by_content, by_usual_name, profiles_of
 from seqlab.data.dialect import Dialect, find_dialect, has_header
+from seqlab.data.json_objects import json_objects
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.parquet import ParquetTable, open_parquet
 from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
@@ -74,7 +75,7 @@ def two_columns(
 
 
 def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] = ()) -> Table:
-    """The table in a text file. `named` are columns that are asked for: where one is in the first row, that is names."""
+    """The table in a text file. `named` are the usual names of two columns, and then those that are asked for."""
     if extension(path) in (".jsonl", ".json"):
         return _json_table(path, encoding)
     text = lines(path, encoding)
@@ -215,14 +216,14 @@ def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -
     except csv.Error as error:
         raise DataError(
             f"{display_name(path)}:{start}: this is not CSV: {error}",
-            hint=f'a cell with {dialect.separator}s, newlines or quotation marks stands in "...", and its own marks are '
-            "doubled; perhaps one is never closed. Very long cells are better kept as JSONL.",
+            hint=f'a cell with {dialect.separator}s, newlines or quotation marks stands in "...", and its own marks '
+            "are doubled; perhaps one is never closed. Very long cells are better kept as JSONL.",
         ) from error
 
 
 def _json_table(path: str, encoding: str | None) -> Table:
     """Objects, one a line, or all in one array."""
-    objects = _json_objects(path, encoding)
+    objects = json_objects(path, encoding)
     head = list(islice(objects, HEAD))
     names = list(dict.fromkeys(name for _, value in head for name in value))
 
@@ -232,35 +233,6 @@ def _json_table(path: str, encoding: str | None) -> Table:
 
     cells = list(rows(iter(head)))
     return Table(display_name(path), names, cells, chain(cells, rows(objects)))
-
-
-def _json_objects(path: str, encoding: str | None) -> Iterator[tuple[int, dict[str, object]]]:
-    text = ((number, line) for number, line in lines(path, encoding) if line.strip())
-    first = next(text)
-    if first[1].lstrip().startswith("["):
-        whole = "\n".join(line for _, line in chain([first], text))
-        try:
-            values = list(enumerate(json.loads(whole), start=1))
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{display_name(path)}: this is not JSON: {error}", hint=_OBJECTS) from error
-    else:
-        values = ((number, _parsed(line, f"{display_name(path)}:{number}")) for number, line in chain([first], text))
-    for number, value in values:
-        if not isinstance(value, dict):
-            where = f"{display_name(path)}:{number}"
-            kind = f"a JSON {type(value).__name__}"
-            raise DataError(f"{where}: {kind} where an object is needed: {shorten(str(value))}", hint=_OBJECTS)
-        yield number, value
-
-
-_OBJECTS = "each line is one object, or the whole file is one array of objects."
-
-
-def _parsed(line: str, where: str) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: this line is not JSON: {shorten(line)}", hint=_OBJECTS) from error
 
 
 def _parquet_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:

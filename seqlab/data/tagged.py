@@ -5,7 +5,7 @@ Which of these a file is follows from its name and from its first lines.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from seqlab.data.columns import Profile, by_usual_name
 from seqlab.data.lines import display_name, extension, lines
@@ -157,7 +157,7 @@ def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
         return False
     if "" in column:
         return profile.num_distinct == len(profile.cells) <= len(column) / 2
-    changes = 1 + sum(a != b for a, b in zip(column, column[1:], strict=False))
+    changes = 1 + sum(a != b for a, b in pairwise(column))
     numbered = "sent" in profile.name.lower() or profile.is_numeric or len(profile.cells[0].split()) == 2
     return numbered and 1 < profile.num_distinct == changes <= len(column) / 2
 

@@ -21,11 +21,25 @@ from seqlab.errors import DataError, shorten
 Moment = datetime | float
 _MONTH = re.compile(r"(\d{1,4})-(\d{1,2})$")
 _QUARTER = re.compile(r"(\d{4})[- ]?Q([1-4])$", re.IGNORECASE)
-_QUARTERS = (re.compile(r"Q(?P<q>[1-4])[- /]?(?P<y>\d{4})$", re.I), re.compile(r"(?P<q>[1-4])Q[- /]?(?P<y>\d{4})$", re.I))
+_QUARTERS = (
+    re.compile(r"Q(?P<q>[1-4])[- /]?(?P<y>\d{4})$", re.I),
+    re.compile(r"(?P<q>[1-4])Q[- /]?(?P<y>\d{4})$", re.I),
+)
 _DAYS = [
     *(separator.join(order) for separator in "/.-" for order in product(("%d",), ("%m",), ("%Y", "%y"))),
     *(separator.join(order) for separator in "/.-" for order in product(("%m",), ("%d",), ("%Y", "%y"))),
-    *("%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y"),
+    *(
+        "%Y/%m/%d",
+        "%Y.%m.%d",
+        "%Y-%m-%d",
+        "%d-%b-%Y",
+        "%d-%b-%y",
+        "%d %b %Y",
+        "%d %B %Y",
+        "%b %d, %Y",
+        "%B %d, %Y",
+        "%b %d %Y",
+    ),
 ]
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %H.%M", " %H:%M:%S.%f")
 _MONTHS = [
@@ -149,11 +163,13 @@ def step_of(moments: Sequence[Moment | None]) -> Step | None:
     there = [moment for moment in moments if moment is not None]
     if len(there) < 2 or len(there) < len(moments) or not _comparable(there):
         return None
-    gaps = [b - a for a, b in pairwise(there)]  # type: ignore[operator]
-    usual = Counter(gaps).most_common(1)[0][0]
-    if isinstance(usual, float):
-        return Step(number=usual) if usual > 0 else None
     dates = [moment for moment in there if isinstance(moment, datetime)]
+    if not dates:
+        numbers = [moment for moment in there if isinstance(moment, float)]
+        number = Counter(b - a for a, b in pairwise(numbers)).most_common(1)[0][0]
+        return Step(number=number) if number > 0 else None
+    gaps = [b - a for a, b in pairwise(dates)]
+    usual = Counter(gaps).most_common(1)[0][0]
     middle = sorted(gaps)[len(gaps) // 2]
     ends = all(monthrange(m.year, m.month)[1] == m.day for m in dates)
     if middle >= timedelta(days=28) and (ends or len({(m.day, m.hour, m.minute) for m in dates}) == 1):

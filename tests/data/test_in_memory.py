@@ -82,7 +82,9 @@ def read(reader, data):
         return [(example.source, example.target) for example in reader(paths)]
 
 
-@pytest.mark.parametrize("data", [PAIRS, [list(pair) for pair in PAIRS], (TEXTS, LABELS), (np.array(TEXTS), np.array(LABELS))])
+@pytest.mark.parametrize(
+    "data", [PAIRS, [list(pair) for pair in PAIRS], (TEXTS, LABELS), (np.array(TEXTS), np.array(LABELS))]
+)
 def test_pairs(data):
     assert read(read_labelled, data) == PAIRS
     assert read(read_pairs, data) == PAIRS
@@ -145,7 +147,10 @@ def test_paths_stay_paths(tmp_path):
 def test_what_cannot_be_read():
     with pytest.raises(UsageError, match="data of type 'set'"), as_files({1, 2}):
         pass
-    with pytest.raises(DataError, match="the columns differ in length: 'a' 1, 'b' 2"), as_files({"a": [1], "b": [1, 2]}):
+    with (
+        pytest.raises(DataError, match="the columns differ in length: 'a' 1, 'b' 2"),
+        as_files({"a": [1], "b": [1, 2]}),
+    ):
         pass
 
 
@@ -174,7 +179,10 @@ def test_a_model_is_trained_scored_and_asked_without_a_file(tmp_path, monkeypatc
 
 
 def test_a_forecaster_is_trained_and_asked_without_a_file(tmp_path):
-    frame = {"when": [datetime(2024, 1, 1) + timedelta(days=n) for n in range(80)], "y": [float(n % 7) for n in range(80)]}
+    frame = {
+        "when": [datetime(2024, 1, 1) + timedelta(days=n) for n in range(80)],
+        "y": [float(n % 7) for n in range(80)],
+    }
     settings = ["forecast.look_back=14", "forecast.horizon=4", "model.encoder.size=8", "train.steps=5"]
     model = lab.train("forecast", frame, settings=settings, out=tmp_path / "m").model
     answer = model.predict(PandasLike(frame))

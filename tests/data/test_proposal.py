@@ -11,26 +11,66 @@ from seqlab.errors import DataError, UsageError
 TEXTS = [f"this is {word} film number {n}, I think" for n in range(15) for word in ("a fine", "no good")]
 DAYS = [str(day) for day in np.arange("2024-01-01", "2024-01-31", dtype="datetime64[D]")]
 FILES = {
-    "label.tsv": ([f"{'pn'[n % 2]}\t{text}" for n, text in enumerate(TEXTS)], "classify", "30 lines of a label and a text"),
-    "text.tsv": ([f"{text}\t{'pn'[n % 2]}" for n, text in enumerate(TEXTS)], "classify", "30 lines of a text and a label"),
+    "label.tsv": (
+        [f"{'pn'[n % 2]}\t{text}" for n, text in enumerate(TEXTS)],
+        "classify",
+        "30 lines of a label and a text",
+    ),
+    "text.tsv": (
+        [f"{text}\t{'pn'[n % 2]}" for n, text in enumerate(TEXTS)],
+        "classify",
+        "30 lines of a text and a label",
+    ),
     "names.txt": ([f"Name{n}\t{'pn'[n % 2]}" for n in range(30)], "classify", "30 lines of a text and a label"),
     "stars.csv": (["id,review,stars", *(f'{n},"{t}",{n % 5}' for n, t in enumerate(TEXTS))], "classify", "30 lines"),
     "pairs.tsv": ([f"{text}\tc'est le film {n}" for n, text in enumerate(TEXTS)], "translate", "30 lines of two texts"),
-    "pairs.csv": (["en,fr", *(f'"{t}",c\'est le film {n}' for n, t in enumerate(TEXTS))], "translate", "30 lines of two"),
+    "pairs.csv": (
+        ["en,fr", *(f'"{t}",c\'est le film {n}' for n, t in enumerate(TEXTS))],
+        "translate",
+        "30 lines of two",
+    ),
     "ner.conll": (["EU B-ORG", "rejects O", "", "Peter B-PER"], "tag", "2 sentences"),
     "ner.txt": (["EU NNP O", "rejects VBZ O", "", "Peter NNP B"] * 9, "tag", "10 sentences"),
     "tags.tsv": ([f"the cat sees word{n}\tDET NOUN VERB NOUN" for n in range(30)], "tag", "30 sentences with a tag"),
-    "kaggle.csv": (["Sentence #,Word,Tag", "Sentence: 1,EU,B", ",is,O", "Sentence: 2,It,O", ",is,O"], "tag", "2 sentences"),
-    "sales.csv": (["Month,Sales", *(f"19{60 + n // 12}-{1 + n % 12:02},{n}" for n in range(40))], "forecast", "40 numbers, monthly"),
-    "odd.csv": (["When,Sales", *(f"{1 + n // 12}-{1 + n % 12:02},{n}" for n in range(40))], "forecast", "40 numbers, monthly"),
-    "shops.csv": (["day,shop,y", *(f"{d},{s},{n}" for s in "AB" for n, d in enumerate(DAYS))], "forecast", "2 series of 30"),
-    "wide.csv": (["id," + ",".join(DAYS), *(f"{s}," + ",".join("123456" * 5) for s in "AB")], "forecast", "2 series of 30"),
+    "kaggle.csv": (
+        ["Sentence #,Word,Tag", "Sentence: 1,EU,B", ",is,O", "Sentence: 2,It,O", ",is,O"],
+        "tag",
+        "2 sentences",
+    ),
+    "sales.csv": (
+        ["Month,Sales", *(f"19{60 + n // 12}-{1 + n % 12:02},{n}" for n in range(40))],
+        "forecast",
+        "40 numbers, monthly",
+    ),
+    "odd.csv": (
+        ["When,Sales", *(f"{1 + n // 12}-{1 + n % 12:02},{n}" for n in range(40))],
+        "forecast",
+        "40 numbers, monthly",
+    ),
+    "shops.csv": (
+        ["day,shop,y", *(f"{d},{s},{n}" for s in "AB" for n, d in enumerate(DAYS))],
+        "forecast",
+        "2 series of 30",
+    ),
+    "wide.csv": (
+        ["id," + ",".join(DAYS), *(f"{s}," + ",".join("123456" * 5) for s in "AB")],
+        "forecast",
+        "2 series of 30",
+    ),
     "numbers.txt": ([f"{n * 1.5}" for n in range(40)], "forecast", "a series of 40 numbers"),
     "matrix.tsv": ([f"{n * 1.5}\t{n}" for n in range(40)], "forecast", "2 series of 40 numbers"),
-    "book.txt": (["It was the best of times, it was the worst of times,", "and so on.", "", "The end"], "lm", "3 lines of text"),
+    "book.txt": (
+        ["It was the best of times, it was the worst of times,", "and so on.", "", "The end"],
+        "lm",
+        "3 lines of text",
+    ),
     "files.tsv": ([f"{'ab'[n % 2]}\tf{n}.npy" for n in range(30)], "classify", "30 .npy files with a label each"),
     "captions.tsv": ([f"p{n}.jpg\t{text}" for n, text in enumerate(TEXTS)], "caption", "30 pictures with a text each"),
-    "rows.jsonl": ([f'{{"a": "{text}", "b": "{"pn"[n % 2]}"}}' for n, text in enumerate(TEXTS)], "classify", "30 lines"),
+    "rows.jsonl": (
+        [f'{{"a": "{text}", "b": "{"pn"[n % 2]}"}}' for n, text in enumerate(TEXTS)],
+        "classify",
+        "30 lines",
+    ),
 }
 
 

@@ -163,7 +163,13 @@ JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
         (["1700000000000", "1700003600000"], "2023-11-14 22:13:20", "2023-11-15 00:13:20", "hourly", (24, 168)),
         (["31.12.2023 23:45", "01.01.2024 00:00"], "2023-12-31 23:45:00", "2024-01-01 00:15:00", "every 0:15:00", None),
         (["1/1/2024 11:00 PM", "1/2/2024 12:00 AM"], "2024-01-01 23:00:00", "2024-01-02 01:00:00", "hourly", None),
-        (["2023-12-31T23:00:00Z", "2024-01-01T00:00:00Z"], "2023-12-31T23:00:00Z", "2024-01-01T01:00:00+00:00", "hourly", None),
+        (
+            ["2023-12-31T23:00:00Z", "2024-01-01T00:00:00Z"],
+            "2023-12-31T23:00:00Z",
+            "2024-01-01T01:00:00+00:00",
+            "hourly",
+            None,
+        ),
     ],
 )
 def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, frequency, seasons):
@@ -222,8 +228,8 @@ def test_text_and_columns_that_count_are_set_aside_with_a_warning(table):
         (["date;x", "2024-01-01;1,5", "2024-01-02;1.234,25"], [1.5, 1234.25]),
         (["date;x", "2024-01-01;1,250", "2024-01-02;2,375"], [1.25, 2.375]),
         (["date\tx", "2024-01-01\t0,5", "2024-01-02\t-3,25"], [0.5, -3.25]),
-        (['date,x', '2024-01-01,"1,250"', '2024-01-02,"12,375"'], [1250, 12375]),
-        (['date,x', '2024-01-01,"$1,250.50"', '2024-01-02,$7'], [1250.5, 7]),
+        (["date,x", '2024-01-01,"1,250"', '2024-01-02,"12,375"'], [1250, 12375]),
+        (["date,x", '2024-01-01,"$1,250.50"', "2024-01-02,$7"], [1250.5, 7]),
         (["date,x", "2024-01-01,5%", "2024-01-02,7.5 %"], [5, 7.5]),
     ],
 )
@@ -249,7 +255,9 @@ def test_lines_of_text_below_the_table_are_left_out(table):
 
 
 def test_many_series_one_below_the_other_are_columns_side_by_side(table):
-    rows = [f"{day},{shop},{10 * number + place}" for number, shop in enumerate("AB") for place, day in enumerate(JANUARY)]
+    rows = [
+        f"{day},{shop},{10 * number + place}" for number, shop in enumerate("AB") for place, day in enumerate(JANUARY)
+    ]
     series = read_series(table(["date,shop,sales", *rows[:-1]]))
     assert series.columns == ("A", "B")
     assert series.times == tuple(JANUARY)
@@ -280,7 +288,14 @@ def test_many_series_one_a_row(table):
     assert series.values[:, 0].tolist() == list(range(12))
     np.testing.assert_equal(series.values[:, 1], [np.nan] * 7 + list(range(5)))  # both end now
     assert facts_of(series) == SeriesFacts(12, 2, 5, "numbered", (), 1 - 17 / 24)
-    years = read_series(table(["Country,Code," + ",".join(map(str, range(1990, 2000))), *(f"{c},X{c}," + ",".join("123456789") + "," for c in "AB")]))
+    years = read_series(
+        table(
+            [
+                "Country,Code," + ",".join(map(str, range(1990, 2000))),
+                *(f"{c},X{c}," + ",".join("123456789") + "," for c in "AB"),
+            ]
+        )
+    )
     assert years.columns == ("A", "B")
     assert years.times == tuple(map(str, range(1990, 2000)))
     assert np.isnan(years.values[-1]).all()

@@ -51,7 +51,8 @@ def test_swapped_columns_are_read_with_a_note(write):
     examples, note = read(read_labelled, write("a.tsv", PAIRS))
     assert examples == PAIRS
     assert note == (
-        "a.tsv: the text is read from column 1 and the label from column 2 (--set data.source=... and data.target=... choose others)"
+        "a.tsv: the text is read from column 1 and the label from column 2 "
+        "(--set data.source=... and data.target=... choose others)"
     )
     examples, note = read(read_labelled, write("b.tsv", [pair[::-1] for pair in PAIRS]))
     assert (examples, note) == (PAIRS, "")
@@ -129,7 +130,7 @@ def test_labels_that_are_texts_are_refused_with_what_to_type(write):
 
 def test_labels_that_are_measured_are_refused_with_what_to_do(write):
     path = write("a.csv", [["text", "price"], *([text, n * 1.37] for n, text in enumerate(TEXTS))], ",")
-    with pytest.raises(DataError, match="20 of the first 20 labels are different numbers.*regression") as refused:
+    with pytest.raises(DataError, match=r"20 of the first 20 labels are different numbers.*regression") as refused:
         list(read_labelled([path]))
     assert "ranges" in refused.value.hint
     assert "data.target=COLUMN" in refused.value.hint
