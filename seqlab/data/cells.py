@@ -74,7 +74,7 @@ def _counts(cells: Sequence[str]) -> bool:
 def _rectangular(cells: Cells) -> Cells:
     """The table, without lines of text below it; any other row that is too short or too long is refused."""
     width, rows = len(cells.names), list(cells.rows)
-    while len(rows) > 3 and width > 1 and sum(bool(cell.strip()) for cell in rows[-1]) == 1 and len(rows[-1]) < width:
+    while len(rows) > 3 and width > 1 and len(rows[-1]) == 1 and len(rows[-1][0].split()) > 1:
         warn(f"{cells.where}:{cells.numbers[len(rows) - 1]}: {shorten(rows.pop()[0])} is no row and is left out")
     odd = next((place for place, row in enumerate(rows) if len(row) != width), None)
     if odd is not None and not is_one_a_row(cells.names, rows):

@@ -122,7 +122,7 @@ class Profile:
 
 def profiles_of(names: Sequence[str] | None, rows: Sequence[Sequence[str | None]]) -> list[Profile]:
     """A profile of each column."""
-    width = max([len(names or ()), *map(len, rows)])
+    width = max(map(len, rows), default=0) if names is None else len(names)
     cells = [[row[place] for row in rows if place < len(row)] for place in range(width)]
     return [
         Profile(

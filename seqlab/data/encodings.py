@@ -141,11 +141,8 @@ def _wide_without_mark(head: bytes) -> str | None:
         text = head[: len(head) // 2 * 2].decode(name)
     except UnicodeDecodeError:
         return None
-    return (
-        name
-        if "\n" in text and all(character.isprintable() or character.isspace() for character in text[1:-1])
-        else None
-    )
+    readable = sum(character.isprintable() or character.isspace() for character in text)
+    return name if "\n" in text and readable > 0.95 * len(text) else None
 
 
 def _score(head: bytes, name: str, language: _Language) -> float:
@@ -165,7 +162,8 @@ def _score(head: bytes, name: str, language: _Language) -> float:
             continue
         total += 1
         run = run + 1 if character.isalpha() else 0
-        misplaced = run >= 3 if language.latin else _is_ascii_letter(left) and _is_ascii_letter(right)
+        beside = _is_ascii_letter(left) + _is_ascii_letter(right)
+        misplaced = run >= 3 if language.latin else beside > (not language.single_byte)
         if language.single_byte:
             misplaced |= character.isupper() and left.islower()
             misplaced |= not character.isalpha() and unicodedata.category(character)[0] in "SN"

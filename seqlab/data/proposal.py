@@ -130,9 +130,11 @@ def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
 def _with_container(container: str, table: str | None) -> tuple[str, ...]:
     """A folder or an archive, alone or with the table that goes with it."""
     if table is not None:
-        task, reason, *options = _table(table)
-        captions = task in ("translate", "caption", "lm")
-        return ("caption", reason) if captions else ("classify", reason, *(options or PICTURES))
+        profiles = open_table(table).profiles
+        texts = any(_is_long(profile) and not profile.is_file for profile in profiles)
+        return (
+            ("caption", "pictures with a text each") if texts else ("classify", "pictures with a label each", *PICTURES)
+        )
     if extension(container) == ".npz":
         with zipfile.ZipFile(container) as archive:
             names = {name.removesuffix(".npy") for name in archive.namelist()}

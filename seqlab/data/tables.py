@@ -109,7 +109,9 @@ def choose_columns(table: Table, wanted: Columns, layout: Layout) -> tuple[int, 
         usual = layout.positions if table.names is None or layout.names_may_differ else None
         if chosen is None and (chosen := usual) is None and len(profiles) == 2:
             chosen = layout.positions
-        if chosen is None or max(chosen) >= len(profiles) > 0:
+        if len(profiles) < 2 and table.separator:
+            raise _too_few(table.place, table.head[0][1], 2, table.separator)
+        if chosen is None or max(chosen) >= len(profiles):
             raise _no_column(table, layout.names[0])
         _check_labels(table, profiles[chosen[1]], layout)
         _note(table, chosen, layout, exact=chosen == layout.positions)

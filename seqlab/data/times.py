@@ -185,7 +185,8 @@ def grid(moments: Sequence[Moment], step: Step) -> Int[np.ndarray, " T"] | None:
     """The place of each moment on a regular grid; None where they lie off it, or it would be mostly empty."""
     places = step.places(moments)
     whole = np.rint(places)
-    if np.abs(places - whole).max() > 0.01 or whole[-1] + 1 > 2 * len(moments) + 1:
+    off = np.abs(places - whole).max() > 0.01 or (np.diff(whole) < 1).any()
+    if off or whole[-1] + 1 > 2 * len(moments) + 1:
         return None
     return whole.astype(np.int64)
 

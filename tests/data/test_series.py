@@ -327,3 +327,7 @@ def test_real_series(shared_data, name, shape, frequency, season):
     facts = facts_of(series)
     assert series.values.shape == shape
     assert (facts.frequency, facts.seasons[:1]) == (frequency, (season,) if season else ())
+
+
+def test_a_row_that_is_cut_short_at_the_end_is_refused(table):
+    assert "series.csv:5: 1 cells" in refusal(table(["day,x", "2024-01-01,1.5", "2024-01-02,", "2024-01-03,3", "2"]))
