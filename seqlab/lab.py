@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqlab.bundle import Bundle, save_bundle
+from seqlab.data.in_memory import as_files, names_of
 from seqlab.data.lines import STDIN
 from seqlab.device import keep_memory
 from seqlab.errors import RecipeError, RunError, UsageError
@@ -37,9 +38,9 @@ __all__ = [
 
 def train(
     task: str | None = None,
-    data: str | Path | Sequence[str | Path] = (),
+    data: Any = (),
     *,
-    valid: str | Path | Sequence[str | Path] = (),
+    valid: Any = (),
     recipe: str | Recipe | None = None,
     settings: Sequence[str] = (),
     start: str | Path | None = None,
@@ -52,6 +53,7 @@ def train(
 ) -> Trained:
     """Train a recipe on the user's files into the directory `out`.
 
+    `data` is a path, several, or what is in Python already: texts, pairs, dicts, columns, arrays or a data frame.
     `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
     With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
     touched unless `resume` or `overwrite` says so. `begun` is told the directory as soon as the run lies there.
@@ -72,26 +74,26 @@ def train(
                 return fitted(folder, *reopen(folder, task, recipe, settings))
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
-        files = _paths(data)
-        if not files:
+        names = names_of(data)
+        if not names:
             raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
-        folder = Path(out) if out is not None else default_folder(chosen, files)
+        folder = Path(out) if out is not None else default_folder(chosen, names)
         if not world.leads:
             world.wait()
             return fitted(folder, *reopen(folder, None, None, ()))
-        with locked(folder):
-            prepared = begin(
-                folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite, report=report or Silence()
-            )
+        with locked(folder), as_files(data, valid) as (files, held_out):
+            shown = report or Silence()
+            prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
             world.wait()
             begun(folder)
             return fitted(folder, *prepared)
 
 
-def look(task: str, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
+def look(task: str, data: Any, *, settings: Sequence[str] = ()) -> dict[str, Any]:
     """What is in a file, read as training would read it: sizes, labels, repetitions, and the first example."""
     recipe = _chosen_recipe(task, None, settings)
-    return task_of(recipe).data_kind(recipe).look(task_of(recipe), recipe, _paths(data))
+    with as_files(data) as (files,):
+        return task_of(recipe).data_kind(recipe).look(task_of(recipe), recipe, files)
 
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
@@ -137,7 +139,3 @@ def _chosen_recipe(
             hint="`seqlab recipes` lists the recipes of each task.",
         )
     return check_recipe(override(chosen, settings))
-
-
-def _paths(data: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]

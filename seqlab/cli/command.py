@@ -5,6 +5,7 @@ rich is imported where a table is printed, because `seqlab --help` must answer a
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import warnings
@@ -36,7 +37,7 @@ def main() -> None:
     """Run the command that was typed."""
     from seqlab.cli.app import app
 
-    warnings.simplefilter("always", SeqlabWarning)
+    warnings.simplefilter("default", SeqlabWarning)  # the same words once
     warnings.showwarning = _show_warning
     app()
 
@@ -96,9 +97,17 @@ def tasks_help() -> str:
     return f"{', '.join(names)} or {last}"
 
 
-def check_task(task: str, *, resume: bool) -> None:
-    """Refuse a task that does not exist. A run that is resumed knows its own."""
+def check_task(task: str, *, resume: bool, files: Sequence[str] = ()) -> None:
+    """Refuse a task that does not exist; for a file in its place, say which fits. A resumed run knows its own."""
     names = default_recipes()
+    if task not in names and os.path.exists(task):
+        from seqlab.data.proposal import propose
+
+        proposal = propose([task, *files])
+        look = f"`{program()} data look {proposal.task} {task}` shows how it is read."
+        raise UsageError(
+            f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}", hint=f"name the task. {look}"
+        )
     if task not in names and not (resume and not task):
         raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
 

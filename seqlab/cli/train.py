@@ -64,7 +64,7 @@ def train(
 
     seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
-    check_task(task, resume=resume)  # before torch is waited for
+    check_task(task, resume=resume, files=data or ())  # before torch is waited for
 
     import seqlab.lab as lab
     from seqlab.cli.progress import Interrupt, reporter

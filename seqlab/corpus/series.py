@@ -1,5 +1,6 @@
 """The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches, warn
-from seqlab.data.series import Series, read_series, uneven_steps, usual_season
+from seqlab.data.series import Series, read_series, usual_season
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.metrics.forecasts import seasonal_error
@@ -16,6 +17,7 @@ from seqlab.recipe import Recipe
 
 STORE = "series.npy"
 PARTS = ("train", "validation", "test")
+MANY = 10  # series, of which one may be left out without a word from the user
 
 
 def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
@@ -27,6 +29,7 @@ def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old
         )
     series = read_table(recipe, paths[0])
     bounds = _bounds(recipe, len(series), series.where)
+    series = _begun(recipe, series, bounds["train"][1])
     source = _learn(recipe, series, bounds["train"][1])
     np.save(folder / STORE, source.table(series))
     return Codec(source, Nothing())
@@ -50,10 +53,11 @@ def read_table(recipe: Recipe, path: str) -> Series:
     data = recipe.data
     known = _names(data.known)
     columns = _names(data.columns)
+    read = partial(read_series, path, time=data.time, ids=data.id, encoding=data.encoding)
     if known and not columns:
-        known = list(read_series(path, time=data.time, columns=known).columns)  # a number becomes a name
-        columns = [name for name in read_series(path, time=data.time).columns if name not in known]
-    series = read_series(path, time=data.time, columns=[*columns, *known])
+        known = list(read(columns=known).columns)  # a number becomes a name
+        columns = [name for name in read().columns if name not in known]
+    series = read(columns=[*columns, *known])
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:
         raise UsageError(
@@ -63,8 +67,6 @@ def read_table(recipe: Recipe, path: str) -> Series:
         raise DataError(
             f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}", hint="lower data.rows."
         )
-    if uneven := uneven_steps(series.times):
-        warn(f"{series.where}: {uneven:,} rows come later than a usual step; all are taken as equally far apart")
     return Series(series.where, series.columns, series.times[: data.rows], series.values[: data.rows])
 
 
@@ -109,6 +111,19 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
     return bounds
 
 
+def _begun(recipe: Recipe, series: Series, end: int) -> Series:
+    """Of many series those that have begun in the training part; where most have not, nothing can be learnt."""
+    count = len(series.columns) - len(_names(recipe.data.known))
+    late = np.flatnonzero(np.isnan(series.values[:end, :count]).all(axis=0))
+    if not late.size or count < MANY or 2 * late.size > count:
+        return series
+    verb, be = ("series has", "is") if late.size == 1 else ("series have", "are")
+    names = ", ".join(series.columns[place] for place in late[:5]) + (", ..." if late.size > 5 else "")
+    warn(f"{series.where}: {late.size} {verb} no observation in the training part and {be} left out: {names}")
+    kept = [place for place in range(len(series.columns)) if place not in late]
+    return Series(series.where, tuple(series.columns[p] for p in kept), series.times, series.values[:, kept])
+
+
 def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
     count = len(series.columns) - len(_names(recipe.data.known))
     train = series.values[:end]
@@ -137,6 +152,8 @@ def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
         season=season,
         calendar=recipe.data.calendar,
         time=recipe.data.time,
+        ids=recipe.data.id,
+        encoding=recipe.data.encoding,
     )
 
 

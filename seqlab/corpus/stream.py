@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -40,14 +41,15 @@ def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old
 
     The tokenizer of an `old` model stays as it is.
     """
-    total = sum(map(len, read_text(files)))
+    text = partial(_Text, encoding=recipe.data.encoding)
+    total = sum(map(len, text(files, 0, None).blocks()))
     first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
     cut = total if valid else min(first, total - 2)
-    train = _Text(files, 0, max(cut, 0))
+    train = text(files, 0, max(cut, 0))
     tokenizer = learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
-    held_out = _Text(valid, 0, None) if valid else _Text(files, max(cut, 0), None)
-    for part, text in (("train", train), ("validation", held_out)):
-        rows = ((ids,) for ids in _encoded(tokenizer, text))
+    held_out = text(valid, 0, None) if valid else text(files, max(cut, 0), None)
+    for part, piece in (("train", train), ("validation", held_out)):
+        rows = ((ids,) for ids in _encoded(tokenizer, piece))
         write_stores([Column(folder / f"{part}_stream", len(tokenizer))], rows)
     return Codec(Nothing(), TextTarget(tokenizer))
 
@@ -62,9 +64,10 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 
 
-def read_tokens(tokenizer: Tokenizer, files: Files) -> np.ndarray:
+def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None) -> np.ndarray:
     """The ids of a text in files."""
-    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None))])
+    pieces = [np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None, encoding))]
+    return np.concatenate(pieces)
 
 
 def carries_state(recipe: Recipe) -> bool:
@@ -86,10 +89,11 @@ class _Text:
     paths: Files
     start: int
     stop: int | None
+    encoding: str | None = None
 
     def blocks(self) -> Iterator[str]:
         place = 0
-        text = read_text(self.paths)
+        text = read_text(self.paths, self.encoding)
         while block := "".join(islice(text, BLOCK)):
             stop = len(block) if self.stop is None else self.stop - place
             piece = block[max(0, self.start - place) : max(0, stop)]

@@ -18,7 +18,10 @@ _LEAST = 5  # characters outside ASCII, to be certain of anything
 _HIRAGANA = "".join(map(chr, range(0x3041, 0x3094)))
 _KATAKANA = "".join(map(chr, range(0x30A1, 0x30F7))) + "ー"
 _CJK_MARKS = "，。！？、：；（）「」『』《》“”…～　"
-_BOTH_CHINESE = "的一是不了人我在有他之大以中上到和地也子道出而要就下得可你年生自那能事其所去行家十用天如然作方成者多日都三小二同法起好看分此心前面又定只主公很"
+_BOTH_CHINESE = (
+    "的一是不了人我在有他之大以中上到和地也子道出而要就下得可你年生自那能事其所去行家"
+    "十用天如然作方成者多日都三小二同法起好看分此心前面又定只主公很"
+)
 _SIMPLE_CHINESE = _BOTH_CHINESE + "这为来个们说国时于会后对里过发军无么经当与学进种将还见没从吃味送点给太"
 _FULL_CHINESE = _BOTH_CHINESE + "這為來個們說國時於會後對裡過發軍無麼經當與學進種將還見沒從吃味送點給太"
 _KOREAN = "이다는을의에가고하지한도로기사어나인대리은자를시아일서해제부정들그보있라과수습니요면게만것전여주장원"
@@ -138,11 +141,8 @@ def _wide_without_mark(head: bytes) -> str | None:
         text = head[: len(head) // 2 * 2].decode(name)
     except UnicodeDecodeError:
         return None
-    return (
-        name
-        if "\n" in text and all(character.isprintable() or character.isspace() for character in text[1:-1])
-        else None
-    )
+    readable = sum(character.isprintable() or character.isspace() for character in text)
+    return name if "\n" in text and readable > 0.95 * len(text) else None
 
 
 def _score(head: bytes, name: str, language: _Language) -> float:
@@ -162,10 +162,8 @@ def _score(head: bytes, name: str, language: _Language) -> float:
             continue
         total += 1
         run = run + 1 if character.isalpha() else 0
-        if language.latin:
-            misplaced = run >= 3
-        else:
-            misplaced = _is_ascii_letter(left) and _is_ascii_letter(right)
+        beside = _is_ascii_letter(left) + _is_ascii_letter(right)
+        misplaced = run >= 3 if language.latin else beside > (not language.single_byte)
         if language.single_byte:
             misplaced |= character.isupper() and left.islower()
             misplaced |= not character.isalpha() and unicodedata.category(character)[0] in "SN"

@@ -17,6 +17,7 @@ from seqlab.data.encodings import SAMPLE, Guess, check_encoding, guess_encoding
 from seqlab.errors import DataError, SeqlabWarning, shorten
 
 STDIN = "-"
+IN_MEMORY = "in-memory"  # the name, before its ending, of a file that holds data given in Python
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -74,7 +75,9 @@ def spool(path: str, directory: str) -> str:
 
 def display_name(path: str) -> str:
     """How messages call a file."""
-    return "stdin" if path == STDIN else path
+    if path == STDIN:
+        return "stdin"
+    return "the data" if Path(path).name.startswith(f"{IN_MEMORY}.") else path
 
 
 def extension(path: str) -> str:

@@ -89,12 +89,8 @@ def caption_scores(
     from sacrebleu.metrics import BLEU
 
     streams = [list(stream) for stream in zip_longest(*references)]  # where one has fewer, sacreBLEU takes None
-    words = (
-        BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
-        .corpus_score(list(outputs), streams)
-        .score
-    )
-    return {"bleu_1": words, **_scores(outputs, streams, lower=lower)}
+    words = BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
+    return {"bleu_1": words.corpus_score(list(outputs), streams).score, **_scores(outputs, streams, lower=lower)}
 
 
 def _scores(outputs: Sequence[str], streams: Any, *, lower: bool) -> dict[str, float | str]:

@@ -17,6 +17,7 @@ class Data(Section):
     unit: Literal["stream", "line"] = "stream"  # lm only: one endless text, or each line a sequence of its own
     source: str | None = None  # a column, by name or by number counted from 1
     target: str | None = None
+    encoding: str | None = None  # of text files; without it, UTF-8, or what their bytes are beyond doubt
     validation: float = Field(0.05, gt=0, lt=1)
     max_validation: int = Field(2000, ge=1)  # examples
     max_source: int = Field(1000, ge=1)  # tokens
@@ -25,6 +26,7 @@ class Data(Section):
     no_label: str | None = None  # tag only: what stands in the file where a label is not known
     # forecast only; the split is chronological: first the training part, then validation, then what `evaluate` reads
     time: str | None = None  # the column that says when, or several with commas between
+    id: str | None = None  # the column that tells several series apart, or several with commas between
     columns: str | None = None  # what is to be forecast, with commas between; without it, all that are not named here
     known: str | None = None  # columns whose future is known: prices that are set, holidays
     calendar: bool = False  # hour, weekday and day of the year are known columns too

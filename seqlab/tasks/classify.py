@@ -53,7 +53,7 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
         return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=data.target)
-    return read_labelled(files, text=data.source, label=data.target)
+    return read_labelled(files, text=data.source, label=data.target, encoding=data.encoding)
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:

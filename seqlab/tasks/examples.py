@@ -92,17 +92,17 @@ def of_examples(recipe: Recipe) -> DataKind:
     return EXAMPLES
 
 
-def read_lines(files: Files) -> Iterator[tuple[str, str]]:
+def read_lines(recipe: Recipe, files: Files) -> Iterator[tuple[str, str]]:
     """Lines of plain text that are not blank, each after the place where it stands."""
     for path in files:
-        for number, line in lines(path):
+        for number, line in lines(path, recipe.data.encoding):
             if line.strip():
                 yield f"{display_name(path)}:{number}", line
 
 
 def read_sources(recipe: Recipe, files: Files) -> Iterator[Example]:
     """The same lines as examples of a model that reads them."""
-    return (Example(line, "", where) for where, line in read_lines(files))
+    return (Example(line, "", where) for where, line in read_lines(recipe, files))
 
 
 def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:

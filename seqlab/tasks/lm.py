@@ -62,7 +62,7 @@ class TokenStream:
 
 def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream:
     if files:
-        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
+        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files, bundle.recipe.data.encoding))
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
@@ -81,7 +81,7 @@ def _check(recipe: Recipe) -> None:
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
-    return (Example("", line, where) for where, line in read_lines(files))
+    return (Example("", line, where) for where, line in read_lines(recipe, files))
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:

@@ -13,7 +13,8 @@ from seqlab.codecs.codec import Codec, Files
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
-from seqlab.data.sources import Example, read_tagged
+from seqlab.data.sources import Example
+from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
@@ -64,7 +65,7 @@ def _check(recipe: Recipe) -> None:
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target, words=True)
-    return read_tagged(files, words=recipe.data.source, tag=recipe.data.target)
+    return read_tagged(files, words=recipe.data.source, tag=recipe.data.target, encoding=recipe.data.encoding)
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:

@@ -27,7 +27,7 @@ BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target)
-    return read_pairs(files, source=recipe.data.source, target=recipe.data.target)
+    return read_pairs(files, source=recipe.data.source, target=recipe.data.target, encoding=recipe.data.encoding)
 
 
 def _predict(job: Job) -> list[Prediction]:
