@@ -98,8 +98,8 @@ class ExampleKind:
     def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:
         return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
 
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
-        data = self.data(task, bundle, (), stores).some(SCORED_AT_THE_END)
+    def finish(self, task: Task, bundle: Bundle, stores: Path, most: int | None = None) -> Report:
+        data = self.data(task, bundle, (), stores).some(most or SCORED_AT_THE_END)
         return task.evaluate(bundle, data, Scoring(train=stores))
 
 

@@ -99,11 +99,11 @@ class SeriesKind:
         parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
         return Moments(parts.get("test", parts["validation"]))
 
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
+    def finish(self, task: Task, bundle: Bundle, stores: Path, most: int | None = None) -> Report:
         """Set the width of the bands on the validation part, and score the model there."""
         validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
         calibrate(bundle, validation)
-        return task.evaluate(bundle, Moments(validation), Scoring(train=stores, most=SCORED_AT_THE_END))
+        return task.evaluate(bundle, Moments(validation), Scoring(train=stores, most=most or SCORED_AT_THE_END))
 
 
 SERIES = SeriesKind()

@@ -14,7 +14,14 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
 from seqlab.codecs.text import TextTarget, learn_tokenizer
 from seqlab.corpus.examples import Corpus
-from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
+from seqlab.corpus.stream import (
+    HELD_OUT_CHARACTERS,
+    carries_state,
+    open_stream,
+    prepare_stream,
+    read_tokens,
+    stream_in_order,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.beam import Hypothesis
@@ -96,8 +103,10 @@ class StreamKind:
             return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
         return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
-        return task.evaluate(bundle, self.data(task, bundle, (), stores), Scoring(train=stores))
+    def finish(self, task: Task, bundle: Bundle, stores: Path, most: int | None = None) -> Report:
+        tokens = self.data(task, bundle, (), stores).tokens
+        end = len(tokens) if most is None else most * HELD_OUT_CHARACTERS
+        return task.evaluate(bundle, TokenStream(tokens[:end]), Scoring(train=stores))
 
 
 STREAM = StreamKind()

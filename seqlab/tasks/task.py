@@ -155,8 +155,11 @@ class DataKind(Protocol):
     def data(self, task: "Task", bundle: Bundle, files: Sequence[str], stores: Path) -> Data:
         """The data in files with known answers; without files, what training held out in `stores`."""
 
-    def finish(self, task: "Task", bundle: Bundle, stores: Path) -> Report:
-        """The scores of a model whose training has ended, after adjusting what is adjusted then."""
+    def finish(self, task: "Task", bundle: Bundle, stores: Path, most: int | None = None) -> Report:
+        """The scores of a model whose training has ended, after adjusting what is adjusted then.
+
+        `most` bounds the examples that are scored, where time is limited.
+        """
 
 
 @runtime_checkable

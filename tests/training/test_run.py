@@ -32,6 +32,9 @@ class Counter:
     def finished(self):
         return self.progress.step >= self.num_steps
 
+    def length_of(self, num_steps):
+        return num_steps
+
     def step(self):
         if self.progress.step + 1 in self.fails:
             self.fails.remove(self.progress.step + 1)

@@ -1,0 +1,118 @@
+"""Ctrl-C, SIGTERM and SIGHUP: the first one saves and stops within two seconds, the second one stops at once.
+
+Nothing here imports torch, so that a signal is answered while that loads.
+"""
+
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from seqlab.cli.command import INTERRUPTED, program
+from seqlab.training.stop import StopNowError, finish_up, must_wait
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 1.0  # seconds in which the work should answer by itself
+STDOUT, STDERR = 1, 2
+
+
+class Interrupt:
+    """Whether a signal has asked for a stop, and what happens then.
+
+    Work that can be done again ends with an exception. A run is asked to stop after its step. A long computation inside
+    a library hears neither: then a thread that waits for signals saves what there is to save and ends the process.
+    """
+
+    def __init__(self, *, patient: bool = False) -> None:
+        """If `patient`, the work may take as long as it likes after the first signal."""
+        self.asked = False
+        self.folder: Path | None = None  # of the run, once it lies there
+        self.patience = None if patient else PATIENCE
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def begun(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def advice(self) -> str:
+        """What somebody should know whose training was interrupted."""
+        if self.folder is None:
+            return "interrupted before the training began; nothing was left behind"
+        return f"interrupted; go on with: {program()} train --resume --out {self.folder}"
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within this block, this decides about signals. One that is ignored, as SIGHUP is under nohup, stays so.
+
+        A process that was interrupted ends with the block, without the second that Python and torch need to tidy up.
+        """
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        heeded = [name for name in SIGNALS if name == signal.SIGINT or signal.getsignal(name) != signal.SIG_IGN]
+        before = {name: signal.signal(name, self._ask) for name in heeded}
+        wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        watcher = threading.Thread(target=self._watch, args=(reader,), daemon=True)
+        watcher.start()
+        try:
+            yield
+        except (KeyboardInterrupt, typer.Exit) as end:
+            if not self.asked:
+                raise
+            _end("" if isinstance(end, typer.Exit) else f"\n{self.advice}\n")
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for name, handler in before.items():
+                signal.signal(name, handler)
+            os.close(writer)  # which ends the watcher
+            watcher.join()
+            os.close(reader)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            return  # the watcher ends the process
+        self.asked = True
+        if not must_wait():
+            raise StopNowError
+        _say("\nstopping after this step and saving (once more stops at once)\n")
+
+    def _watch(self, reader: int) -> None:
+        """Wait for the first signal, then for the second or until the work should have answered; then end it."""
+        if not os.read(reader, 1):
+            return
+        ready, _, _ = select.select([reader], [], [], self.patience)
+        if ready and not os.read(reader, 1):
+            return  # the work has answered
+        finish_up(save=not ready)
+        _say("\ninterrupted\n" if ready else f"\n{self.advice}\n")
+        os._exit(INTERRUPTED)
+
+
+def _end(words: str) -> NoReturn:
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    _say(words)
+    os._exit(INTERRUPTED)
+
+
+def _say(text: str) -> None:
+    """Write to stderr; not by `print`, which may be at work already when a signal comes.
+
+    Where the terminal is gone, nothing can be written any more, and nobody should fail because of that.
+    """
+    try:
+        os.write(STDERR, text.encode())
+    except OSError:
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, STDOUT)
+            os.dup2(nowhere, STDERR)
