@@ -1,6 +1,6 @@
 """Interrupt trainings at random moments and see how long they take to answer, and whether their work is saved.
 
-    python -m experiments.interruptions --times 50
+python -m experiments.interruptions --times 50
 """
 
 import argparse

@@ -7,7 +7,7 @@ TURNS = 1000  # of a loop; long enough for the next product of a small model, fa
 
 
 def sleep_while_waiting() -> None:
-    """Let threads that wait go to sleep soon, unless the user has decided how they wait; to be called before torch loads.
+    """Let waiting threads go to sleep soon, unless the user has decided how they wait. To be called before torch loads.
 
     By default they spin for milliseconds. Beside other busy processes they then take the cores from the very threads
     that they wait for, and a step takes a hundred times as long.

@@ -19,7 +19,8 @@ from seqlab.cli.command import INTERRUPTED, program
 from seqlab.training.stop import StopNowError, finish_up, must_wait
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PATIENCE = 1.0  # seconds in which the work should answer by itself
+HEARING = 0.6  # seconds in which the work should have noticed a signal
+PATIENCE = 1.2  # seconds in which it should then have ended by itself
 STDOUT, STDERR = 1, 2
 
 
@@ -33,10 +34,12 @@ class Interrupt:
     def __init__(self, *, patient: bool = False) -> None:
         """If `patient`, the work may take as long as it likes after the first signal."""
         self.asked = False
+        self.noticed = False  # by the work
         self.folder: Path | None = None  # of the run, once it lies there
-        self.patience = None if patient else PATIENCE
+        self.patient = patient
 
     def __call__(self) -> bool:
+        self.noticed = self.asked
         return self.asked
 
     def begun(self, folder: Path) -> None:
@@ -81,19 +84,29 @@ class Interrupt:
             return  # the watcher ends the process
         self.asked = True
         if not must_wait():
+            self.noticed = True
             raise StopNowError
-        _say("\nstopping after this step and saving (once more stops at once)\n")
 
     def _watch(self, reader: int) -> None:
         """Wait for the first signal, then for the second or until the work should have answered; then end it."""
         if not os.read(reader, 1):
             return
-        ready, _, _ = select.select([reader], [], [], self.patience)
-        if ready and not os.read(reader, 1):
-            return  # the work has answered
-        finish_up(save=not ready)
-        _say("\ninterrupted\n" if ready else f"\n{self.advice}\n")
+        if must_wait():
+            _say("\nstopping after this step and saving (once more stops at once)\n")
+        more = _next(reader, None if self.patient else HEARING)
+        if more is None and self.noticed:
+            more = _next(reader, PATIENCE - HEARING)
+        if more == b"":
+            return  # the work has ended
+        finish_up(save=more is None)
+        _say(f"\n{self.advice}\n" if more is None else "\ninterrupted\n")
         os._exit(INTERRUPTED)
+
+
+def _next(reader: int, seconds: float | None) -> bytes | None:
+    """What the next signal has written, nothing if there will be none, None if none has come in that time."""
+    ready, _, _ = select.select([reader], [], [], seconds)
+    return os.read(reader, 1) if ready else None
 
 
 def _end(words: str) -> NoReturn:

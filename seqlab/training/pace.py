@@ -12,6 +12,7 @@ TRIED = 3  # steps with each number of threads
 RECENT = 9  # steps whose median is the present speed
 COLLAPSE = 3.0  # a speed that has fallen by this factor: the other numbers of threads are tried again
 SHARE = 0.1  # of a limited time, at most, is for validations, and another for scoring at the end
+FIRST = 0.02  # of a limited time is for the first validation
 SCORING = 30.0  # seconds, at most, for scoring at the end
 WINDOW = 20  # steps whose mean says how long a step takes
 CHANGE = 0.05  # a plan that would change the steps that are left by less than this share stays as it is
@@ -73,7 +74,7 @@ class Budget:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.training = seconds - min(SHARE * seconds, SCORING)
-        self.validation = 0.0  # seconds that the last one took
+        self.validation = FIRST * seconds  # that the last one took, or the first one may take
         self._steps: deque[float] = deque(maxlen=WINDOW)
         self._planned_at = 0.0
 

@@ -9,6 +9,7 @@ any other moment they can be saved.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 changing = threading.RLock()  # held while the state of a learner changes, and while it is written
 
@@ -58,7 +59,7 @@ def finish_up(*, save: bool) -> None:
 
 
 @contextmanager
-def _listed(entry: object, entries: list) -> Iterator[None]:  # type: ignore[type-arg]
+def _listed(entry: Any, entries: list[Any]) -> Iterator[None]:
     entries.append(entry)
     try:
         yield
