@@ -110,9 +110,8 @@ def write_data(folder: Path) -> None:
     )
     pairs = (f"{source}\t{target}" for source, target in reversals(20_000, seed=1, longest=12))
     bits = (f"{label}\t{' '.join(each)}" for each, label in parity(20_000, seed=1))
-    waves = (
-        f"{2000 + day // 336}-{1 + day // 28 % 12:02}-{1 + day % 28:02},{math.sin(day):.3f}" for day in range(5000)
-    )
+    days = (f"{2000 + day // 336}-{1 + day // 28 % 12:02}-{1 + day % 28:02}" for day in range(5000))
+    waves = (f"{day},{math.sin(number):.3f}" for number, day in enumerate(days))
     (folder / "book.txt").write_text("\n".join(lines), "utf-8")
     (folder / "words.conll").write_text("\n".join(tagged), "utf-8")
     (folder / "pairs.tsv").write_text("\n".join(pairs), "utf-8")
