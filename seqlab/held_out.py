@@ -15,8 +15,7 @@ from seqlab.corpus.stream import HELD_OUT_CHARACTERS
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.tasks import task_of
-from seqlab.tasks.examples import SCORED_AT_THE_END
-from seqlab.tasks.task import Report
+from seqlab.tasks.task import SCORED_AT_THE_END, Report
 from seqlab.training.checkpoint import Progress
 from seqlab.training.objective import mean_loss
 
@@ -53,11 +52,11 @@ class HeldOut:
 
     def score(self, left: float | None) -> Report:
         """The scores at the end; `left` are the seconds that are left for them."""
-        if left is None:
-            return self.kind.finish(self.task, self.bundle, self.stores)
-        # an example is answered, and read for its loss; the other half of the time is for baselines and for writing
-        each = self._seconds_of_answer + 2 * self._seconds_of_loss * self._num_batches / self._num_examples
-        most = max(WORTHWHILE, min(SCORED_AT_THE_END, int(0.5 * left / max(1e-6, each))))
+        most = SCORED_AT_THE_END
+        if left is not None:
+            # an example is answered, and read for its loss; the other half of the time is for baselines and for writing
+            each = self._seconds_of_answer + 2 * self._seconds_of_loss * self._num_batches / self._num_examples
+            most = max(WORTHWHILE, min(most, int(0.5 * left / max(1e-6, each))))
         return self.kind.finish(self.task, self.bundle, self.stores, most)
 
     def _loss(self, batches: Iterable[Batch]) -> dict[str, float]:

@@ -3,11 +3,12 @@
 from seqlab.recipe import NUMBERS, Convolution, Glimpse, Hidden, Recipe, Stack
 
 
-def check_parts(recipe: Recipe, *, encoder: bool = False, decoder: bool = False) -> None:
+def check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
     """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
     model = recipe.model
     instead = model.hmm is not None or model.lds is not None
-    for part, needed in (("encoder", encoder and not instead), ("decoder", decoder and not instead)):
+    for part in ("encoder", "decoder"):
+        needed = part in parts and not instead
         if (getattr(model, part) is not None) != needed:
             raise ValueError(f"a '{recipe.task}' model {'needs' if needed else 'has no'} [model.{part}]")
     if model.attention and not (isinstance(model.decoder, Stack) and model.encoder):
@@ -16,11 +17,11 @@ def check_parts(recipe: Recipe, *, encoder: bool = False, decoder: bool = False)
         raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
 
 
-def check_settings(recipe: Recipe, *takes: str) -> None:
-    """Refuse the settings that only some tasks take, unless this one does: `takes` names them as `_special` does."""
+def check_settings(recipe: Recipe, takes: tuple[str, ...]) -> None:
+    """Refuse the settings that only some tasks take, unless this one does."""
     if recipe.data.validation + recipe.data.test >= 1:
         raise ValueError("data.validation and data.test leave nothing to train on: together they must stay below 1")
-    for name, (used, refusal) in _special(recipe).items():
+    for name, (used, refusal) in special_settings(recipe).items():
         if used and name not in takes:
             raise ValueError(refusal)
     if recipe.source.kind in NUMBERS:
@@ -35,7 +36,7 @@ def check_settings(recipe: Recipe, *takes: str) -> None:
 NUMBERS_ARE_FOR_TAGGERS = "numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe"
 
 
-def _special(recipe: Recipe) -> dict[str, tuple[bool, str]]:
+def special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
     """The settings that only some tasks take: whether a recipe uses them, and what to say where it must not."""
     task, model, data = recipe.task, recipe.model, recipe.data
     words = bool(data.no_label or recipe.source.endings)
