@@ -9,7 +9,7 @@ from typing import Any
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.data.in_memory import as_files, names_of
 from seqlab.data.lines import STDIN
-from seqlab.device import keep_memory
+from seqlab.device import keep_memory, same_threads
 from seqlab.errors import RecipeError, RunError, UsageError
 from seqlab.huggingface import read_huggingface
 from seqlab.model import Model, load
@@ -50,6 +50,8 @@ def train(
     report: Reporter | None = None,
     begun: Callable[[Path], None] = lambda folder: None,
     stop: Callable[[], bool] = lambda: False,
+    threads: int | None = None,
+    score_if_stopped: bool = True,
 ) -> Trained:
     """Train a recipe on the user's files into the directory `out`.
 
@@ -57,14 +59,21 @@ def train(
     `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
     With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
     touched unless `resume` or `overwrite` says so. `begun` is told the directory as soon as the run lies there.
+    `stop` is asked after each step. `threads` fixes the number of threads, which is otherwise chosen by measuring.
     """
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
     keep_memory()
-    with joined() as world:
+    with joined() as world, same_threads():
         again = resume or (restarted() and out is not None and is_run(Path(out)))
         fitted = partial(
-            fit, resume=again, report=(report if world.leads else None) or Silence(), stop=stop, world=world
+            fit,
+            resume=again,
+            report=(report if world.leads else None) or Silence(),
+            stop=stop,
+            world=world,
+            threads=threads,
+            score_if_stopped=score_if_stopped,
         )
         if again:
             folder = existing_run(out)

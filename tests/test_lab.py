@@ -1,5 +1,6 @@
 import json
 import re
+import time
 import warnings
 from functools import partial
 
@@ -13,6 +14,8 @@ from seqlab.data.synthetic import parity, reversals
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.recipe import load_recipe, override
 from seqlab.runs import fit, reopen
+from seqlab.tasks import build_model, task_of
+from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.log import Silence
 from seqlab.world import World
 
@@ -26,6 +29,27 @@ def pairs(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1, longest=6)))
     return path
+
+
+def test_a_limited_time_is_what_its_record_says_though_it_was_stopped_and_resumed(pairs, tmp_path):
+    """The number of steps changes while the clock runs; whoever makes the same steps again gets the same weights."""
+    settings = [*CHARACTERS[:-3], *CHARACTERS[-2:], "train.minutes=0.03", "train.average=ema", "train.optimizer=muon"]
+    settings += ["model.dropout=0.2", "train.batch_tokens=200"]
+    out, began = tmp_path / "m", time.monotonic()
+    assert train_small(pairs, settings=settings, out=out, stop=lambda: time.monotonic() > began + 1.0).stopped
+    finished = lab.train(out=out, resume=True)
+    place, parts = read_checkpoint(out / "run" / "last.safetensors")
+    assert place.finished
+    assert place.seconds < 1.1 * 1.8
+    assert len(place.lengths) > 1
+    recipe, corpus = reopen(out, None, None, ())
+    learner = task_of(recipe).learner(recipe, build_model(recipe, corpus.codec), corpus, World())
+    for step in range(finished.step):
+        learner.progress.lengths = [entry for entry in place.lengths if entry[0] <= step]
+        learner.step()
+    again = learner.state()
+    assert all(again["model"][name].equal(weight) for name, weight in parts["model"].items())
+    assert all(again["average"][name].equal(weight) for name, weight in parts["average"].items())
 
 
 class Watcher:

@@ -19,6 +19,7 @@ from typer import Option
 
 from seqlab.errors import SeqlabError, SeqlabWarning, UsageError, nearest
 from seqlab.recipes import default_recipes
+from seqlab.threads import sleep_while_waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,11 +36,16 @@ Workers = Annotated[int, typer.Option(min=1, help="processes that share the line
 
 def main() -> None:
     """Run the command that was typed."""
-    from seqlab.cli.app import app
-
+    sleep_while_waiting()
     warnings.simplefilter("default", SeqlabWarning)  # the same words once
     warnings.showwarning = _show_warning
-    app()
+    try:
+        from seqlab.cli.app import app
+
+        app()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:

@@ -1,12 +1,9 @@
 """A run, as somebody watches it: a bar on a terminal, plain lines elsewhere. Both on stderr."""
 
-import os
-import signal
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -22,7 +19,6 @@ THEN = {
     "stop": "the run ends here",
 }
 SHORT = {"perplexity": "ppl", "token_accuracy": "right"}
-STDERR = 2
 
 
 def reporter(*, quiet: bool) -> Reporter:
@@ -61,7 +57,8 @@ class Bar:
         if self.task is not None:
             norm = "" if step.gradient_norm is None else f" |g| {step.gradient_norm:.2f}"
             seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s{norm}"
-            self.progress.update(self.task, completed=step.step, seen=f"{seen} left {duration(step.seconds_left)}")
+            seen += f" left {duration(step.seconds_left)}"
+            self.progress.update(self.task, completed=step.step, total=step.num_steps, seen=seen)
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
         self.progress.console.print(validation_line(step, metrics, best=best), highlight=False)
@@ -134,32 +131,6 @@ def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
 
 def _figure(name: str, value: float) -> str:
     return f"{value:.4g}" if name in ("loss", "perplexity") else f"{100 * value:.1f} %"
-
-
-class Interrupt:
-    """The first Ctrl-C asks the run to save and stop; the second one stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        before = {name: signal.signal(name, self._ask) for name in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for name, handler in before.items():
-                signal.signal(name, handler)
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        # not print: the signal may have come in the middle of one, and a buffer cannot be entered twice
-        os.write(STDERR, b"\nstopping after this step and saving (once more stops at once)\n")
 
 
 def _say(text: str) -> None:

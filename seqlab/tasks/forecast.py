@@ -32,7 +32,6 @@ from seqlab.tasks.backtest import backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
 from seqlab.tasks.task import (
-    SCORED_AT_THE_END,
     DataKind,
     Job,
     Report,
@@ -99,11 +98,11 @@ def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
     return Moments(parts.get("test", parts["validation"]))
 
 
-def _finish(task: Task, bundle: Bundle, stores: Path) -> Report:
+def _finish(task: Task, bundle: Bundle, stores: Path, most: int) -> Report:
     """Set the width of the bands on the validation part, and score the model there."""
     validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
     calibrate(bundle, validation)
-    return _evaluate(bundle, Moments(validation), Scoring(train=stores, most=SCORED_AT_THE_END))
+    return _evaluate(bundle, Moments(validation), Scoring(train=stores, most=most))
 
 
 # One file: a column of times, columns of numbers. Its last part is held out.

@@ -12,7 +12,14 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.text import TextTarget
-from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
+from seqlab.corpus.stream import (
+    HELD_OUT_CHARACTERS,
+    carries_state,
+    open_stream,
+    prepare_stream,
+    read_tokens,
+    stream_in_order,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.beam import Hypothesis
@@ -29,7 +36,17 @@ from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.checks import check_hidden
 from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
 from seqlab.tasks.hidden import hidden_language_model, hidden_or_gradient
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, Task
+from seqlab.tasks.task import (
+    ANSWER_VIEWS,
+    SCORED_AT_THE_END,
+    DataKind,
+    Job,
+    Opening,
+    Prediction,
+    Report,
+    Scoring,
+    Task,
+)
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 from seqlab.training.objective import mean_loss
@@ -42,7 +59,8 @@ class TokenStream:
     tokens: np.ndarray
 
     def some(self, most: int) -> "TokenStream":
-        return self
+        """All of it, or where few are asked for, the first tokens: so many stand for an example."""
+        return self if most >= SCORED_AT_THE_END else TokenStream(self.tokens[: most * HELD_OUT_CHARACTERS])
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
         tokens = tensor_of(np.asarray(self.tokens[:257], dtype=np.int64))

@@ -146,9 +146,9 @@ class Data(Protocol):
         """A few inputs and the work of answering them, for whoever measures how fast that is; 0 if there are none."""
 
 
-def score_held_out(task: "Task", bundle: Bundle, stores: Path) -> Report:
-    """The scores on a part of what training held out, after adjusting what is adjusted then."""
-    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).some(SCORED_AT_THE_END)
+def score_held_out(task: "Task", bundle: Bundle, stores: Path, most: int) -> Report:
+    """The scores on so many of the held-out examples, after adjusting what is adjusted then."""
+    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).some(most)
     task.calibrate(bundle, data)
     return task.evaluate(bundle, data, Scoring(train=stores))
 
@@ -165,8 +165,8 @@ class DataKind:
     open: Callable[[Recipe, Codec, Path], Corpus]
     # the data in files with known answers; without files, what training held out in the folder
     data: Callable[["Task", Bundle, Files, Path], Data]
-    # the scores of a model whose training has ended, after adjusting what is adjusted then
-    finish: Callable[["Task", Bundle, Path], Report] = score_held_out
+    # the scores of a model whose training has ended, on so many examples, after adjusting what is adjusted then
+    finish: Callable[["Task", Bundle, Path, int], Report] = score_held_out
 
 
 def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
