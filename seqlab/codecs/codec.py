@@ -25,6 +25,7 @@ Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
 Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
 _ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers", "frames"}
+_ENTRIES |= {"ngrams", "spellings"}
 
 
 @runtime_checkable

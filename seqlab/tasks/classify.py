@@ -9,6 +9,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in
+from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
 from seqlab.corpus.examples import Corpus
@@ -35,11 +36,13 @@ from seqlab.tasks.examples import (
     looked_at,
     mistakes,
     open_store,
+    refuse_many_processes,
     unread,
     vectors_or,
     warn_of_new_labels,
     writes_no_text,
 )
+from seqlab.tasks.linear import linear_classifier, linear_learner
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.training.run import Learner
 from seqlab.world import World
@@ -56,13 +59,15 @@ class Classify:
     ask = ""
 
     def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe, "vectors", "image")
+        checks.check_settings(recipe, "vectors", "image", "linear")
         checks.check_parts(recipe, encoder=True)
 
     def data_kind(self, recipe: Recipe) -> DataKind:
         return EXAMPLES
 
     def reads(self, recipe: Recipe) -> SourceType:
+        if recipe.source.kind == "ngrams":
+            return NgramSource
         return PictureSource if recipe.image is not None else vectors_or(recipe, TextSource)
 
     def writes(self, recipe: Recipe) -> TargetType:
@@ -77,12 +82,17 @@ class Classify:
         return read_labelled(files, text=data.source, label=data.target)
 
     def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
+        if recipe.model.linear is not None:
+            return linear_classifier(codec)
         encoder = build_encoder(recipe, codec.source.entry)
         pooling = build_pooling(recipe, encoder)
         head = Head(pooling.output_size, len(labels_in(codec)))
         return Classifier(encoder, pooling, head, dropout=recipe.model.dropout)
 
     def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        if recipe.model.linear is not None:
+            refuse_many_processes(recipe, world)
+            return linear_learner(recipe, recipe.model.linear, network, corpus)
         return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
@@ -137,7 +147,7 @@ class Classify:
         return subject.answering(best, tuple(names[i] for i in best))
 
     def views(self, bundle: Bundle) -> tuple[str, ...]:
-        return (*ANSWER_VIEWS, "cells")
+        return ("evidence",) if bundle.recipe.model.linear is not None else (*ANSWER_VIEWS, "cells")
 
 
 def _scores(predicted: list[str], gold: list[str]) -> dict[str, float]:
