@@ -14,6 +14,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
+from seqlab.codecs.spellings import SpellingSource
 from seqlab.codecs.words import WordSource
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_tagged
@@ -42,6 +43,7 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
     writes_no_text,
 )
+from seqlab.tasks.crf import crf_learner, crf_tagger
 from seqlab.tasks.hidden import hidden_learner, hidden_tagger
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.text import UNK, WordTokenizer
@@ -63,7 +65,7 @@ class TagWords:
     ask = ""
 
     def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe, "vectors", "hmm", "numbers", "letters", "words")
+        checks.check_settings(recipe, "vectors", "hmm", "crf", "numbers", "letters", "words")
         if recipe.model.hmm is not None:
             self._check_hidden(recipe, recipe.model.hmm)
         source = recipe.source
@@ -87,7 +89,7 @@ class TagWords:
         return EXAMPLES
 
     def reads(self, recipe: Recipe) -> SourceType:
-        return vectors_or(recipe, WordSource)
+        return SpellingSource if recipe.source.kind == "spellings" else vectors_or(recipe, WordSource)
 
     def writes(self, recipe: Recipe) -> TargetType:
         return NumberTarget if recipe.target.kind in NUMBERS else LabelTarget
@@ -100,6 +102,8 @@ class TagWords:
     def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
         if recipe.model.hmm is not None:
             return hidden_tagger(recipe, recipe.model.hmm, codec)
+        if recipe.model.crf is not None:
+            return crf_tagger(codec)
         encoder, target = build_encoder(recipe, codec.source.entry), codec.target
         if isinstance(target, NumberTarget):
             output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
@@ -110,6 +114,9 @@ class TagWords:
         if recipe.model.hmm is not None:
             refuse_many_processes(recipe, world)
             return hidden_learner(recipe, recipe.model.hmm, corpus, network)
+        if recipe.model.crf is not None:
+            refuse_many_processes(recipe, world)
+            return crf_learner(recipe, recipe.model.crf, network, corpus)
         return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
@@ -128,7 +135,7 @@ class TagWords:
         else:
             texts = tag(bundle, sentences, first_row=job.first_row)
             details = [{"tags": tags} for tags in texts]
-        words = isinstance(source, WordSource)
+        words = isinstance(source, WordSource | SpellingSource)
         return [
             Prediction(source.show(value), " ".join(labels), ({"words": list(sentence)} if words else {}) | detail)
             for value, sentence, labels, detail in zip(job.inputs, sentences, texts, details, strict=True)
@@ -152,6 +159,8 @@ class TagWords:
         return subject.answering(best, tuple(names[i] for i in best))
 
     def views(self, bundle: Bundle) -> tuple[str, ...]:
+        if bundle.recipe.model.crf is not None:
+            return ("evidence", "surprisal")
         return () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells")
 
 
