@@ -59,7 +59,7 @@ def hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.M
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
     known = all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts)
     if known:
-        return CountingLearner(hmm, counted.model)
+        return CountingLearner(hmm, counted.model.tensors())
     em = EMSteps(parts, counted.model, settings=search, pseudo=counted.pseudo)
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 

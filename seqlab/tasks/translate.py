@@ -11,6 +11,7 @@ from torch import nn
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, SourceType, TargetType
+from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_pairs
@@ -20,7 +21,17 @@ from seqlab.models.build import build_seq2seq
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks import checks
-from seqlab.tasks.examples import EXAMPLES, ask, example_loss, gradient_learner, mistakes, unread, vectors_or
+from seqlab.tasks.examples import (
+    EXAMPLES,
+    ask,
+    example_loss,
+    gradient_learner,
+    mistakes,
+    refuse_many_processes,
+    unread,
+    vectors_or,
+)
+from seqlab.tasks.neighbours import neighbour_learner, neighbour_model
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
 from seqlab.tasks.writing import DECODED_WHILE_TRAINING, exactly_right, open_translation, translate, translated
 from seqlab.training.run import Learner
@@ -40,14 +51,14 @@ class Translate:
     ask = ""
 
     def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe, "vectors")
+        checks.check_settings(recipe, "vectors", "neighbours")
         checks.check_parts(recipe, encoder=True, decoder=True)
 
     def data_kind(self, recipe: Recipe) -> DataKind:
         return EXAMPLES
 
     def reads(self, recipe: Recipe) -> SourceType:
-        return vectors_or(recipe, TextSource)
+        return NgramSource if recipe.source.kind == "ngrams" else vectors_or(recipe, TextSource)
 
     def writes(self, recipe: Recipe) -> TargetType:
         return TextTarget
@@ -58,9 +69,14 @@ class Translate:
         return read_pairs(files, source=recipe.data.source, target=recipe.data.target)
 
     def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
+        if recipe.model.neighbours is not None:
+            return neighbour_model(recipe.model.neighbours, codec)
         return build_seq2seq(recipe, codec.source.entry, len(codec.target_tokenizer))
 
     def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+        if recipe.model.neighbours is not None:
+            refuse_many_processes(recipe, world)
+            return neighbour_learner(network, corpus)
         return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
@@ -83,7 +99,7 @@ class Translate:
         scores: dict[str, Any] = {"exact": exact_match(predicted, gold), **corpus_scores(predicted, gold, lower=lower)}
         scores |= example_loss(bundle, examples, scoring.world)
         floors = {}
-        if isinstance(bundle.codec.source, TextSource):
+        if isinstance(bundle.codec.source, TextSource | NgramSource):
             copies = list(map(str, sources))
             copied = corpus_scores(copies, gold, lower=lower)
             floor = {"exact": exact_match(copies, gold), "bleu": float(copied["bleu"]), "chrf": float(copied["chrf"])}
@@ -100,6 +116,8 @@ class Translate:
         return translated(question)
 
     def views(self, bundle: Bundle) -> tuple[str, ...]:
+        if bundle.recipe.model.neighbours is not None:
+            return ("evidence", "surprisal", "beam")
         return (*ANSWER_VIEWS, "cells", "beam")
 
 
