@@ -32,6 +32,7 @@ from seqlab.tasks import checks
 from seqlab.tasks.backtest import backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.examples import SCORED_AT_THE_END, gradient_learner, refuse_many_processes, writes_no_text
+from seqlab.tasks.smoothing import smoothing_forecaster, smoothing_learner
 from seqlab.tasks.task import DataKind, Job, Opening, Report, Scoring, Task
 from seqlab.training.kalman_em import start_lds
 from seqlab.training.lds_em import LDSLearner
@@ -120,7 +121,7 @@ class Forecasting:
     ask = " SERIES.csv"
 
     def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe, "flat", "lds", "vectors")
+        checks.check_settings(recipe, "flat", "lds", "smoothing", "vectors")
         checks.check_parts(recipe, encoder=True)
 
     def data_kind(self, recipe: Recipe) -> DataKind:
@@ -141,6 +142,8 @@ class Forecasting:
         if recipe.model.lds is not None:
             start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
             return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
+        if recipe.model.smoothing is not None:
+            return smoothing_forecaster(recipe, codec)
         num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
         entry = Measured((0.0,) * width, (1.0,) * width)
         encoder = build_encoder(recipe, entry, most=num_patches)
@@ -162,6 +165,9 @@ class Forecasting:
             series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
             free = recipe.model.lds.states > 0
             return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=free)
+        if recipe.model.smoothing is not None:
+            refuse_many_processes(recipe, world)
+            return smoothing_learner(recipe, recipe.model.smoothing.form, network, corpus)
         return gradient_learner(recipe, network, corpus, world)
 
     def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
@@ -194,7 +200,7 @@ class Forecasting:
         )
 
     def views(self, bundle: Bundle) -> tuple[str, ...]:
-        return ("band",)
+        return ("band", "evidence") if bundle.recipe.model.smoothing is not None else ("band",)
 
 
 def _windows_of_file(bundle: Bundle, path: str) -> Windows:

@@ -41,4 +41,4 @@ def neighbour_learner(model: nn.Module, corpus: Corpus) -> Learner:
         "decoder.starts": torch.from_numpy(target.offsets[:-1].astype(np.int32)),
     }
     load_weights(model, weights)
-    return CountingLearner(model, parameters_of(model))
+    return CountingLearner(model, parameters_of(model), by="keeping the examples")

@@ -54,7 +54,7 @@ class ConvexLearner:
     ) -> None:
         self.model, self.learnt, self.problem, self.strengths = model, list(learnt), problem, strengths
         self.steps_each, self.tolerance = settings.steps or math.ceil(settings.epochs or 1), settings.tolerance
-        self.progress = Progress()
+        self.best, self.progress = settings.best, Progress()
         self._descent: Descent | None = None
 
     @property
@@ -103,7 +103,10 @@ class ConvexLearner:
         return parameters_of(self.model)
 
     def judge(self, metrics: Metrics) -> bool:
-        best = self.progress.best_loss
+        """By loss, or by accuracy: the probabilities of the one are better, more answers of the other are right."""
+        best, accuracy = self.progress.best_loss, metrics.get("token_accuracy", 0.0)
+        if best is not None and self.best == "accuracy" and accuracy != self.progress.best_accuracy:
+            return accuracy > self.progress.best_accuracy
         return best is None or metrics["loss"] < best
 
     def seconds_per_step(self) -> float:

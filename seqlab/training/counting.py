@@ -50,8 +50,8 @@ class CountingLearner:
     num_steps = log_every = save_every = 1
     extended_by = "restarts"
 
-    def __init__(self, model: nn.Module, counted: Weights) -> None:
-        self.model, self.counted = model, counted
+    def __init__(self, model: nn.Module, counted: Weights, *, by: str = "counting") -> None:
+        self.model, self.counted, self.by = model, counted, by
         self.progress = Progress()
 
     @property
@@ -80,7 +80,7 @@ class CountingLearner:
         return 0.0
 
     def facts(self) -> dict[str, Any]:
-        return {"by": "counting"}
+        return {"by": self.by}
 
 
 def count_labels(
