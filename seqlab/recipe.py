@@ -217,10 +217,21 @@ class Ngrams(Section):
 
 
 class Smoothing(Section):
-    """Exponential smoothing and what is simpler: the form that forecasts the training part best, for each variable."""
+    """Exponential smoothing and what is simpler: a form, or a mean of those that forecast the training part best."""
 
     form: Literal[
-        "best", "mean", "last", "drift", "season", "level", "trend", "damped", "additive", "multiplicative"
+        "best",
+        "mean",
+        "last",
+        "drift",
+        "season",
+        "level",
+        "trend",
+        "damped",
+        "additive",
+        "additive-trend",
+        "multiplicative",
+        "multiplicative-trend",
     ] = "best"
 
 

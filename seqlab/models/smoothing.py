@@ -30,12 +30,9 @@ class Form(NamedTuple):
 
 
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-SEASONAL = tuple(
-    (alpha, beta, phi, gamma)
-    for alpha, (beta, phi), gamma in product(
-        (0.0, 0.05, 0.2, 0.5, 0.8), ((0.0, 0.0), (0.0, 0.98), (0.1, 0.9)), (0.0, 0.1, 0.3, 0.6)
-    )
-)
+FOLLOWED = tuple(product((0.0, 0.05, 0.2, 0.5, 0.8), (0.0, 0.1, 0.3, 0.6)))  # by the level and by the season
+FLAT = tuple((alpha, 0.0, 0.0, gamma) for alpha, gamma in FOLLOWED)
+SLOPED = tuple((alpha, *slope, gamma) for (alpha, gamma), slope in product(FOLLOWED, ((0.0, 1.0), (0.1, 0.9))))
 FORMS = {
     "mean": Form(((0.0, 0.0, 0.0, 0.0),)),
     "last": Form(((1.0, 0.0, 0.0, 0.0),)),
@@ -44,8 +41,10 @@ FORMS = {
     "level": Form(tuple((alpha, 0.0, 0.0, 0.0) for alpha in LEVELS)),
     "trend": Form(tuple((alpha, beta, 1.0, 0.0) for alpha, beta in product(LEVELS, (0.02, 0.1, 0.3)))),
     "damped": Form(tuple((a, b, phi, 0.0) for a, b, phi in product(LEVELS, (0.1, 0.3), (0.8, 0.95)))),
-    "additive": Form(SEASONAL, seasonal=True),
-    "multiplicative": Form(SEASONAL, seasonal=True, ratio=True),
+    "additive": Form(FLAT, seasonal=True),
+    "additive-trend": Form(SLOPED, seasonal=True),
+    "multiplicative": Form(FLAT, seasonal=True, ratio=True),
+    "multiplicative-trend": Form(SLOPED, seasonal=True, ratio=True),
 }
 
 

@@ -83,8 +83,27 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
 
     Where columns are known in advance, the rows after the last observation hold them, and are what is forecast.
     """
-    settings, source = bundle.recipe.forecast, series_of(bundle.codec)
+    source, settings = series_of(bundle.codec), bundle.recipe.forecast
     past, ahead = _past_and_ahead(bundle, source.load(value))
+    windows = _last_windows(bundle, past, ahead)
+    mean, low, high = (source.restored(part) for part in _figures(bundle, windows))
+    if not all(np.isfinite(part).all() for part in (mean, low, high)):
+        raise DataError(
+            f"{past.where}: numbers too far from those of training to forecast from",
+            hint="look at the last rows of the file, or train on data like these.",
+        )
+    return Forecast(source.columns, ahead.times, mean, low, high, settings.level, past)
+
+
+def last_window(bundle: Bundle, value: Any) -> Batch:
+    """The window before the next values of each variable of a series."""
+    windows = _last_windows(bundle, *_past_and_ahead(bundle, series_of(bundle.codec).load(value)))
+    return windows.batch(np.arange(len(windows)))
+
+
+def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
+    """The window before the next values; what the series is too short for is missing."""
+    source, settings = series_of(bundle.codec), bundle.recipe.forecast
     table = np.concatenate([source.table(past), source.table(ahead)])
     if (missing := settings.look_back - len(past)) > 0:
         _warn(
@@ -95,14 +114,7 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
     for place, name in enumerate(source.columns):
         if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
             _warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
-    windows = windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
-    mean, low, high = (source.restored(part) for part in _figures(bundle, windows))
-    if not all(np.isfinite(part).all() for part in (mean, low, high)):
-        raise DataError(
-            f"{past.where}: numbers too far from those of training to forecast from",
-            hint="look at the last rows of the file, or train on data like these.",
-        )
-    return Forecast(source.columns, ahead.times, mean, low, high, settings.level, past)
+    return windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
 
 
 def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:

@@ -22,7 +22,8 @@ ROWS = 100_000  # windows times choices that are computed together
 PER_RATE = 0.02  # how much smaller the error must be for each rate that a form chooses
 FARTHEST = 1.3  # times the smallest error: a form beyond that has no say
 SHARPNESS = 4.0  # how much more a form with a smaller error weighs
-CHOSEN = {"drift": 1, "level": 1, "trend": 2, "damped": 3, "additive": 3, "multiplicative": 3}
+CHOSEN = {"drift": 1, "level": 1, "trend": 2, "damped": 3, "additive": 2, "multiplicative": 2}
+CHOSEN |= {"additive-trend": 3, "multiplicative-trend": 3}
 
 
 def smoothing_forecaster(recipe: Recipe, codec: Codec) -> nn.Module:
