@@ -37,8 +37,8 @@ fuzz: $(STAMPS)-fuzz  ## a million damaged files, then each parser's own fuzzer 
 	for name in $$($(BIN)/python -m tests.fuzz); do $(BIN)/python -m tests.fuzz $$name -runs=$(RUNS) || exit 1; done
 
 check: $(STAMPS)-check  ## style, types, import direction
-	$(BIN)/ruff check seqlab experiments tests docs
-	$(BIN)/ruff format --check seqlab experiments tests docs
+	$(BIN)/ruff check seqlab seqlab_claims experiments tests docs
+	$(BIN)/ruff format --check seqlab seqlab_claims experiments tests docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

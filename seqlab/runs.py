@@ -20,9 +20,9 @@ from seqlab.model import RUN, STORES, Model
 from seqlab.models.interface import Model as Trainable
 from seqlab.recipe import Recipe, override, parse_recipe, to_toml
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
-from seqlab.tasks.examples import SCORED_AT_THE_END
 from seqlab.tasks.hidden import probabilities_of
 from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
+from seqlab.tasks.task import SCORED_AT_THE_END
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.log import Reporter

@@ -1,11 +1,11 @@
 """All commands, in the order of --help."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import typer
 
 from seqlab.cli import data
-from seqlab.cli.claims import claims
 from seqlab.cli.command import reports_errors, seqlab
 from seqlab.cli.demonstrate import demo
 from seqlab.cli.kernels import kernels
@@ -24,6 +24,9 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.callback()(seqlab)
+
+# The claims are a package beside this one, which imports it and which it never imports: only its name stands here.
+claims: Callable[..., None] = import_module("seqlab_claims.command").claims
 
 # in the order in which one meets them, which is that of --help
 VERBS: list[Callable[..., None]] = [train, predict, evaluate, explain, compare, doctor, check, serve, info]

@@ -4,7 +4,7 @@ codec = Codec(TextSource(tokenizer), LabelTarget(labels))
 sources_and_targets = codec.encode(examples)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
@@ -21,8 +21,11 @@ from seqlab.recipe import Recipe
 from seqlab.text import Tokenizer, vocabulary_text
 
 Ids = list[int]
+Json = dict[str, Any]  # an object as JSON has it
+Files = Sequence[str]  # paths of the user's files
 Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
+Side = TypeVar("Side", covariant=True)
 Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
 _ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers", "frames"}
 _ENTRIES |= {"ngrams", "spellings"}
@@ -32,7 +35,6 @@ _ENTRIES |= {"ngrams", "spellings"}
 class Source(Protocol):
     """What a model reads. A value is what an `Example` holds; a row is what a store and a network hold."""
 
-    kind: ClassVar[str]
     by_line: ClassVar[bool]  # whether an input is a line of a file, rather than the whole file
 
     @property
@@ -47,9 +49,6 @@ class Source(Protocol):
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         """The row of each value."""
-
-    def stored(self, values: Sequence[Any]) -> list[Row]:
-        """The rows as a training part stores them."""
 
     def column(self, path: Path) -> Column | None:
         """How the stored rows lie on disk; None where nothing is stored."""
@@ -66,15 +65,13 @@ class Source(Protocol):
     def typed(self, value: Any) -> str:
         """What a person would type to give this value; empty where it cannot be typed."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Its entries of tokenizer.json."""
 
 
 @runtime_checkable
 class Target(Protocol):
     """What a model writes."""
-
-    kind: ClassVar[str]
 
     def encode(self, examples: Sequence[Example], places: Sequence["Places"]) -> list[Row]:
         """The row of each example, with what belongs to a word at the position where the word starts."""
@@ -87,7 +84,22 @@ class Target(Protocol):
 
     def column(self, path: Path) -> Column | None: ...
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> Json: ...
+
+
+@runtime_checkable
+class SideType(Protocol[Side]):
+    """A class of sources or of targets: what makes one."""
+
+    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Side:
+        """The one of a training part; what an `old` model to start from already knows is kept."""
+
+    def from_json(self, table: Json, recipe: Recipe) -> Side:
+        """The one of a trained model, from its tokenizer.json."""
+
+
+SourceType = SideType[Source]
+TargetType = SideType[Target]
 
 
 @dataclass(frozen=True)
@@ -98,31 +110,10 @@ class Places:
     length: int
 
 
-@runtime_checkable
-class SourceType(Protocol):
-    """A class of sources: what makes one."""
-
-    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Source:
-        """The source of a training part; what an `old` model to start from already knows is kept."""
-
-    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Source:
-        """The source of a trained model, from its tokenizer.json."""
-
-
-@runtime_checkable
-class TargetType(Protocol):
-    """A class of targets: what makes one."""
-
-    def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Target: ...
-
-    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Target: ...
-
-
 @dataclass(frozen=True)
 class Nothing:
     """The source of a model that only writes, or the target of one that only reads."""
 
-    kind: ClassVar[str] = "nothing"
     by_line: ClassVar[bool] = True
 
     @property
@@ -137,8 +128,6 @@ class Nothing:
 
     def encode(self, values: Sequence[Any], places: Sequence[Places] = ()) -> list[Row]:
         return [[] for _ in values]
-
-    stored = encode
 
     def longest(self, most: int) -> int:
         return most
@@ -158,14 +147,13 @@ class Nothing:
     def show(self, value: Any) -> str:
         return str(value)
 
-    def typed(self, value: Any) -> str:
-        return str(value)
+    typed = show
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "Nothing":
+    def from_json(cls, table: Json, recipe: Recipe) -> "Nothing":
         return cls()
 
     @classmethod
@@ -201,39 +189,31 @@ class Codec:
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        return self._tokenizer("source", "this model reads no text")
+        return self._tokenizer("source", "reads")
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        return self._tokenizer("target", "this model writes no text")
+        return self._tokenizer("target", "writes")
 
-    def _tokenizer(self, side: str, otherwise: str) -> Tokenizer:
+    def _tokenizer(self, side: str, verb: str) -> Tokenizer:
         if side not in self.tokenizers:
-            raise UsageError(otherwise, hint="choose a model that does.")
+            raise UsageError(f"this model {verb} no text", hint="choose a model that does.")
         return self.tokenizers[side]
 
     def encode(self, examples: Iterable[Example]) -> list[tuple[Row, Row]]:
         """Source and target rows of each example, as a network reads them."""
         block = list(examples)
-        sources = self.source.encode([example.source for example in block])
-        return list(zip(sources, self._targets(block, sources), strict=True))
+        return self.with_targets(block, self.source.encode([example.source for example in block]))
 
-    def stored(self, examples: Iterable[Example]) -> list[tuple[Row, Row]]:
-        """Source and target rows of each example, as a training part stores them."""
-        block = list(examples)
-        sources = self.source.stored([example.source for example in block])
-        return list(zip(sources, self._targets(block, sources), strict=True))
-
-    def _targets(self, block: list[Example], sources: list[Row]) -> list[Row]:
+    def with_targets(self, block: list[Example], sources: list[Row]) -> list[tuple[Row, Row]]:
+        """The source row of each example, with its target row."""
         places = [Places(self.source.starts(e.source), len(row)) for e, row in zip(block, sources, strict=True)]
-        return self.target.encode(block, places)
+        return list(zip(sources, self.target.encode(block, places), strict=True))
 
-    def to_json(self) -> dict[str, Any]:
-        table = self.source.to_json() | self.target.to_json()
-        own = self.tokenizers
-        if own.get("target") is not None and own.get("source") is own["target"]:
-            table["target"] = "source"
-        return table
+    def to_json(self) -> Json:
+        source, target = self.tokenizers.get("source"), self.tokenizers.get("target")
+        shared = {"target": "source"} if target is not None and source is target else {}
+        return self.source.to_json() | self.target.to_json() | shared
 
     def sizes(self) -> dict[str, int]:
         """How many entries each vocabulary has."""
@@ -253,14 +233,14 @@ def padded(rows: Sequence[Row]) -> Padded:
     return Padded.from_rows([tensor_of(row) if isinstance(row, np.ndarray) else row for row in rows])
 
 
-def entries_of(table: object) -> Mapping[str, Any]:
+def entries_of(table: object) -> Json:
     """The entries of a tokenizer.json, where it is one of ours."""
     if not isinstance(table, dict) or set(table) - _ENTRIES:
         raise BundleError("the tokenizer file is not one of Seqlab's", hint="restore the bundle, or train again.")
     return table
 
 
-def entry_of(table: Mapping[str, Any], name: str) -> Any:
+def entry_of(table: Json, name: str) -> Any:
     """One entry of a tokenizer.json, which must be there."""
     if name not in table:
         raise BundleError(f"the tokenizer file has no '{name}', which the recipe needs", hint="restore the bundle.")

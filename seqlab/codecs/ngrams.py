@@ -1,13 +1,13 @@
 """Text as a bag of n-grams: what a linear model and a nearest neighbour read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_text
+from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_text
 from seqlab.codecs.text import normaliser
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
@@ -21,7 +21,6 @@ NUM_WEIGHTS = 1 << 23  # of a linear model: where labels are many, only the most
 class NgramSource:
     """A text as the ids of its n-grams, in order, each with its count: a row of pairs."""
 
-    kind: ClassVar[str] = "ngrams"
     by_line: ClassVar[bool] = True
     vocabulary: NgramVocabulary
 
@@ -38,8 +37,6 @@ class NgramSource:
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return list(self.vocabulary.encode_all([str(value) for value in values]))
 
-    stored = encode
-
     def column(self, path: Path) -> Column:
         return Column(path, len(self.vocabulary), width=2)
 
@@ -54,11 +51,11 @@ class NgramSource:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"ngrams": self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "NgramSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "NgramSource":
         return cls(NgramVocabulary.from_json(entry_of(table, "ngrams")))
 
     @classmethod

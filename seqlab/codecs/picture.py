@@ -1,8 +1,8 @@
 """Pictures as a source: rows of pixels of one size, or features that another network computed."""
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -10,8 +10,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Shaped
 
-from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers
-from seqlab.codecs.vectors import NO_FILES, FeatureScale, learn_scale
+from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, parse_numbers
+from seqlab.codecs.vectors import NO_FILES, check_width, learn_scale, read_scale
 from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
 from seqlab.data.png import png
@@ -29,14 +29,13 @@ PREFIX = "data:image/"  # a picture that is sent as text begins so, then names i
 class PictureSource:
     """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
 
-    kind: ClassVar[str] = "picture"
     by_line: ClassVar[bool] = True
-    scale: FeatureScale
+    scale: Measured
     image: Image | None
 
     @property
     def entry(self) -> Measured:
-        return Measured(self.scale.mean, self.scale.deviation)
+        return self.scale
 
     def load(self, value: Any) -> Picture:
         """A picture from a file or from an array of pixels, in the size that the model reads."""
@@ -65,10 +64,7 @@ class PictureSource:
         return array.astype(np.int64) if whole else array
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
-        return [self.scale.check_width(_values(value)) for value in values]
-
-    def stored(self, values: Sequence[Any]) -> list[Row]:
-        return [[value.place] for value in values]
+        return [check_width(self.scale, _values(value)) for value in values]
 
     def column(self, path: Path) -> Column:
         return Column(path, len(TokenStore.open(path.parent / STORE)))
@@ -90,12 +86,12 @@ class PictureSource:
         pixels = value.values.reshape(self.image.height, self.image.width, self.image.channels)
         return f"{PREFIX}png;base64,{base64.b64encode(png(pixels)).decode()}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {"features": self.scale.to_json()}
+    def to_json(self) -> Json:
+        return {"features": asdict(self.scale)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "PictureSource":
-        return cls(FeatureScale.from_json(entry_of(table, "features")), recipe.image)
+    def from_json(cls, table: Json, recipe: Recipe) -> "PictureSource":
+        return cls(read_scale(table, "features"), recipe.image)
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "PictureSource":
@@ -116,7 +112,7 @@ def _values(value: Any) -> np.ndarray:
 
 def store_pictures(
     image: Image | None,
-    read: Callable[[Sequence[str]], Iterator[Example]],
+    read: Callable[[Files], Iterator[Example]],
     parts: Sequence[Sequence[str]],
     folder: Path,
 ) -> list[list[Example]]:

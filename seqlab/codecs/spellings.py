@@ -1,11 +1,11 @@
 """Sentences as the features of their words: what a conditional random field reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_text
+from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_text
 from seqlab.codecs.text import normaliser
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
@@ -17,7 +17,6 @@ from seqlab.text.spellings import SpellingVocabulary
 class SpellingSource:
     """Sentences as tuples of words; a position is a row of ids, one for each column of the vocabulary."""
 
-    kind: ClassVar[str] = "spellings"
     by_line: ClassVar[bool] = True
     vocabulary: SpellingVocabulary
 
@@ -34,8 +33,6 @@ class SpellingSource:
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return list(self.vocabulary.encode_all(values))
 
-    stored = encode
-
     def column(self, path: Path) -> Column:
         return Column(path, len(self.vocabulary), width=self.vocabulary.width)
 
@@ -50,11 +47,11 @@ class SpellingSource:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"spellings": self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "SpellingSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "SpellingSource":
         return cls(SpellingVocabulary.from_json(entry_of(table, "spellings")))
 
     @classmethod

@@ -1,7 +1,7 @@
 """Text as a source and as a target, through a tokenizer."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -11,6 +11,7 @@ from seqlab.codecs.codec import (
     Codec,
     Examples,
     Ids,
+    Json,
     Places,
     Row,
     SourceType,
@@ -33,7 +34,6 @@ class TextSource:
     """Lines of text. With `markers`, [SEP] and [MASK] are special tokens; with `frame`, a text stands between SOS and
     SEP, as BERT reads it."""
 
-    kind: ClassVar[str] = "text"
     by_line: ClassVar[bool] = True
     tokenizer: Tokenizer
     markers: bool = False
@@ -52,13 +52,8 @@ class TextSource:
     def encode(self, values: Sequence[Any]) -> list[Row]:
         texts = [str(value) for value in values]
         if self.markers and any(marker in each for each in texts for marker in _MARKERS):
-            return [self._framed(self._marked(each)) for each in texts]
-        return [self._framed(ids) for ids in self.tokenizer.encode_all(texts)]
-
-    stored = encode
-
-    def _framed(self, ids: Ids) -> Ids:
-        return [SOS, *ids, SEP] if self.frame else ids
+            return [framed(self._marked(each), self.frame) for each in texts]
+        return [framed(ids, self.frame) for ids in self.tokenizer.encode_all(texts)]
 
     def _marked(self, value: str) -> Ids:
         ids: Ids = []
@@ -80,19 +75,18 @@ class TextSource:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
-        return {"source": self.tokenizer.to_json()} | flags_json(self.markers, self.frame)
+    def to_json(self) -> Json:
+        return tokens_json(self.tokenizer, self.markers, self.frame)
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "TextSource":
-        return cls(text.from_json(entry_of(table, "source")), *read_flags(table))
+    def from_json(cls, table: Json, recipe: Recipe) -> "TextSource":
+        return cls(*read_tokens(table))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "TextSource":
         """The source of the training part; the tokenizer of an `old` model stays as it is."""
         if old is not None:
-            source = cast(TextSource, old.source)
-            return cls(source.tokenizer, source.markers, source.frame)
+            return cls(*old_tokens(old))
         tokenizer = learn_tokenizer(recipe.source, (str(e.source) for e in examples()))
         return cls(tokenizer, recipe.source.markers, recipe.source.frame)
 
@@ -101,7 +95,6 @@ class TextSource:
 class TextTarget:
     """Text that a decoder writes, between SOS and EOS."""
 
-    kind: ClassVar[str] = "text"
     tokenizer: Tokenizer
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
@@ -117,11 +110,11 @@ class TextTarget:
     def column(self, path: Path) -> Column:
         return Column(path, len(self.tokenizer))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"target": self.tokenizer.to_json()}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "TextTarget":
+    def from_json(cls, table: Json, recipe: Recipe) -> "TextTarget":
         """A target that shares the vocabulary of its source is stored by the source alone."""
         shared = entry_of(table, "target") == "source"
         return cls(text.from_json(entry_of(table, "source" if shared else "target")))
@@ -134,12 +127,24 @@ class TextTarget:
         return cls(learn_tokenizer(recipe.target, (str(e.target) for e in examples())))
 
 
-def flags_json(markers: bool, frame: bool) -> dict[str, bool]:
-    return {name: True for name, value in (("markers", markers), ("frame", frame)) if value}
+def framed(ids: Ids, frame: bool) -> Ids:
+    return [SOS, *ids, SEP] if frame else ids
 
 
-def read_flags(table: Mapping[str, Any]) -> tuple[bool, bool]:
-    return table.get("markers") is True, table.get("frame") is True
+def tokens_json(tokenizer: Tokenizer, markers: bool, frame: bool) -> Json:
+    flags = {"markers": markers, "frame": frame}
+    return {"source": tokenizer.to_json()} | {name: True for name, value in flags.items() if value}
+
+
+def read_tokens(table: Json) -> tuple[Tokenizer, bool, bool]:
+    """The tokenizer of a source, and whether it has markers and a frame."""
+    return text.from_json(entry_of(table, "source")), table.get("markers") is True, table.get("frame") is True
+
+
+def old_tokens(old: Codec) -> tuple[Tokenizer, bool, bool]:
+    """The same of an old model, which reads a text or words."""
+    source = cast(TextSource, old.source)
+    return source.tokenizer, source.markers, source.frame
 
 
 def learn_tokenizer(settings: Text, texts: Iterable[str]) -> Tokenizer:

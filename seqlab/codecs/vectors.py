@@ -1,13 +1,13 @@
 """Sequences of feature vectors as a source: speech frames, pen strokes, protein profiles."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of, parse_numbers
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, entry_of, parse_numbers
 from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vectors import load_vectors
@@ -18,55 +18,38 @@ from seqlab.recipe import Recipe
 NO_FILES = "this model reads numbers, and the server opens no files"
 
 
-@dataclass(frozen=True)
-class FeatureScale:
-    """Mean and deviation of each feature over the training part."""
-
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-
-    def check_width(self, vectors: np.ndarray) -> np.ndarray:
-        """Vectors with as many features as those of training; a single number a position is one feature."""
-        vectors = vectors if vectors.dtype == np.uint8 else np.asarray(vectors, dtype=np.float32)
-        vectors = vectors[:, None] if vectors.ndim == 1 else vectors
-        if vectors.shape[1] != len(self.mean):
-            raise DataError(
-                f"vectors of {vectors.shape[1]} features where the model was trained on {len(self.mean)}",
-                hint="compute the features as for training.",
-            )
-        return vectors
-
-    def to_json(self) -> dict[str, list[float]]:
-        return {"mean": list(self.mean), "deviation": list(self.deviation)}
-
-    @classmethod
-    def from_json(cls, data: object) -> "FeatureScale":
-        return cls(*read_scale(data, "the scale of the features"))
+def check_width(scale: Measured, vectors: np.ndarray) -> np.ndarray:
+    """Vectors with as many features as those of training; a single number a position is one feature."""
+    vectors = vectors if vectors.dtype == np.uint8 else np.asarray(vectors, dtype=np.float32)
+    vectors = vectors[:, None] if vectors.ndim == 1 else vectors
+    if vectors.shape[1] != len(scale.mean):
+        raise DataError(
+            f"vectors of {vectors.shape[1]} features where the model was trained on {len(scale.mean)}",
+            hint="compute the features as for training.",
+        )
+    return vectors
 
 
-def read_scale(data: object, what: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def read_scale(table: Json, name: str) -> Measured:
     """Mean and deviation from JSON: as many of one as of the other, all finite numbers, no deviation below 0."""
-    table = data if isinstance(data, dict) else {}
-    mean, deviation = table.get("mean"), table.get("deviation")
-    lists = isinstance(mean, list) and isinstance(deviation, list) and len(mean) == len(deviation) > 0
-    if not lists or not all(isinstance(n, float) for n in [*cast(list, mean), *cast(list, deviation)]):
-        raise BundleError(f"{what} is not one of Seqlab's", hint="restore the bundle.")
-    if min(cast(list, deviation)) <= 0:
-        raise BundleError(f"{what} is not one of Seqlab's", hint="restore the bundle.")
-    return tuple(cast(list, mean)), tuple(cast(list, deviation))
+    entry = entry_of(table, name)
+    sides: list[Any] = [entry.get(side) if isinstance(entry, dict) else None for side in ("mean", "deviation")]
+    lists = all(isinstance(side, list) for side in sides) and len(sides[0]) == len(sides[1]) > 0
+    if not lists or not all(isinstance(n, float) for side in sides for n in side) or min(sides[1]) <= 0:
+        raise BundleError(f"the scale of the {name} is not one of Seqlab's", hint="restore the bundle.")
+    return Measured(*map(tuple, sides))
 
 
 @dataclass(frozen=True)
 class VectorSource:
     """Arrays of frames by features, or the paths of files that hold them."""
 
-    kind: ClassVar[str] = "vectors"
     by_line: ClassVar[bool] = True
-    scale: FeatureScale
+    scale: Measured
 
     @property
     def entry(self) -> Measured:
-        return Measured(self.scale.mean, self.scale.deviation)
+        return self.scale
 
     def load(self, value: Any) -> Any:
         return load_vectors(value) if isinstance(value, str) else value
@@ -77,9 +60,7 @@ class VectorSource:
         return parse_numbers(request)
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
-        return [self.scale.check_width(value) for value in values]
-
-    stored = encode
+        return [check_width(self.scale, value) for value in values]
 
     def column(self, path: Path) -> Column:
         return Column(path, 0, VECTORS, width=len(self.scale.mean))
@@ -96,12 +77,12 @@ class VectorSource:
     def typed(self, value: Any) -> str:
         return ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"features": self.scale.to_json()}
+    def to_json(self) -> Json:
+        return {"features": asdict(self.scale)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "VectorSource":
-        return cls(FeatureScale.from_json(entry_of(table, "features")))
+    def from_json(cls, table: Json, recipe: Recipe) -> "VectorSource":
+        return cls(read_scale(table, "features"))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "VectorSource":
@@ -115,15 +96,10 @@ class VectorSource:
 class VectorTarget:
     """Frames that a model writes: arrays of frames by features."""
 
-    kind: ClassVar[str] = "vectors"
-    scale: FeatureScale
-
-    @property
-    def width(self) -> int:
-        return len(self.scale.mean)
+    scale: Measured
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
-        return [self.scale.check_width(example.target) for example in examples]
+        return [check_width(self.scale, example.target) for example in examples]
 
     def longest(self, most: int) -> int:
         return most
@@ -132,14 +108,14 @@ class VectorTarget:
         return row[:target]
 
     def column(self, path: Path) -> Column:
-        return Column(path, 0, VECTORS, width=self.width)
+        return Column(path, 0, VECTORS, width=len(self.scale.mean))
 
-    def to_json(self) -> dict[str, Any]:
-        return {"frames": self.scale.to_json()}
+    def to_json(self) -> Json:
+        return {"frames": asdict(self.scale)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "VectorTarget":
-        return cls(FeatureScale.from_json(entry_of(table, "frames")))
+    def from_json(cls, table: Json, recipe: Recipe) -> "VectorTarget":
+        return cls(read_scale(table, "frames"))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "VectorTarget":
@@ -147,7 +123,7 @@ class VectorTarget:
         return cls(learn_scale(example.target for example in examples()))
 
 
-def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> FeatureScale:
+def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> Measured:
     """Mean and deviation of each feature in one pass; the deviation of a constant feature counts as 1.
 
     The scale of pixels is learnt for each colour and repeated for each of the `columns`.
@@ -159,4 +135,4 @@ def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> FeatureSca
     mean = total / max(1, count)
     deviation = np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
     positive = np.where(deviation > 1e-8, deviation, 1.0)
-    return FeatureScale(tuple(mean.tolist()) * columns, tuple(positive.tolist()) * columns)
+    return Measured(tuple(mean.tolist()) * columns, tuple(positive.tolist()) * columns)

@@ -1,7 +1,7 @@
 """Words that a file has cut, kept whole or cut further into pieces, each perhaps with its spelling."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -9,24 +9,13 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int
 
-from seqlab.codecs.codec import Codec, Examples, Ids, Row, entry_of, parse_text
-from seqlab.codecs.text import flags_json, learn_tokenizer, normaliser, read_flags
+from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, parse_text
+from seqlab.codecs.text import framed, learn_tokenizer, normaliser, old_tokens, read_tokens, tokens_json
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
 from seqlab.recipe import Recipe
-from seqlab.text import (
-    PAD,
-    SEP,
-    SOS,
-    UNK,
-    CharacterTokenizer,
-    Normaliser,
-    Tokenizer,
-    WordTokenizer,
-    from_json,
-    learn_words,
-)
+from seqlab.text import PAD, UNK, CharacterTokenizer, Normaliser, Tokenizer, WordTokenizer, learn_words
 
 LONGEST_WORD = 24  # characters of a word's spelling: of a longer one its two ends, which say most about it
 
@@ -35,7 +24,6 @@ LONGEST_WORD = 24  # characters of a word's spelling: of a longer one its two en
 class WordSource:
     """Sentences as tuples of words. With `letters`, each word is read with its spelling."""
 
-    kind: ClassVar[str] = "words"
     by_line: ClassVar[bool] = True
     tokenizer: Tokenizer
     letters: CharacterTokenizer | None = None
@@ -55,16 +43,11 @@ class WordSource:
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return [self._row(words) for words in values]
 
-    stored = encode
-
     def _row(self, words: tuple[str, ...]) -> Row:
         if not isinstance(self.tokenizer, WordTokenizer):
-            return self._framed([i for pieces in self._pieces(words) for i in pieces])
-        ids = self._framed(self.tokenizer.encode_words(words))
+            return framed([i for pieces in self._pieces(words) for i in pieces], self.frame)
+        ids = framed(self.tokenizer.encode_words(words), self.frame)
         return ids if self.letters is None else self._spelled(self.letters, ids, words)
-
-    def _framed(self, ids: Ids) -> Ids:
-        return [SOS, *ids, SEP] if self.frame else ids
 
     def _pieces(self, words: tuple[str, ...]) -> list[Ids]:
         """The ids of each word, at least one: a byte-level vocabulary knows a word by the space before it."""
@@ -105,15 +88,15 @@ class WordSource:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
-        table = {"source": self.tokenizer.to_json()}
-        table |= {} if self.letters is None else {"letters": self.letters.to_json()}
-        return table | flags_json(self.markers, self.frame)
+    def to_json(self) -> Json:
+        letters = {} if self.letters is None else {"letters": self.letters.to_json()}
+        return tokens_json(self.tokenizer, self.markers, self.frame) | letters
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "WordSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "WordSource":
         letters = CharacterTokenizer.from_json(table["letters"]) if "letters" in table else None
-        return cls(from_json(entry_of(table, "source")), letters, *read_flags(table))
+        tokenizer, *flags = read_tokens(table)
+        return cls(tokenizer, letters, *flags)
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "WordSource":
@@ -122,8 +105,8 @@ class WordSource:
         if recipe.model.characters is not None:
             letters = getattr(old and old.source, "letters", None) or _learn_letters(examples())
         if old is not None:
-            source = cast(WordSource, old.source)
-            return cls(source.tokenizer, letters, source.markers, source.frame)
+            tokenizer, *flags = old_tokens(old)
+            return cls(tokenizer, letters, *flags)
         return cls(_learn_tokenizer(recipe, examples), letters, recipe.source.markers, recipe.source.frame)
 
 

@@ -1,12 +1,11 @@
 """The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches, warn
 from seqlab.data.series import Series, read_series, uneven_steps, usual_season
@@ -19,7 +18,7 @@ STORE = "series.npy"
 PARTS = ("train", "validation", "test")
 
 
-def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Codec:
+def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
     """Read the table, learn its scale from the training part, and store it."""
     if len(paths) != 1 or valid:
         raise UsageError(

@@ -1,13 +1,14 @@
 """One endless text, prepared for training a language model: encoded, stored, and cut into parallel streams."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Ids
+from seqlab.codecs.codec import Codec, Files, Ids, Nothing
+from seqlab.codecs.text import TextTarget, learn_tokenizer
 from seqlab.corpus.examples import BLOCK, Corpus, store_sizes
 from seqlab.data.lines import read_text
 from seqlab.data.store import Column, TokenStore, write_stores
@@ -34,21 +35,21 @@ class StreamBatches:
         return self.streams.batch(epoch, index)
 
 
-def prepare_stream(
-    recipe: Recipe, learn: Callable[[Iterator[str]], Codec], files: Sequence[str], valid: Sequence[str], folder: Path
-) -> Codec:
-    """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that."""
+def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+    """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that.
+
+    The tokenizer of an `old` model stays as it is.
+    """
     total = sum(map(len, read_text(files)))
     first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
     cut = total if valid else min(first, total - 2)
     train = _Text(files, 0, max(cut, 0))
-    codec = learn(train.blocks())
-    tokenizer = codec.target_tokenizer
+    tokenizer = learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
     held_out = _Text(valid, 0, None) if valid else _Text(files, max(cut, 0), None)
-    for part, piece in (("train", train), ("validation", held_out)):
-        rows = ((ids,) for ids in _encoded(tokenizer, piece))
+    for part, text in (("train", train), ("validation", held_out)):
+        rows = ((ids,) for ids in _encoded(tokenizer, text))
         write_stores([Column(folder / f"{part}_stream", len(tokenizer))], rows)
-    return codec
+    return Codec(Nothing(), TextTarget(tokenizer))
 
 
 def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
@@ -61,10 +62,9 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 
 
-def read_tokens(tokenizer: Tokenizer, files: Sequence[str]) -> np.ndarray:
+def read_tokens(tokenizer: Tokenizer, files: Files) -> np.ndarray:
     """The ids of a text in files."""
-    pieces = [np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None))]
-    return np.concatenate(pieces)
+    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None))])
 
 
 def carries_state(recipe: Recipe) -> bool:
@@ -83,7 +83,7 @@ def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
 class _Text:
     """A text from one character to another, a block of lines at a time."""
 
-    paths: Sequence[str]
+    paths: Files
     start: int
     stop: int | None
 

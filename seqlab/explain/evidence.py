@@ -1,11 +1,10 @@
 """Why a baseline answers as it does: its n-grams, the features of a word, its neighbours, or its forms of smoothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
@@ -13,9 +12,8 @@ from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.series import series_of
 from seqlab.codecs.spellings import SpellingSource
 from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.charts import bars, table
-from seqlab.explain.labels import cut, number
+from seqlab.explain.charts import Bars, table
+from seqlab.explain.labels import cut
 from seqlab.explain.view import View
 from seqlab.models.crf import CRF
 from seqlab.models.neighbours import NeighbourModel
@@ -28,7 +26,6 @@ from seqlab.text import EOS, SOS
 
 SHOWN = 20  # features or examples
 LONGEST = 60  # characters of an example
-Vector = Float[np.ndarray, " N"]
 
 
 def evidence_view(bundle: Bundle, given: Any, *, position: int | None = None, column: str | None = None) -> View:
@@ -61,7 +58,7 @@ def _features(bundle: Bundle, given: Any, position: int | None) -> View:
     about = f"of '{subject.source[place]}' " if isinstance(bundle.model, CRF) else ""
     title = f"what {about}speaks for '{names[best]}' and not for '{names[against]}'"
     data = {"answer": names[best], "instead": names[against], "features": shown, "weights": values}
-    return _bars(title, data, values, shown, x_title="in nats: what the feature adds to one score and not to the other")
+    return View("evidence", title, data, [Bars(values, shown, title="what each adds, in nats")])
 
 
 def _contributions(bundle: Bundle, subject: Subject, place: int) -> torch.Tensor:
@@ -108,8 +105,8 @@ def _neighbours(bundle: Bundle, given: Any) -> View:
     data = {"answers": answers, "cosines": alike, "shared": found}
     header = ["answer of a training example", "cosine", "words in common"]
     lines = [f"{value}  {answer}   ({words})" for answer, value, words in rows]
-    drawn = (table(header, rows, title="the nearest examples of the training part"),)
-    return View("evidence", "the nearest training examples", data, drawn, lambda width, colour: "\n".join(lines))
+    drawn = table(header, rows, title="the nearest examples of the training part")
+    return View("evidence", "the nearest training examples", data, [drawn, *lines])
 
 
 def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
@@ -130,9 +127,8 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
         "errors": errors[tried] * unit,
         "rates": {names[i]: model.rates[place, i].tolist() for i in tried if weights[i] > 0},
     }
-    drawn = [bars(data["weights"], data["forms"], title=f"{name}: the weight of each form in the forecast")]
-    drawn.append(bars(data["errors"], data["forms"], title="mean absolute error when it forecast the training part"))
-    lines = [f"{names[i]:>22}  weight {weights[i]:.2f}  error {number(errors[i] * unit)}" for i in tried]
+    drawn = [Bars(data["weights"], data["forms"], title=f"{name}: the weight of each form in the forecast")]
+    drawn.append(Bars(data["errors"], data["forms"], title="mean absolute error when it forecast the training part"))
     if FORMS[names[heaviest]].seasonal:
         window = last_window(bundle, given)
         some = window.rows_at([place])
@@ -143,15 +139,7 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
         season = season if FORMS[names[heaviest]].ratio else season * unit
         steps = [f"step {1 + k}" for k in range(len(season))]
         data["season"] = season
-        drawn.append(bars(season, steps, title=f"the season of '{names[heaviest]}', from the next row on"))
+        drawn.append(Bars(season, steps, title=f"the season of '{names[heaviest]}', from the next row on"))
     forecast(bundle, given)  # what cannot be forecast is refused with a reason
-    title = f"{name}: which forms make the forecast"
-    return View("evidence", title, data, tuple(drawn), lambda width, colour: "\n".join(lines))
-
-
-def _bars(title: str, data: dict[str, Any], values: Vector, names: Sequence[str], *, x_title: str) -> View:
-    def letters(width: int, colour: bool) -> str:
-        return terminal.bars(values, names, width=width, colour=colour)
-
-    drawn: Callable[..., Any] = bars
-    return View("evidence", title, data, (drawn(values, names, title=title, x_title=x_title),), letters)
+    parts = [part for figure in drawn for part in (figure.title, figure)]
+    return View("evidence", f"{name}: which forms make the forecast", data, parts)

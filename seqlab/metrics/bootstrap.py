@@ -33,7 +33,7 @@ def _statistics(
     from sacrebleu.metrics import BLEU
 
     bleu = BLEU(lowercase=lower, effective_order=True)  # which changes no count, only the score of one sentence
-    scored = [bleu.sentence_score(output, list(known)) for output, known in zip(outputs, references, strict=True)]
+    scored = [bleu.sentence_score(output, list(possible)) for output, possible in zip(outputs, references, strict=True)]
     return np.asarray([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scored], dtype=np.int64)
 
 

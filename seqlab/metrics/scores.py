@@ -22,7 +22,7 @@ SHARES |= {"hop_overlap"}
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """The share of predictions that are right."""
+    """The share of predictions that equal their reference to the letter."""
     right = sum(p == g for p, g in zip(predicted, gold, strict=True))
     return right / len(gold) if gold else 0.0
 
@@ -40,20 +40,20 @@ def spans(labels: Sequence[str]) -> set[Span]:
 
     Whatever is no label of a span lies outside, as O does.
     """
-    found: set[Span] = set()
+    complete: set[Span] = set()
     start, inside = 0, ""  # the type of the span that is open; "" outside
     for place, label in enumerate(labels):
         match = _LABEL.fullmatch(label)
         prefix, kind = match.groups() if match else ("O", "")
         if inside and (kind != inside or prefix in "BSU"):
-            found.add((start, place, inside))
+            complete.add((start, place, inside))
             inside = ""
         if not inside:
             start, inside = place, kind
         if prefix in "ELSU":
-            found.add((start, place + 1, kind))
+            complete.add((start, place + 1, kind))
             inside = ""
-    return found | ({(start, len(labels), inside)} if inside else set())
+    return complete | ({(start, len(labels), inside)} if inside else set())
 
 
 def looks_like_spans(names: Iterable[str]) -> bool:
@@ -73,11 +73,6 @@ def span_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
         "entity_recall": num_right / max(num_gold, 1),
         "entity_f1": 2 * num_right / max(num_predicted + num_gold, 1),
     }
-
-
-def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """The share of outputs that equal their reference to the letter."""
-    return sum(o == r for o, r in zip(outputs, references, strict=True)) / len(references) if references else 0.0
 
 
 def corpus_scores(outputs: Sequence[str], references: Sequence[str], *, lower: bool = False) -> dict[str, float | str]:

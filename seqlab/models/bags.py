@@ -34,7 +34,7 @@ class NgramWeights(nn.Module):
 
     @torch.no_grad()
     def measure(self, parts: Sequence[Padded]) -> "SparseTable":
-        """idf = log((1 + N) / (1 + df)) + 1 of these N texts, in how many of which df counts each n-gram; their table."""
+        """idf = log((1 + N) / (1 + df)) + 1, where df of these N texts have the n-gram; returns the table of them."""
         df, num_texts = torch.zeros(len(self.idf)), sum(len(part) for part in parts)
         for part in parts:
             df += torch.bincount(part.values[..., 0][part.real], minlength=len(df))

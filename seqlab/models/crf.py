@@ -1,8 +1,8 @@
 """A linear-chain conditional random field (Lafferty et al. 2001): a tagger whose features may be anything.
 
-p(z | x) ∝ exp(Σ_t w·f(x, t, z_t) + Σ_t m(z_{t-1}, z_t) + first(z_1) + last(z_T)). It is a hidden Markov model with other
-numbers: exp m is scaled so that its rows sum to one, and what that takes away is added where a label is left. So E9
-and E10 of the hidden Markov model are what answers.
+p(z | x) ∝ exp(Σ_t w·f(x, t, z_t) + Σ_t m(z_{t-1}, z_t) + first(z_1) + last(z_T)). It is a hidden Markov model with
+other numbers: exp m is scaled so that its rows sum to one, and what that takes away is added where a label is left. So
+E9 and E10 of the hidden Markov model give its answers.
 """
 
 import torch

@@ -16,7 +16,7 @@ from seqlab.types import State
 
 
 class LinearText(nn.Module):
-    """Logistic regression over the n-grams of a text: a strong baseline for topics and opinions (Wang & Manning 2012)."""
+    """Logistic regression over the n-grams of a text: a strong baseline for topics and sentiment (Wang 2012)."""
 
     def __init__(self, num_words: int, num_features: int, num_labels: int) -> None:
         super().__init__()

@@ -3,7 +3,8 @@
 Of the few training examples whose sources are the most alike, by the cosine of their n-grams, each foretells the next
 token of its own target. What they say is weighed by how alike they are, and less and less once they were wrong:
 
-    p(y_t | y_<t) = (1 - ε) Σ_n w_n [y_t is the next token of n] + ε / V,    w_n ∝ e^(sharpness cos_n) MISS^(misses of n)
+    p(y_t | y_<t) = (1 - ε) Σ_n w_n [y_t is the next token of n] + ε / V
+    w_n ∝ exp(sharpness cos_n) MISS^(misses of n)
 """
 
 import torch
@@ -47,8 +48,8 @@ class NeighbourEncoder(nn.Module):
     def cosines(self, source: Padded) -> Float[Tensor, "B N"]:
         """How alike each source is to each of the training part: the mean over n-grams of words and of characters."""
         table = SparseTable(self.ids, self.offsets, self.values)
-        ids, values = self.ngrams(source)
-        return torch.cat([self._like(table, *both) for both in zip(ids.split(TOGETHER), values.split(TOGETHER), strict=True)])
+        ids, values = (each.split(TOGETHER) for each in self.ngrams(source))
+        return torch.cat([self._like(table, *both) for both in zip(ids, values, strict=True)])
 
     def _like(self, table: SparseTable, ids: Int[Tensor, "B T"], values: Float[Tensor, "B T"]) -> Float[Tensor, "B N"]:
         spread = values.new_zeros(len(self.ngrams.idf), len(ids))

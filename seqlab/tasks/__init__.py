@@ -1,4 +1,4 @@
-"""The tasks: one object a task, all of one Protocol, in one visible tuple.
+"""The tasks: one record a task, in one visible tuple.
 
 A new task is one file in this room, a line here, a recipe and its tests.
 """
@@ -10,35 +10,26 @@ from typing import Any
 from torch import nn
 
 from seqlab.bundle import Bundle, read_bundle
-from seqlab.codecs.codec import Codec, Examples
-from seqlab.codecs.text import learn_codec, read_codec
+from seqlab.codecs.codec import Codec
+from seqlab.codecs.text import read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.bilm import BothDirections
-from seqlab.tasks.caption import Caption
-from seqlab.tasks.classify import Classify
+from seqlab.tasks.bilm import BILM
+from seqlab.tasks.caption import CAPTION
+from seqlab.tasks.checks import check_parts, check_settings
+from seqlab.tasks.classify import CLASSIFY
 from seqlab.tasks.examples import ask
-from seqlab.tasks.forecast import Forecasting
-from seqlab.tasks.lm import LanguageModelling
-from seqlab.tasks.mask import FillBlanks
-from seqlab.tasks.speak import Speak
-from seqlab.tasks.tag import TagWords
+from seqlab.tasks.forecast import FORECAST
+from seqlab.tasks.lm import LM
+from seqlab.tasks.mask import MASK_TASK
+from seqlab.tasks.speak import SPEAK
+from seqlab.tasks.tag import TAG
 from seqlab.tasks.task import Answer, Task
-from seqlab.tasks.translate import Translate
+from seqlab.tasks.translate import TRANSLATE
 
-TASKS: tuple[Task, ...] = (
-    LanguageModelling(),
-    FillBlanks(),
-    BothDirections(),
-    Classify(),
-    TagWords(),
-    Translate(),
-    Forecasting(),
-    Caption(),
-    Speak(),
-)
+TASKS: tuple[Task, ...] = (LM, MASK_TASK, BILM, CLASSIFY, TAG, TRANSLATE, FORECAST, CAPTION, SPEAK)
 
 
 def task_named(name: str) -> Task:
@@ -60,8 +51,11 @@ def task_of(recipe: Recipe) -> Task:
 
 def check_recipe(recipe: Recipe) -> Recipe:
     """The recipe, if its parts fit its task."""
+    task = task_of(recipe)
     try:
-        task_of(recipe).check(recipe)
+        task.check(recipe)
+        check_settings(recipe, task.takes)
+        check_parts(recipe, task.parts)
     except ValueError as error:
         hint = "`seqlab recipes NAME` shows a recipe that works."
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=hint) from None
@@ -79,12 +73,6 @@ def codec_of(recipe: Recipe, table: Any) -> Codec:
     return read_codec(table, recipe, task.reads(recipe), task.writes(recipe))
 
 
-def learn(recipe: Recipe, examples: Examples, old: Codec | None = None) -> Codec:
-    """The codec of a training part; what an `old` model to start from knows is kept."""
-    task = task_of(recipe)
-    return learn_codec(recipe, examples, old, task.reads(recipe), task.writes(recipe))
-
-
 def load_bundle(folder: str | Path) -> Bundle:
     """Read a bundle, after checking that each of its files is there and is the one that was written."""
     return read_bundle(folder, check=check_recipe, codec=codec_of, build=build_model)
@@ -99,5 +87,5 @@ def subject(
 
 
 def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[Answer]:
-    """An answer to each input, in the same order; `options` are those of `tasks.task.ask`."""
-    return ask(task_of(bundle.recipe), bundle, inputs, **options)
+    """An answer to each input, in the same order; `options` are those of `tasks.examples.ask`."""
+    return ask(task_of(bundle.recipe).predict, bundle, inputs, **options)

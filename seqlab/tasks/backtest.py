@@ -1,49 +1,51 @@
 """Backtesting: a forecast from every moment of a part, scored beside baselines over the same windows."""
 
 from collections import defaultdict
-from itertools import islice
-from typing import Any, cast
+from itertools import chain, islice
+from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
+from seqlab.tasks.task import Scores
 from seqlab.world import ALONE, World
 
 BUDGET = 200_000  # numbers read together
-LINEAR_ON = 5000  # moments of the training part from which the linear floor learns
+LINEAR_ON = 5000  # moments of the training part from which the linear baseline learns
 
 
 class Tally:
     """Sums of scores at each step ahead, and how many values each was taken over."""
 
     def __init__(self) -> None:
-        self.sums: dict[str, Any] = defaultdict(float)
-        self.counts: dict[str, Any] = defaultdict(int)
+        self.sums: Json = defaultdict(float)
+        self.counts: Json = defaultdict(int)
 
-    def add(self, name: str, scores: Float[np.ndarray, "B K"], where: Bool[np.ndarray, "B K"]) -> None:
-        self.sums[name] = self.sums[name] + np.where(where, scores, 0.0).sum(0)
-        self.counts[name] = self.counts[name] + where.sum(0)
+    def add(self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]) -> None:
+        self.sums[name] = self.sums[name] + sums
+        self.counts[name] = self.counts[name] + counts
+
+    def add_scores(self, name: str, scores: Float[np.ndarray, "B K"], where: Bool[np.ndarray, "B K"]) -> None:
+        self.add(name, np.where(where, scores, 0.0).sum(0), where.sum(0))
 
     def add_errors(
-        self, errors: Float[np.ndarray, "B K"], seen: Bool[np.ndarray, "B K"], naive: Float[np.ndarray, "B 1"]
+        self, errors: Float[np.ndarray, "B K"], observed: Bool[np.ndarray, "B K"], naive: Float[np.ndarray, "B 1"]
     ) -> None:
-        self.add("mse", errors**2, seen)
-        self.add("mae", np.abs(errors), seen)
-        self.add("mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), seen & (naive > 0))
+        self.add_scores("mse", errors**2, observed)
+        self.add_scores("mae", np.abs(errors), observed)
+        self.add_scores("mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), observed & (naive > 0))
 
-    def scores(self) -> dict[str, float]:
+    def scores(self) -> Scores:
         """Means over all values."""
         return {name: float(self.sums[name].sum() / count.sum()) for name, count in self.counts.items() if count.sum()}
-
-    def to_json(self) -> list[dict[str, list[float]]]:
-        return [{name: row.tolist() for name, row in part.items()} for part in (self.sums, self.counts)]
 
     def by_step(self) -> dict[str, list[float | None]]:
         return {
@@ -55,69 +57,70 @@ class Tally:
 def backtest(
     bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None, world: World = ALONE
 ) -> dict[str, Tally]:
-    """The model's scores ("") and those of the floors, in deviations of the training part, as the literature has them.
+    """The model's scores ("") and those of the baselines, in deviations of the training part, as the literature does.
 
-    With `train`, the training part, there is a linear floor; `most` moments, evenly spread, are enough where time is
+    With `train`, the training part, there is a linear baseline; `most` moments, evenly spread, are enough where time is
     short.
     """
-    model, source = cast(Forecasts, bundle.model), series_of(bundle.codec)
-    count, horizon = len(source.columns), windows.horizon
-    filled, naive = carried_forward(np.asarray(windows.table[:, :count])), np.asarray(source.naive)
-    linear = None if train is None else _linear(train)
+    source = series_of(bundle.codec)
+    filled, linear = _filled(windows), None if train is None else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
     for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
-        batch, origins, which = windows.batch(rows), windows.origins(rows), rows % count
-        target, scale = batch.require("target"), naive[which][:, None]
-        y, seen = target.values.numpy(force=True), target.scored.numpy(force=True)
-        _score(model, batch, tallies[""], scale)
-        floors = {
-            name: season_ago(filled, origins, which, horizon=horizon, season=season)
+        batch, which = windows.batch(rows), rows % windows.num_variables
+        y, observed = observations(batch)
+        naive = np.asarray(source.naive)[which][:, None]
+        _score(cast(Forecasts, bundle.model), batch, tallies[""], naive)
+        guesses = {
+            name: season_ago(filled, windows.origins(rows), which, horizon=windows.horizon, season=season)
             for name, season in (("last value", 1), ("one season ago", source.season))
         }
         if linear is not None:
-            floors["linear"] = linear(_past(filled, windows, rows))
-        for name, said in floors.items():
-            tallies[name].add_errors(said - y, seen, scale)
-    return _together(tallies, world)
+            guesses["linear"] = linear(_past(filled, windows, rows))
+        for name, guess in guesses.items():
+            tallies[name].add_errors(guess - y, observed, naive)
+    return tallies if world.size == 1 else _together(tallies, world)
 
 
 def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
     """What all processes have added up."""
-    if world.size == 1:
-        return tallies
+    own = [
+        [baseline, name, tally.sums[name].tolist(), tally.counts[name].tolist()]
+        for baseline, tally in tallies.items()
+        for name in tally.sums
+    ]
     whole: dict[str, Tally] = defaultdict(Tally)
-    for said in world.told({name: tally.to_json() for name, tally in tallies.items()}):
-        for name, (sums, counts) in said.items():
-            for score in sums:
-                whole[name].sums[score] = whole[name].sums[score] + np.asarray(sums[score])
-                whole[name].counts[score] = whole[name].counts[score] + np.asarray(counts[score])
+    for baseline, name, sums, counts in chain(*world.told(own)):
+        whole[baseline].add(name, np.asarray(sums), np.asarray(counts))
     return whole
 
 
 @torch.inference_mode()
 def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]) -> None:
+    raw, (y, observed) = model.distribution(batch), observations(batch)
+    widened, output = model.output.widened(raw, model.widths), model.output
+    tally.add_errors(output.mean(widened).numpy(force=True) - y, observed, naive)
+    tally.add_scores("crps", output.crps(widened, batch.require("target").values).numpy(force=True), observed)
+    for name, parameters in (("coverage", widened), ("coverage_uncalibrated", raw)):
+        low, high = (part.numpy(force=True) for part in output.band(parameters))
+        tally.add_scores(name, ((low <= y) & (y <= high)).astype(np.float64), observed)
+        if parameters is widened:
+            tally.add_scores("width", high - low, observed)
+
+
+def observations(batch: Batch) -> tuple[Float[np.ndarray, "B K"], Bool[np.ndarray, "B K"]]:
+    """The values that followed, and which of them were observed."""
     target = batch.require("target")
-    gold, raw = target.values, model.distribution(batch)
-    parameters = model.output.widened(raw, model.widths)
-    y, seen = gold.numpy(force=True), target.scored.numpy(force=True)
-    tally.add_errors(model.output.mean(parameters).numpy(force=True) - y, seen, naive)
-    tally.add("crps", model.output.crps(parameters, gold).numpy(force=True), seen)
-    for name, said in (("coverage", parameters), ("coverage_uncalibrated", raw)):
-        low, high = (part.numpy(force=True) for part in model.output.band(said))
-        tally.add(name, ((low <= y) & (y <= high)).astype(np.float64), seen)
-        if said is parameters:
-            tally.add("width", high - low, seen)
+    return target.values.numpy(force=True), target.scored.numpy(force=True)
 
 
 def _linear(train: Windows) -> LinearForecast:
-    filled = carried_forward(np.asarray(train.table[: train.end, : train.num_variables]))
+    filled = _filled(train, train.end)
+    moments = train.in_order(budget=BUDGET, most=LINEAR_ON)
+    return LinearForecast.fit((_past(filled, train, rows), *observations(train.batch(rows))) for rows in moments)
 
-    def parts() -> Any:
-        for rows in train.in_order(budget=BUDGET, most=LINEAR_ON):
-            target = train.batch(rows).require("target")
-            yield _past(filled, train, rows), target.values.numpy(force=True), target.scored.numpy(force=True)
 
-    return LinearForecast.fit(parts())
+def _filled(windows: Windows, end: int | None = None) -> Float[np.ndarray, "T C"]:
+    return carried_forward(np.asarray(windows.table[:end, : windows.num_variables]))
 
 
 def _past(filled: Float[np.ndarray, "T C"], windows: Windows, rows: np.ndarray) -> Float[np.ndarray, "B L"]:

@@ -3,22 +3,23 @@
 import csv
 import io
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
+from seqlab.corpus.examples import warn
 from seqlab.corpus.series import windows_over
 from seqlab.data.series import Series, future_times
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.errors import DataError
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.backtest import BUDGET
@@ -38,11 +39,15 @@ class Forecast:
     level: float
     history: Series
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def figures(self, place: int) -> dict[str, Float[np.ndarray, " K"]]:
+        """The mean and the band of one variable."""
+        return {"mean": self.mean[:, place], "low": self.low[:, place], "high": self.high[:, place]}
+
+    def rows(self) -> Iterator[Json]:
         """One for each moment of each variable."""
         for place, column in enumerate(self.columns):
             for step, time in enumerate(self.times):
-                figures = {name: float(getattr(self, name)[step, place]) for name in ("mean", "low", "high")}
+                figures = {name: float(values[step]) for name, values in self.figures(place).items()}
                 yield {"time": time, "column": column, **figures}
 
     def to_csv(self) -> str:
@@ -53,7 +58,7 @@ class Forecast:
             writer.writerow([f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row.values()])
         return text.getvalue()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"level": self.level, "forecast": list(self.rows())}
 
     @property
@@ -65,17 +70,16 @@ class Forecast:
         return self.to_csv()
 
     @property
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Json:
         return self.to_json()
 
 
-def forecast_series(forecast: Forecast, column: str, *, last: int | None = None) -> dict[str, Any]:
+def forecast_series(forecast: Forecast, column: str, *, last: int | None = None) -> Json:
     """One variable as plain arrays for a chart: the `last` rows of its past with their times, and what is to come."""
     place, past = forecast.columns.index(column), forecast.history
     kept = slice(None if last is None else max(0, len(past) - last), None)
-    figures = {name: getattr(forecast, name)[:, place] for name in ("mean", "low", "high")}
     history = {"history_times": past.times[kept], "history": past.values[kept, place]}
-    return {**history, "times": forecast.times, **figures, "level": forecast.level}
+    return {**history, "times": forecast.times, **forecast.figures(place), "level": forecast.level}
 
 
 def forecast(bundle: Bundle, value: Any) -> Forecast:
@@ -83,11 +87,14 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
 
     Where columns are known in advance, the rows after the last observation hold them, and are what is forecast.
     """
-    source, settings = series_of(bundle.codec), bundle.recipe.forecast
+    settings, source = bundle.recipe.forecast, series_of(bundle.codec)
     past, ahead = _past_and_ahead(bundle, source.load(value))
     windows = _last_windows(bundle, past, ahead)
-    mean, low, high = (source.restored(part) for part in _figures(bundle, windows))
-    if not all(np.isfinite(part).all() for part in (mean, low, high)):
+    model = cast(Forecasts, bundle.model)
+    parameters = calibrated(model, windows.batch(np.arange(len(windows))))
+    figures = (model.output.mean(parameters), *model.output.band(parameters))
+    mean, low, high = (source.restored(part.double().numpy(force=True).T) for part in figures)
+    if not np.isfinite([mean, low, high]).all():
         raise DataError(
             f"{past.where}: numbers too far from those of training to forecast from",
             hint="look at the last rows of the file, or train on data like these.",
@@ -102,18 +109,18 @@ def last_window(bundle: Bundle, value: Any) -> Batch:
 
 
 def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
-    """The window before the next values; what the series is too short for is missing."""
-    source, settings = series_of(bundle.codec), bundle.recipe.forecast
+    """The windows before the next values; what the series is too short for is missing."""
+    settings, source = bundle.recipe.forecast, series_of(bundle.codec)
     table = np.concatenate([source.table(past), source.table(ahead)])
     if (missing := settings.look_back - len(past)) > 0:
-        _warn(
+        warn(
             f"{past.where}: {len(past):,} rows where the model looks back {settings.look_back}; the others are missing"
         )
         table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
         table[:missing, len(source.columns) :] = 0.0
     for place, name in enumerate(source.columns):
         if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
-            _warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
+            warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
     return windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
 
 
@@ -137,14 +144,6 @@ def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
     return past, ahead
 
 
-def _figures(bundle: Bundle, windows: Windows) -> tuple[Float[np.ndarray, "K C"], ...]:
-    """Mean, low and high of one moment's windows."""
-    model = cast(Forecasts, bundle.model)
-    parameters = calibrated(model, windows.batch(np.arange(len(windows))))
-    figures = (model.output.mean(parameters), *model.output.band(parameters))
-    return tuple(part.double().numpy(force=True).T for part in figures)
-
-
 @torch.inference_mode()
 def calibrated(model: Forecasts, batch: Batch) -> Float[Tensor, "B K P"]:
     """The distribution of each value to come, as wide as calibration found it must be."""
@@ -159,26 +158,15 @@ def calibrate(bundle: Bundle, windows: Windows) -> None:
     how much wider its band would have had to be; the quantile of these at the level is the factor.
     """
     model, level = cast(Forecasts, bundle.model), bundle.recipe.forecast.level
-    needed, seen = [], []
+    needed, observed = [], []
     for rows in windows.in_order(budget=BUDGET, most=CALIBRATED_ON):
         batch = windows.batch(rows)
         target = batch.require("target")
         parameters, y = model.distribution(batch), target.values
         middle, (low, high) = model.output.mean(parameters), model.output.band(parameters)
         needed.append(torch.where(y < middle, (middle - y) / (middle - low), (y - middle) / (high - middle)))
-        seen.append(target.scored)
-    model.widths.copy_(_quantiles(torch.cat(needed), torch.cat(seen), level))
-
-
-def _quantiles(needed: Float[Tensor, "N K"], seen: Bool[Tensor, "N K"], level: float) -> Float[Tensor, " K"]:
-    widths = torch.ones(needed.shape[1])
-    for step in range(needed.shape[1]):
-        scores = needed[seen[:, step], step].sort().values
-        if len(scores):
-            place = min(len(scores), math.ceil(level * (len(scores) + 1)))
-            widths[step] = scores[place - 1].clamp(min=1e-3)
-    return widths
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, SeqlabWarning, stacklevel=3)
+        observed.append(target.scored)
+    for step, (factors, there) in enumerate(zip(torch.cat(needed).T, torch.cat(observed).T, strict=True)):
+        scores = factors[there].sort().values
+        place = min(len(scores), math.ceil(level * (len(scores) + 1)))
+        model.widths[step] = scores[place - 1].clamp(min=1e-3) if place else 1.0

@@ -10,157 +10,111 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
+from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextTarget
-from seqlab.corpus.examples import Corpus
 from seqlab.data.pictures import read_pictures
 from seqlab.data.sources import Box, Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
-from seqlab.layers.tap import listening
 from seqlab.metrics.bootstrap import bleu_bootstrap
 from seqlab.metrics.scores import caption_scores
-from seqlab.models.build import build_seq2seq
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
-from seqlab.recipe import Decode, Recipe, Transformer
-from seqlab.subject import Question, Subject
-from seqlab.tasks import checks
+from seqlab.recipe import Recipe, Transformer
 from seqlab.tasks.caption_page import Captioned, caption_page
-from seqlab.tasks.examples import EXAMPLES, ask, batches, encode_inputs, example_loss, gradient_learner, open_store
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring
+from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
+from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Report, Scores, Scoring, Task
 from seqlab.tasks.writing import (
-    DECODED_WHILE_TRAINING,
+    build_translator,
     exactly_right,
     open_translation,
     references,
     translate,
-    translated,
+    translation_subject,
 )
 from seqlab.text import SOS
-from seqlab.training.run import Learner
-from seqlab.world import World
+from seqlab.trace import Trace
 
 ATTENTION = (".cross.weights", "decoder.attention.weights")  # taps of a decoder that looks at its source
 SEED = 1  # of the order in which pictures are shuffled, and of the bootstrap
 WordMap = tuple[str, Float[Tensor, "h w"]]
 
 
-class Caption:
-    """The source is a picture, or the features that another network computed of it."""
-
-    name = "caption"
-    tuned = ""
-    ladder = ("show-and-tell", "show-attend-tell", "caption-transformer")
-    recurrent = ""
-    judged_by = ("bleu", "chrf")
-    ask = " PICTURE"
-
-    def check(self, recipe: Recipe) -> None:
-        if recipe.source.kind != "vectors":
-            raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
-        checks.check_settings(recipe, "vectors", "image")
-        checks.check_parts(recipe, encoder=True, decoder=True)
-
-    def data_kind(self, recipe: Recipe) -> DataKind:
-        return EXAMPLES
-
-    def reads(self, recipe: Recipe) -> SourceType:
-        return PictureSource
-
-    def writes(self, recipe: Recipe) -> TargetType:
-        return TextTarget
-
-    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
-        data = recipe.data
-        return read_pictures(files, recipe.image, labels=False, source=data.source, target=data.target)
-
-    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
-        return build_seq2seq(recipe, codec.source.entry, len(codec.target_tokenizer))
-
-    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-        return gradient_learner(recipe, network, corpus, world)
-
-    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
-        return {"exact": exactly_right(self, bundle, data.some(DECODED_WHILE_TRAINING).all)}
-
-    def predict(self, job: Job) -> list[Prediction]:
-        return translate(job)
-
-    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
-        """Scores beside two baselines: the most frequent caption of training, and the same model on shuffled pictures.
-
-        The second shows whether the model looks at its picture at all. `likelihood_gap` is how many nats per token it
-        loses by the shuffling, `bootstrap_p` how likely its BLEU is no better than that.
-        """
-        examples, lower = data.all, scoring.lower
-        captioned = self._captioned(bundle, examples, scoring)
-        outputs, known = [each.output for each in captioned], [each.references for each in captioned]
-
-        def scored(texts: list[str]) -> dict[str, Any]:
-            exact = sum(is_one_of(bundle, *pair) for pair in zip(texts, known, strict=True)) / len(texts)
-            return {"exact": exact, **caption_scores(texts, known, lower=lower)}
-
-        scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
-        floors: dict[str, dict[str, float]] = {}
-        notes = []
-        train = open_store(scoring.train, "train_target")
-        if train is None:
-            notes.append("the most frequent caption needs the training part, which is not beside this model")
-        else:
-            constant = bundle.codec.target_tokenizer.decode(_most_frequent(train))
-            floors["most frequent caption"] = _figures(scored([constant] * len(known)))
-        if len(captioned) < 2:
-            notes.append("a single picture cannot be shuffled")
-        else:
-            other = shuffled(len(captioned))
-            texts = [outputs[i] for i in other]
-            place = {each.picture.name: other[i] for i, each in enumerate(captioned)}
-            elsewhere = [replace(e, source=captioned[place[cast(Picture, e.source).name]].picture) for e in examples]
-            blind = example_loss(bundle, elsewhere, scoring.world)
-            floors["shuffled pictures"] = _figures(scored(texts)) | blind
-            scores["likelihood_gap"] = blind["loss"] - scores["loss"]
-            scores["bootstrap_p"] = bleu_bootstrap(outputs, texts, known, seed=SEED, lower=lower)
-        if attends(bundle) and any(each.boxes for each in captioned):
-            scores["attention_on_object"] = pointing(bundle, captioned)
-        wrong = (
-            {"input": each.picture.name, "output": each.output, "expected": each.references[0]}
-            for each in captioned
-            if not is_one_of(bundle, each.output, each.references)
-        )
-        image = bundle.recipe.image
-        page = None if image is None else partial(caption_page, captioned, scores, floors, image)
-        return Report(self.name, len(captioned), scores, floors, tuple(islice(wrong, 10)), "; ".join(notes), page=page)
-
-    def _captioned(self, bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
-        """Each picture once, with the model's caption and all references."""
-        pairs = zip(examples, references(bundle, examples), strict=True)
-        firsts = {cast(Picture, e.source).name: (e, known) for e, known in pairs}
-        pictures = [e.source for e, _ in firsts.values()]
-        answers = ask(self, bundle, pictures, decode=scoring.decode, world=scoring.world)
-        return [
-            Captioned(cast(Picture, e.source), answer.output, known, e.boxes)
-            for (e, known), answer in zip(firsts.values(), answers, strict=True)
-        ]
-
-    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
-        return open_translation(bundle, value, decode)
-
-    def subject(self, question: Question) -> Subject:
-        return translated(question)
-
-    def views(self, bundle: Bundle) -> tuple[str, ...]:
-        return ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam")
+def _check(recipe: Recipe) -> None:
+    if recipe.source.kind != "vectors":
+        raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
 
 
-def is_one_of(bundle: Bundle, output: str, known: Sequence[str]) -> bool:
-    """Whether a caption is, token by token, one of the known ones."""
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
+    data = recipe.data
+    return read_pictures(files, recipe.image, labels=False, source=data.source, target=data.target)
+
+
+def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
+    """Scores beside two baselines: the most frequent caption of training, and the same model on shuffled pictures.
+
+    The second shows whether the model looks at its picture at all. `likelihood_gap` is how many nats per token it
+    loses by the shuffling, `bootstrap_p` how likely its BLEU is no better than that.
+    """
+    examples, lower = data.all, scoring.lower
+    captioned = _captioned(bundle, examples, scoring)
+    outputs, expected = [each.output for each in captioned], [each.references for each in captioned]
+
+    def scored(texts: list[str]) -> Json:
+        exact = sum(is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)) / len(texts)
+        return {"exact": exact, **caption_scores(texts, expected, lower=lower)}
+
+    scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
+    baselines: Baselines = {}
+    notes = []
+    train = scoring.store("target")
+    if train is None:
+        notes.append("the most frequent caption needs the training part, which is not beside this model")
+    else:
+        constant = bundle.codec.target_tokenizer.decode(_most_frequent(train))
+        baselines["most frequent caption"] = _figures(scored([constant] * len(expected)))
+    if len(captioned) < 2:
+        notes.append("a single picture cannot be shuffled")
+    else:
+        other = shuffled(len(captioned))
+        texts = [outputs[i] for i in other]
+        pictures = {each.picture.name: captioned[i].picture for each, i in zip(captioned, other, strict=True)}
+        elsewhere = [replace(e, source=pictures[cast(Picture, e.source).name]) for e in examples]
+        blind = example_loss(bundle, elsewhere, scoring.world)
+        baselines["shuffled pictures"] = _figures(scored(texts)) | blind
+        scores["likelihood_gap"] = blind["loss"] - scores["loss"]
+        scores["bootstrap_p"] = bleu_bootstrap(outputs, texts, expected, seed=SEED, lower=lower)
+    if attends(bundle) and any(each.boxes for each in captioned):
+        scores["attention_on_object"] = pointing(bundle, captioned)
+    wrong = (
+        {"input": each.picture.name, "output": each.output, "expected": each.references[0]}
+        for each in captioned
+        if not is_one_of(bundle, each.output, each.references)
+    )
+    image = bundle.recipe.image
+    page = None if image is None else partial(caption_page, captioned, scores, baselines, image)
+    return Report("caption", len(captioned), scores, baselines, tuple(islice(wrong, 10)), "; ".join(notes), page=page)
+
+
+def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
+    """Each picture once, with the model's caption and all references."""
+    pairs = zip(examples, references(bundle, examples), strict=True)
+    last = {cast(Picture, e.source).name: (e, texts) for e, texts in pairs}.values()
+    answers = ask(translate, bundle, [e.source for e, _ in last], decode=scoring.decode, world=scoring.world)
+    return [
+        Captioned(cast(Picture, e.source), answer.output, texts, e.boxes)
+        for (e, texts), answer in zip(last, answers, strict=True)
+    ]
+
+
+def is_one_of(bundle: Bundle, output: str, texts: Sequence[str]) -> bool:
+    """Whether a caption is, token by token, one of these texts."""
     encode = bundle.codec.target_tokenizer.encode
-    return encode(output) in [encode(text) for text in known]
+    return encode(output) in [encode(text) for text in texts]
 
 
 def shuffled(num: int) -> list[int]:
@@ -176,7 +130,6 @@ def attends(bundle: Bundle) -> bool:
     return bundle.recipe.model.attention is not None or isinstance(bundle.recipe.model.decoder, Transformer)
 
 
-@torch.inference_mode()
 def word_maps(bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]) -> list[list[WordMap]]:
     """For each picture and what was said of it, each token with where the decoder looked when it wrote that.
 
@@ -185,27 +138,21 @@ def word_maps(bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]) -
     if not attends(bundle):
         raise UsageError("this model does not attend to its source", hint="a map needs a decoder with attention.")
     model, tokenizer = cast(Seq2Seq, bundle.model), bundle.codec.target_tokenizer
-    sources, written = encode_inputs(bundle, pictures), tokenizer.encode_all(list(outputs))
-    found: dict[int, list[WordMap]] = {}
-    for rows in batches([len(source) for source in sources]):
-        seen: dict[str, list[Tensor]] = {}
+    written = tokenizer.encode_all(list(outputs))
 
-        def keep(name: str, value: Tensor, seen: dict[str, list[Tensor]] = seen) -> Tensor:
-            if name.endswith(ATTENTION):
-                seen.setdefault(name, []).append(value)
-            return value
-
-        memory = model.encoder(padded([sources[row] for row in rows]))
+    def answer(source: Padded, rows: list[int]) -> Iterator[list[WordMap]]:
+        memory = model.encoder(source)
         context, state = model.decoder.start(memory)
-        with listening(keep):
+        with Trace().recording() as trace:
             model.decoder.read(Padded.from_rows([[SOS, *written[row]] for row in rows]).values, context, state)
-        weights = torch.cat(list(seen.values())[-1], dim=-2)
+        weights = torch.cat([steps for name, steps in trace.parts.items() if name.endswith(ATTENTION)][-1], dim=-2)
         weights = weights if weights.dim() == 3 else weights.mean(1)
         height = int(weights.shape[-1] ** 0.5)
         grid = memory.grid or ((height, height) if height**2 == weights.shape[-1] else (1, weights.shape[-1]))
         for row, maps in zip(rows, weights.unflatten(-1, grid), strict=True):
-            found[row] = list(zip(tokenizer.pieces(written[row]), maps, strict=False))
-    return [found[row] for row in range(len(sources))]
+            yield list(zip(tokenizer.pieces(written[row]), maps, strict=False))
+
+    return answers_in_order(encode_inputs(bundle, pictures), answer)
 
 
 def pointing(bundle: Bundle, captioned: Sequence[Captioned]) -> float:
@@ -234,5 +181,28 @@ def _most_frequent(train: TokenStore) -> list[int]:
     return np.frombuffer(counts.most_common(1)[0][0], dtype=np.int64).tolist()
 
 
-def _figures(scores: dict[str, float | str]) -> dict[str, float]:
+def _figures(scores: dict[str, float | str]) -> Scores:
     return {name: value for name, value in scores.items() if isinstance(value, float)}
+
+
+# The source is a picture, or the features that another network computed of it.
+CAPTION = Task(
+    name="caption",
+    ladder=("show-and-tell", "show-attend-tell", "caption-transformer"),
+    judged_by=("bleu", "chrf"),
+    data_kind=of_examples,
+    reads=lambda recipe: PictureSource,
+    writes=lambda recipe: TextTarget,
+    read=_read,
+    build=build_translator,
+    predict=translate,
+    evaluate=_evaluate,
+    subject=translation_subject,
+    takes=("vectors", "image"),
+    parts=("encoder", "decoder"),
+    check=_check,
+    validate=exactly_right,
+    opening=open_translation,
+    views=lambda bundle: ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam"),
+    ask=" PICTURE",
+)

@@ -2,17 +2,17 @@
 
 from seqlab.recipe import NUMBERS, Convolution, Glimpse, Hidden, Recipe, Stack
 
-
 # the task of each baseline, and the kinds of source from which some of them make their features
 BASELINES = {"linear": "classify", "crf": "tag", "neighbours": "translate", "ngrams": "lm", "smoothing": "forecast"}
 FEATURES = {"linear": ("ngrams", "vectors"), "crf": ("spellings",), "neighbours": ("ngrams",)}
 
 
-def check_parts(recipe: Recipe, *, encoder: bool = False, decoder: bool = False) -> None:
+def check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
     """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
     model = recipe.model
-    instead = model.without_layers
-    for part, needed in (("encoder", encoder and not instead), ("decoder", decoder and not instead)):
+    instead = bool(model.without_layers)
+    for part in ("encoder", "decoder"):
+        needed = part in parts and not instead
         if (getattr(model, part) is not None) != needed:
             raise ValueError(f"a '{recipe.task}' model {'needs' if needed else 'has no'} [model.{part}]")
     if model.attention and not (isinstance(model.decoder, Stack) and model.encoder):
@@ -21,16 +21,16 @@ def check_parts(recipe: Recipe, *, encoder: bool = False, decoder: bool = False)
         raise ValueError("a decoder cannot be bidirectional: it would read the words it has to predict")
 
 
-def check_settings(recipe: Recipe, *takes: str) -> None:
-    """Refuse the settings that only some tasks take, unless this one does: `takes` names them as `_special` does."""
+def check_settings(recipe: Recipe, takes: tuple[str, ...]) -> None:
+    """Refuse the settings that only some tasks take, unless this one does."""
     if recipe.data.validation + recipe.data.test >= 1:
         raise ValueError("data.validation and data.test leave nothing to train on: together they must stay below 1")
-    for name, (used, refusal) in _special(recipe).items():
+    for name, (used, refusal) in special_settings(recipe).items():
         if used and name not in takes:
             raise ValueError(refusal)
     if recipe.source.kind in NUMBERS:
         raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
-    _check_baseline(recipe)
+    _check_features(recipe)
     if recipe.model.elmo and recipe.source.kind == "vectors":
         raise ValueError("[model.elmo] reads tokens, not vectors")
     if recipe.shared and recipe.source.kind == "vectors":
@@ -38,7 +38,7 @@ def check_settings(recipe: Recipe, *takes: str) -> None:
     _check_image(recipe)
 
 
-def _check_baseline(recipe: Recipe) -> None:
+def _check_features(recipe: Recipe) -> None:
     """A baseline reads what its features are made of, and nobody else reads features."""
     name, kind = recipe.model.without_layers, recipe.source.kind
     if name in FEATURES and kind not in FEATURES[name]:
@@ -51,7 +51,7 @@ def _check_baseline(recipe: Recipe) -> None:
 NUMBERS_ARE_FOR_TAGGERS = "numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe"
 
 
-def _special(recipe: Recipe) -> dict[str, tuple[bool, str]]:
+def special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
     """The settings that only some tasks take: whether a recipe uses them, and what to say where it must not."""
     task, model, data = recipe.task, recipe.model, recipe.data
     words = bool(data.no_label or recipe.source.endings)

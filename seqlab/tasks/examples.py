@@ -1,44 +1,39 @@
 """What tasks share that learn from examples: preparing, encoding inputs, losses, and what to show of them."""
 
+import math
 import sys
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
-from torch import nn
+import torch
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Row, SourceType, padded
-from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
-from seqlab.codecs.text import learn_codec
+from seqlab.codecs.codec import Codec, Files, Row, SourceType, padded
+from seqlab.codecs.labels import labels_in, labels_of
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import Corpus, Part, held_out, open_examples, prepare_examples
+from seqlab.corpus.examples import held_out, open_examples, prepare_examples, warn
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
-from seqlab.data.store import TokenStore
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, SeqlabWarning, UsageError
-from seqlab.layers.transformer import BatchNorm
+from seqlab.errors import DataError, UsageError
 from seqlab.models.interface import Model
-from seqlab.padded import Batch
+from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe, Transformer
-from seqlab.subject import Question, Subject, reading
+from seqlab.subject import Question, Subject
 from seqlab.tasks.look import look_at_examples
-from seqlab.tasks.task import Answer, Job, Prediction, Report, Scoring, Task
-from seqlab.training.gradient import GradientLearner
+from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Scores, Task
 from seqlab.training.objective import mean_loss
-from seqlab.training.run import Learner
 from seqlab.world import ALONE, World
 
 BUDGET = 8192  # tokens read together
-SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,10 @@ class Examples:
     def batch(self, bundle: Bundle, most: int) -> Batch:
         return next(example_batches(bundle, self.all[:most]))
 
+    @property
+    def sources(self) -> list[Any]:
+        return [example.source for example in self.all]
+
     def examples(self) -> list[Example]:
         return self.all
 
@@ -66,8 +65,8 @@ class Examples:
 
     def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
         inputs = [input_of(bundle.codec, example) for example in self.all[:most]]
-        ask(task, bundle, inputs[:2])
-        return len(inputs), lambda: ask(task, bundle, inputs)
+        ask(task.predict, bundle, inputs[:2])
+        return len(inputs), lambda: ask(task.predict, bundle, inputs)
 
 
 def input_of(codec: Codec, example: Example) -> Any:
@@ -75,43 +74,35 @@ def input_of(codec: Codec, example: Example) -> Any:
     return example.source if codec.reads else example.target
 
 
-class ExampleKind:
-    """Files of examples: texts, pairs, tagged sentences, pictures with captions."""
-
-    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
-        labelled = task.writes(recipe) is LabelTarget
-        return look_at_examples(task.read(recipe, files), recipe, files, labelled=labelled)
-
-    def prepare(
-        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-    ) -> Codec:
-        reads, writes = task.reads(recipe), task.writes(recipe)
-
-        def learn(part: Part) -> Codec:
-            return learn_codec(recipe, part, old, reads, writes)
-
-        return prepare_examples(recipe, partial(task.read, recipe), reads, learn, files, valid, folder)
-
-    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-        return open_examples(recipe, codec, folder)
-
-    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:
-        return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
-
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
-        data = self.data(task, bundle, (), stores).some(SCORED_AT_THE_END)
-        return task.evaluate(bundle, data, Scoring(train=stores))
+def _prepare(task: Task, recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+    read, reads, writes = partial(task.read, recipe), task.reads(recipe), task.writes(recipe)
+    return prepare_examples(recipe, read, reads, writes, files, valid, folder, old)
 
 
-EXAMPLES = ExampleKind()
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Examples:
+    return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
 
 
-def read_lines(files: Sequence[str]) -> Iterator[tuple[str, str]]:
+# files of examples: texts, pairs, tagged sentences, pictures with captions
+EXAMPLES = DataKind(look_at_examples, _prepare, open_examples, _data)
+
+
+def of_examples(recipe: Recipe) -> DataKind:
+    """The kind of data of most tasks."""
+    return EXAMPLES
+
+
+def read_lines(files: Files) -> Iterator[tuple[str, str]]:
     """Lines of plain text that are not blank, each after the place where it stands."""
     for path in files:
         for number, line in lines(path):
             if line.strip():
                 yield f"{display_name(path)}:{number}", line
+
+
+def read_sources(recipe: Recipe, files: Files) -> Iterator[Example]:
+    """The same lines as examples of a model that reads them."""
+    return (Example(line, "", where) for where, line in read_lines(files))
 
 
 def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
@@ -138,7 +129,7 @@ def limit_rows(
     if recipe.data.too_long == "refuse":
         raise DataError(message, hint=f"shorten the line, or train with a larger data.{limit}.")
     more = f" (and {len(long) - 1} more)" if len(long) > 1 else ""
-    warnings.warn(f"{message}; the rest was not read{more}", SeqlabWarning, stacklevel=2)
+    warn(f"{message}; the rest was not read{more}")
     return [row[:most] for row in rows]
 
 
@@ -156,6 +147,15 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     if lengths:
         for rows in plan_in_order(np.asarray(lengths, dtype=np.int64)[:, None], budget=BUDGET):
             yield rows.tolist()
+
+
+@torch.inference_mode()
+def answers_in_order(rows: Sequence[Row], answer: Callable[[Padded, list[int]], Iterable[T]]) -> list[T]:
+    """An answer to each row; `answer` is called with rows of similar length, padded, and with their places."""
+    answers: dict[int, T] = {}
+    for places in batches([len(row) for row in rows]):
+        answers |= zip(places, answer(padded([rows[place] for place in places]), places), strict=True)
+    return [answers[place] for place in range(len(rows))]
 
 
 def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
@@ -185,9 +185,18 @@ def room(recipe: Recipe) -> int:
     return recipe.data.max_target + 2 if learned else sys.maxsize
 
 
-def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> dict[str, float]:
+def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> Scores:
     """Cross-entropy and perplexity of the known answers."""
     return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
+
+
+def text_loss(bundle: Bundle, examples: list[Example], world: World) -> Scores:
+    """The same for models that predict text, with the bits for each token."""
+    return with_bits(example_loss(bundle, examples, world))
+
+
+def with_bits(scores: Scores) -> Scores:
+    return scores | {"bits_per_token": scores["loss"] / math.log(2)}
 
 
 def mistakes(
@@ -204,48 +213,39 @@ def mistakes(
 
 def warn_of_new_labels(bundle: Bundle, examples: list[Example]) -> None:
     """Warn of labels that training never saw: no answer can be right there."""
-    known = {*labels_in(bundle.codec).names, bundle.recipe.data.no_label}
-    new = Counter(label for e in examples for label in labels_of(e) if label not in known)
+    old = {*labels_in(bundle.codec).names, bundle.recipe.data.no_label}
+    new = Counter(label for e in examples for label in labels_of(e) if label not in old)
     if new:
         first = next(e.where for e in examples if set(labels_of(e)) & set(new))
         names = ", ".join(f"'{name}' ({count})" for name, count in new.most_common(5))
-        warnings.warn(f"{first}: labels never seen in training count as wrong: {names}", SeqlabWarning, stacklevel=2)
+        warn(f"{first}: labels never seen in training count as wrong: {names}")
 
 
-def open_store(stores: Path | None, name: str) -> TokenStore | None:
-    """A store of the training part, if it is beside the model."""
-    return TokenStore.open(stores / name) if stores is not None and (stores / name).exists() else None
-
-
-def writes_no_text(task: Task) -> UsageError:
-    """The refusal of a task whose models have no decoder."""
-    return UsageError(f"a '{task.name}' model writes no text", hint="ask it with `predict`.")
-
-
-def looked_at(question: Question) -> Subject:
+def source_subject(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
-    value = question.bundle.codec.source.load(question.given)
-    return reading(question, encode_inputs(question.bundle, [value])[0], value)
+    bundle, source = question.bundle, question.bundle.codec.source
+    value = source.load(question.given)
+    [row] = encode_inputs(bundle, [value])
+    if not len(row):
+        raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
+    reads, names = padded([row]), source.names(value, row)
+    if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
+        with torch.inference_mode():
+            states = cast(Any, bundle.model).encoder(reads).states
+        names = tuple(str(place + 1) for place in range(states.values.shape[1]))
+    return Subject(bundle, question.given, reads, (), names, (), (), ())
 
 
-def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    """Gradient descent on the batches of the training part."""
-    if world.size > 1 and any(isinstance(module, BatchNorm) for module in network.modules()):
-        raise UsageError(
-            "a batch norm looks at the whole batch",
-            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
-        )
-    return GradientLearner(network, corpus.train, recipe.train, world)
-
-
-def refuse_many_processes(recipe: Recipe, world: World) -> None:
-    """EM and counting read the whole training part in one process."""
-    if world.size > 1:
-        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+def likeliest_labels(question: Question) -> Subject:
+    """The likeliest label of each position, or of the whole source."""
+    subject, names = source_subject(question), labels_in(question.bundle.codec).names
+    with torch.inference_mode():
+        best = tuple(subject.logits().argmax(-1).tolist())
+    return subject.answering(best, tuple(names[i] for i in best))
 
 
 def ask(
-    task: Task,
+    predict: Callable[[Job], Sequence[Answer]],
     bundle: Bundle,
     inputs: Sequence[Any],
     *,
@@ -267,7 +267,7 @@ def ask(
 
     def answer(share: Sequence[Any], begin: int) -> Sequence[Answer]:
         own = numbers[begin : begin + len(share)]
-        return task.predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
+        return predict(Job(bundle, list(share), settings, seed, first_row + begin, prefix, own))
 
     if world.size == 1:
         return answer(inputs, 0)

@@ -1,19 +1,19 @@
 """forecast: a series to the values that follow, with bands (S2, S12)."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
+from seqlab.codecs.codec import Codec, Files, Json, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
@@ -26,14 +26,21 @@ from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.padded import Batch, Measured, Padded
-from seqlab.recipe import Decode, Dynamics, Recipe
-from seqlab.subject import Question, Subject
-from seqlab.tasks import checks
+from seqlab.recipe import Dynamics, Recipe
 from seqlab.tasks.backtest import backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
-from seqlab.tasks.examples import SCORED_AT_THE_END, gradient_learner, refuse_many_processes, writes_no_text
 from seqlab.tasks.smoothing import smoothing_forecaster, smoothing_learner
-from seqlab.tasks.task import DataKind, Job, Opening, Report, Scoring, Task
+from seqlab.tasks.task import (
+    SCORED_AT_THE_END,
+    DataKind,
+    Job,
+    Report,
+    Scoring,
+    Task,
+    gradient_learner,
+    no_subject,
+    refuse_many_processes,
+)
 from seqlab.training.kalman_em import start_lds
 from seqlab.training.lds_em import LDSLearner
 from seqlab.training.run import Learner
@@ -70,137 +77,93 @@ class Moments:
         return len(batch), lambda: calibrated(model, batch)
 
 
-class SeriesKind:
-    """One file: a column of times, columns of numbers. Its last part is held out."""
-
-    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
-        series = read_table(recipe, files[0])
-        columns = {}
-        for name, values in zip(series.columns, series.values.T, strict=True):
-            there = values[~np.isnan(values)]
-            figures = f"{there.min():.6g} to {there.max():.6g}, mean {there.mean():.6g}" if len(there) else "no values"
-            columns[name] = f"{figures}, {len(values) - len(there):,} missing"
-        ends = {"from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
-        return {"rows": len(series), **ends, "columns": columns}
-
-    def prepare(
-        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-    ) -> Codec:
-        return prepare_series(recipe, files, valid, folder)
-
-    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-        return open_series(recipe, codec, folder)
-
-    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Moments:
-        """All moments of a file; without one, the test part where there is one, else the validation part."""
-        if len(files) > 1:
-            raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
-        if files:
-            return Moments(_windows_of_file(bundle, files[0]))
-        parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
-        return Moments(parts.get("test", parts["validation"]))
-
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
-        """Set the width of the bands on the validation part, and score the model there."""
-        validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
-        calibrate(bundle, validation)
-        return task.evaluate(bundle, Moments(validation), Scoring(train=stores, most=SCORED_AT_THE_END))
+def _look(task: Task, recipe: Recipe, files: Files) -> Json:
+    series = read_table(recipe, files[0])
+    columns = {}
+    for name, values in zip(series.columns, series.values.T, strict=True):
+        there = values[~np.isnan(values)]
+        figures = f"{there.min():.6g} to {there.max():.6g}, mean {there.mean():.6g}" if len(there) else "no values"
+        columns[name] = f"{figures}, {len(values) - len(there):,} missing"
+    ends = {"from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
+    return {"rows": len(series), **ends, "columns": columns}
 
 
-SERIES = SeriesKind()
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
+    """All moments of a file; without one, the test part where there is one, else the validation part."""
+    if len(files) > 1:
+        raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
+    if files:
+        return Moments(_windows_of_file(bundle, files[0]))
+    parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
+    return Moments(parts.get("test", parts["validation"]))
 
 
-class Forecasting:
-    """Windows of the past into a network or a Kalman filter, all steps ahead out of it."""
+def _finish(task: Task, bundle: Bundle, stores: Path) -> Report:
+    """Set the width of the bands on the validation part, and score the model there."""
+    validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
+    calibrate(bundle, validation)
+    return _evaluate(bundle, Moments(validation), Scoring(train=stores, most=SCORED_AT_THE_END))
 
-    name = "forecast"
-    tuned = ""
-    ladder = ("lds-forecast", "gru-forecast", "transformer-forecast")
-    recurrent = "gru-forecast"
-    judged_by = ("mse",)
-    ask = " SERIES.csv"
 
-    def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe, "flat", "lds", "smoothing", "vectors")
-        checks.check_parts(recipe, encoder=True)
+# One file: a column of times, columns of numbers. Its last part is held out.
+SERIES = DataKind(_look, lambda task, *job: prepare_series(*job), open_series, _data, _finish)
 
-    def data_kind(self, recipe: Recipe) -> DataKind:
-        return SERIES
 
-    def reads(self, recipe: Recipe) -> SourceType:
-        return SeriesSource
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
+    raise UsageError("a series has no examples", hint="give the file to `seqlab evaluate`.")
 
-    def writes(self, recipe: Recipe) -> TargetType:
-        return Nothing
 
-    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
-        raise UsageError("a series has no examples", hint="give the file to `seqlab evaluate`.")
+def _build(recipe: Recipe, codec: Codec) -> nn.Module:
+    settings, source = recipe.forecast, series_of(codec)
+    count, horizon = len(source.columns), settings.horizon
+    if recipe.model.lds is not None:
+        start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
+        return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
+    if recipe.model.smoothing is not None:
+        return smoothing_forecaster(recipe, codec)
+    num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
+    encoder = build_encoder(recipe, Measured((0.0,) * width, (1.0,) * width), most=num_patches)
+    return Forecaster(
+        encoder,
+        build_pooling(recipe, encoder, positions=num_patches),
+        OUTPUTS[settings.output](settings.level),
+        patch=settings.patch,
+        horizon=horizon,
+        num_variables=count,
+        num_covariates=source.num_covariates,
+        scale_windows=settings.scale == "window",
+        dropout=recipe.model.dropout,
+    )
 
-    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
-        settings, source = recipe.forecast, series_of(codec)
-        count, horizon = len(source.columns), settings.horizon
-        if recipe.model.lds is not None:
-            start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
-            return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
-        if recipe.model.smoothing is not None:
-            return smoothing_forecaster(recipe, codec)
-        num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
-        entry = Measured((0.0,) * width, (1.0,) * width)
-        encoder = build_encoder(recipe, entry, most=num_patches)
-        return Forecaster(
-            encoder,
-            build_pooling(recipe, encoder, positions=num_patches),
-            OUTPUTS[settings.output](settings.level),
-            patch=settings.patch,
-            horizon=horizon,
-            num_variables=count,
-            num_covariates=source.num_covariates,
-            scale_windows=settings.scale == "window",
-            dropout=recipe.model.dropout,
-        )
 
-    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-        if recipe.model.lds is not None:
-            refuse_many_processes(recipe, world)
-            series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
-            free = recipe.model.lds.states > 0
-            return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=free)
-        if recipe.model.smoothing is not None:
-            refuse_many_processes(recipe, world)
-            return smoothing_learner(recipe, recipe.model.smoothing.form, network, corpus)
+def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    if recipe.model.smoothing is not None:
+        refuse_many_processes(recipe, world)
+        return smoothing_learner(recipe.model.smoothing.form, network, corpus)
+    if recipe.model.lds is None:
         return gradient_learner(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
+    return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=recipe.model.lds.states > 0)
 
-    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
-        return {}
 
-    def predict(self, job: Job) -> list[Forecast]:
-        """The rows that follow each series."""
-        return [forecast(job.bundle, value) for value in job.inputs]
+def _predict(job: Job) -> list[Forecast]:
+    """The rows that follow each series."""
+    return [forecast(job.bundle, value) for value in job.inputs]
 
-    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
-        """Scores of a forecast from every moment, or from some that lie evenly, beside baselines."""
-        windows, train = data.windows, None
-        if scoring.train is not None:
-            train = open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"]
-        tallies = backtest(bundle, windows, train, most=scoring.most, world=scoring.world)
-        model = tallies.pop("")
-        floors = {name: tally.scores() for name, tally in tallies.items()}
-        moments = windows.num_origins if scoring.most is None else min(scoring.most, windows.num_origins)
-        note = "" if train is not None else "the linear floor needs the training part, which is not beside this model"
-        steps = model.by_step()
-        return Report(self.name, moments, model.scores(), floors, floor_note=note, by_step=steps, unit="moments")
 
-    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
-        raise writes_no_text(self)
-
-    def subject(self, question: Question) -> Subject:
-        raise UsageError(
-            "a 'forecast' model gives no answer in tokens or labels to look into",
-            hint="the view 'band' shows its forecast.",
-        )
-
-    def views(self, bundle: Bundle) -> tuple[str, ...]:
-        return ("band", "evidence") if bundle.recipe.model.smoothing is not None else ("band",)
+def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
+    """Scores of a forecast from every moment, or from some that lie evenly, beside baselines."""
+    windows, train = data.windows, None
+    note = "the linear floor needs the training part, which is not beside this model"
+    if scoring.train is not None:
+        train, note = open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"], ""
+    tallies = backtest(bundle, windows, train, most=scoring.most, world=scoring.world)
+    model = tallies.pop("")
+    baselines = {name: tally.scores() for name, tally in tallies.items()}
+    count = windows.num_origins if scoring.most is None else min(scoring.most, windows.num_origins)
+    steps = model.by_step()
+    return Report("forecast", count, model.scores(), baselines, floor_note=note, by_step=steps, unit="moments")
 
 
 def _windows_of_file(bundle: Bundle, path: str) -> Windows:
@@ -232,3 +195,24 @@ def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> L
         whole = replace(whole, observation_noise=torch.full_like(whole.observation_noise, 0.2))
     inputs = torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
     return replace(whole, input_matrix=inputs)
+
+
+# Windows of the past into a network or a Kalman filter, all steps ahead out of it.
+FORECAST = Task(
+    name="forecast",
+    ladder=("lds-forecast", "gru-forecast", "transformer-forecast"),
+    judged_by=("mse",),
+    data_kind=lambda recipe: SERIES,
+    reads=lambda recipe: SeriesSource,
+    writes=lambda recipe: Nothing,
+    read=_read,
+    build=_build,
+    predict=_predict,
+    evaluate=_evaluate,
+    subject=no_subject("the view 'band' shows its forecast."),
+    takes=("flat", "lds", "smoothing", "vectors"),
+    learner=_learner,
+    views=lambda bundle: ("band", "evidence") if bundle.recipe.model.smoothing else ("band",),
+    recurrent="gru-forecast",
+    ask=" SERIES.csv",
+)

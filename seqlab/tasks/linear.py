@@ -16,8 +16,10 @@ from seqlab.data.store import TokenStore
 from seqlab.models.linear import LinearText
 from seqlab.padded import Padded
 from seqlab.recipe import Linear, Recipe
+from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.training.convex import ConvexLearner, LogisticRegression
 from seqlab.training.run import Learner
+from seqlab.world import World
 
 STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # tried one after another
 ROWS = 500  # examples read together
@@ -29,7 +31,15 @@ def linear_classifier(codec: Codec) -> nn.Module:
     return LinearText(len(vocabulary.words), len(vocabulary), len(labels_in(codec)))
 
 
-def linear_learner(recipe: Recipe, settings: Linear, model: nn.Module, corpus: Corpus) -> Learner:
+def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """A linear classifier is fitted to the whole training part by one process; layers descend along gradients."""
+    if recipe.model.linear is None:
+        return gradient_learner(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    return _linear_learner(recipe, recipe.model.linear, network, corpus)
+
+
+def _linear_learner(recipe: Recipe, settings: Linear, model: nn.Module, corpus: Corpus) -> Learner:
     """Logistic regression on the whole training part; an example without a label tells nothing."""
     text, rows = cast(LinearText, model), training_rows(corpus)
     labels = torch.from_numpy(np.asarray(cast(TokenStore, rows.target).flat, dtype=np.int64))

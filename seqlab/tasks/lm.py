@@ -1,6 +1,5 @@
 """lm: nothing to a sequence. A language model continues each prompt (S7, S17)."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +10,8 @@ import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Nothing, SourceType, TargetType
-from seqlab.codecs.text import TextTarget, learn_tokenizer
-from seqlab.corpus.examples import Corpus
+from seqlab.codecs.codec import Codec, Files, Nothing
+from seqlab.codecs.text import TextTarget
 from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
@@ -27,25 +25,14 @@ from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks import checks
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
-from seqlab.tasks.examples import (
-    EXAMPLES,
-    batches,
-    example_loss,
-    gradient_learner,
-    open_store,
-    read_lines,
-    refuse_many_processes,
-    room,
-)
-from seqlab.tasks.hidden import hidden_language_model, hidden_learner
+from seqlab.tasks.checks import check_hidden
+from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
+from seqlab.tasks.hidden import hidden_language_model, hidden_or_gradient
 from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, Task
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 from seqlab.training.objective import mean_loss
-from seqlab.training.run import Learner
-from seqlab.world import World
 
 
 @dataclass(frozen=True)
@@ -73,138 +60,84 @@ class TokenStream:
         return 0, lambda: None
 
 
-class StreamKind:
-    """Files that are one endless text."""
-
-    def look(self, task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
-        return EXAMPLES.look(task, recipe, files)
-
-    def prepare(
-        self, task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-    ) -> Codec:
-        def learn(blocks: Iterator[str]) -> Codec:
-            tokenizer = learn_tokenizer(recipe.target, blocks) if old is None else old.target_tokenizer
-            return Codec(Nothing(), TextTarget(tokenizer))
-
-        return prepare_stream(recipe, learn, files, valid, folder)
-
-    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-        return open_stream(recipe, codec, folder)
-
-    def data(self, task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> TokenStream:
-        if files:
-            return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
-        return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
-
-    def finish(self, task: Task, bundle: Bundle, stores: Path) -> Report:
-        return task.evaluate(bundle, self.data(task, bundle, (), stores), Scoring(train=stores))
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream:
+    if files:
+        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
+    return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
-STREAM = StreamKind()
+# files that are one endless text
+STREAM = DataKind(EXAMPLES.look, lambda task, *job: prepare_stream(*job), open_stream, _data)
 
 
-class LanguageModelling:
-    """With data.unit = "stream" a file is one endless text; with "line", each line is a sequence of its own."""
+def _check(recipe: Recipe) -> None:
+    hmm = recipe.model.hmm
+    if hmm is not None:
+        check_hidden(recipe, hmm)
+        if hmm.states is None or hmm.order != 1:
+            raise ValueError(
+                "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
+            )
 
-    name = "lm"
-    tuned = ""
-    ladder = ("char-rnn", "char-gru", "char-lstm", "gpt-tiny")
-    recurrent = ""
-    judged_by = ("loss",)
-    ask = ""
 
-    def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe, "hmm", "split")
-        hmm = recipe.model.hmm
-        if hmm is not None:
-            checks.check_hidden(recipe, hmm)
-            if hmm.states is None or hmm.order != 1:
-                raise ValueError(
-                    "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
-                )
-        checks.check_parts(recipe, decoder=True)
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
+    return (Example("", line, where) for where, line in read_lines(files))
 
-    def data_kind(self, recipe: Recipe) -> DataKind:
-        return STREAM if is_stream(recipe) else EXAMPLES
 
-    def reads(self, recipe: Recipe) -> SourceType:
-        return Nothing
+def _build(recipe: Recipe, codec: Codec) -> nn.Module:
+    num_tokens = len(codec.target_tokenizer)
+    if recipe.model.hmm is not None:
+        return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
+    return LanguageModel(build_decoder(recipe, num_tokens))
 
-    def writes(self, recipe: Recipe) -> TargetType:
-        return TextTarget
 
-    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
-        return (Example("", line, where) for where, line in read_lines(files))
+@torch.inference_mode()
+def _predict(job: Job) -> list[Prediction]:
+    """Each prompt goes on; an empty one begins from nothing."""
+    decoder, tokenizer = cast(LanguageModel, job.bundle.model).decoder, job.bundle.codec.target_tokenizer
+    prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
+    results: dict[int, list[Hypothesis]] = {}
+    for rows, most in _with_room(job, prefixes, limits.most):
+        prefix = Padded.from_rows([prefixes[row] for row in rows])
+        best = search(job, decoder, Memory(len(rows)), prefix, replace(limits, most=most), rows)
+        results |= zip(rows, best, strict=True)
+    return [answer_of(tokenizer, text, results[row]) for row, text in enumerate(job.inputs)]
 
-    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
-        num_tokens = len(codec.target_tokenizer)
-        if recipe.model.hmm is not None:
-            return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
-        return LanguageModel(build_decoder(recipe, num_tokens))
 
-    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-        if recipe.model.hmm is not None:
-            refuse_many_processes(recipe, world)
-            return hidden_learner(recipe, recipe.model.hmm, corpus, network)
-        return gradient_learner(recipe, network, corpus, world)
+def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
+    """The loss, beside that of n-grams learnt from the same training text."""
+    recipe, world = bundle.recipe, scoring.world
+    if is_stream(recipe):
+        stream, carries = stream_in_order(recipe, data.tokens), carries_state(recipe)
+        scores = with_bits(mean_loss(cast(Model, bundle.model), stream, carries=carries, world=world))
+        train, held_out = scoring.store("stream"), [data.tokens]
+        count, unit = len(data.tokens) - 1, "tokens"
+    else:
+        scores = text_loss(bundle, data.all, world)
+        train, held_out = scoring.store("target"), [np.asarray(row) for _, row in bundle.codec.encode(data.all)]
+        count, unit = len(data.all), "examples"
+    tokens = None if train is None else np.asarray(train.flat[:NGRAM_TOKENS])
+    baselines, note = ngram_baselines(tokens, held_out, bundle.codec.target_tokenizer)
+    return Report("lm", count, scores, baselines, floor_note=note, unit=unit)
 
-    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
-        return {}
 
-    @torch.inference_mode()
-    def predict(self, job: Job) -> list[Prediction]:
-        """Each prompt goes on; an empty one begins from nothing."""
-        decoder, tokenizer = cast(LanguageModel, job.bundle.model).decoder, job.bundle.codec.target_tokenizer
-        prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
-        found: list[list[Hypothesis]] = [[] for _ in prefixes]
-        for rows, most in _with_room(job, prefixes, limits.most):
-            prefix = Padded.from_rows([prefixes[row] for row in rows])
-            results = search(job, decoder, Memory(len(rows)), prefix, replace(limits, most=most), rows)
-            for row, hypotheses in zip(rows, results, strict=True):
-                found[row] = hypotheses
-        return [answer_of(tokenizer, text, each) for text, each in zip(job.inputs, found, strict=True)]
+def _opening(bundle: Bundle, value: Any, decode: Decode) -> Opening:
+    job, limits = Job(bundle, [value], decode), continuation_limits(bundle, decode)
+    prefixes = prompts(bundle, [str(value)])
+    _, most = next(_with_room(job, prefixes, limits.most))
+    return Opening(Memory(1), prefixes[0], replace(limits, most=most))
 
-    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
-        """The loss, beside that of n-grams learnt from the same training text."""
-        if is_stream(bundle.recipe):
-            return self._evaluate_stream(bundle, data.tokens, scoring)
-        scores = example_loss(bundle, data.all, scoring.world)
-        scores["bits_per_token"] = scores["loss"] / math.log(2)
-        train = open_store(scoring.train, "train_target")
-        held_out = [np.asarray(target) for _, target in bundle.codec.encode(data.all)]
-        tokens = None if train is None else np.asarray(train.flat[:NGRAM_TOKENS])
-        floors, note = ngram_baselines(tokens, held_out, bundle.codec.target_tokenizer)
-        return Report(self.name, len(data.all), scores, floors, floor_note=note)
 
-    def _evaluate_stream(self, bundle: Bundle, tokens: np.ndarray, scoring: Scoring) -> Report:
-        recipe = bundle.recipe
-        stream, carries = stream_in_order(recipe, tokens), carries_state(recipe)
-        scores = mean_loss(cast(Model, bundle.model), stream, carries=carries, world=scoring.world)
-        scores["bits_per_token"] = scores["loss"] / math.log(2)
-        store = open_store(scoring.train, "train_stream")
-        train = None if store is None else np.asarray(store.flat[:NGRAM_TOKENS])
-        floors, note = ngram_baselines(train, [tokens], bundle.codec.target_tokenizer)
-        return Report(self.name, len(tokens) - 1, scores, floors, floor_note=note, unit="tokens")
-
-    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
-        job, limits = Job(bundle, [value], decode), continuation_limits(bundle, decode)
-        prefixes = prompts(bundle, [str(value)])
-        _, most = next(_with_room(job, prefixes, limits.most))
-        return Opening(Memory(1), prefixes[0], replace(limits, most=most))
-
-    def subject(self, question: Question) -> Subject:
-        """At each position the token that came next, at the last the likeliest one."""
-        bundle, tokenizer = question.bundle, question.bundle.codec.target_tokenizer
-        row = prompts(bundle, [f"{question.given}{question.output or ''}"])[0]
-        names = tuple(tokenizer.pieces(row))
-        subject = Subject(bundle, question.given, None, tuple(row), (), names, (*row[1:], 0), ())
-        with torch.inference_mode():
-            best = int(subject.logits()[-1].argmax())
-        answers = (*row[1:], best)
-        return subject.answering(answers, tuple(tokenizer.pieces(answers)))
-
-    def views(self, bundle: Bundle) -> tuple[str, ...]:
-        return (*ANSWER_VIEWS, "cells", "beam")
+def _subject(question: Question) -> Subject:
+    """At each position the token that came next, at the last the likeliest one."""
+    bundle, tokenizer = question.bundle, question.bundle.codec.target_tokenizer
+    row = prompts(bundle, [f"{question.given}{question.output or ''}"])[0]
+    names = tuple(tokenizer.pieces(row))
+    subject = Subject(bundle, question.given, None, tuple(row), (), names, (*row[1:], 0), ())
+    with torch.inference_mode():
+        best = int(subject.logits()[-1].argmax())
+    answers = (*row[1:], best)
+    return subject.answering(answers, tuple(tokenizer.pieces(answers)))
 
 
 def is_stream(recipe: Recipe) -> bool:
@@ -255,3 +188,25 @@ def _with_room(job: Job, prefixes: list[list[int]], most: int) -> Iterator[tuple
     far = [row for row in range(len(prefixes)) if row not in near]
     for rows in batches([len(prefixes[row]) + most for row in far]):
         yield [far[place] for place in rows], most
+
+
+# With data.unit = "stream" a file is one endless text; with "line", each line is a sequence of its own.
+LM = Task(
+    name="lm",
+    ladder=("char-rnn", "char-gru", "char-lstm", "gpt-tiny"),
+    judged_by=("loss",),
+    data_kind=lambda recipe: STREAM if is_stream(recipe) else EXAMPLES,
+    reads=lambda recipe: Nothing,
+    writes=lambda recipe: TextTarget,
+    read=_read,
+    build=_build,
+    predict=_predict,
+    evaluate=_evaluate,
+    subject=_subject,
+    takes=("hmm", "split"),
+    parts=("decoder",),
+    check=_check,
+    learner=hidden_or_gradient,
+    opening=_opening,
+    views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
+)

@@ -11,12 +11,14 @@ from seqlab.codecs.ngrams import NgramSource
 from seqlab.corpus.examples import Corpus
 from seqlab.data.store import TokenStore
 from seqlab.models.neighbours import NeighbourDecoder, NeighbourEncoder, NeighbourModel
-from seqlab.recipe import Neighbours
+from seqlab.recipe import Neighbours, Recipe
 from seqlab.tasks.linear import sources, training_rows
+from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import EOS
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.counting import CountingLearner
 from seqlab.training.run import Learner
+from seqlab.world import World
 
 
 def neighbour_model(settings: Neighbours, codec: Codec) -> nn.Module:
@@ -26,7 +28,15 @@ def neighbour_model(settings: Neighbours, codec: Codec) -> nn.Module:
     return NeighbourModel(encoder, NeighbourDecoder(len(codec.target_tokenizer), EOS))
 
 
-def neighbour_learner(model: nn.Module, corpus: Corpus) -> Learner:
+def neighbours_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """Neighbours are read by one process; layers descend along gradients."""
+    if recipe.model.neighbours is None:
+        return gradient_learner(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    return _neighbour_learner(network, corpus)
+
+
+def _neighbour_learner(model: nn.Module, corpus: Corpus) -> Learner:
     """All examples of the training part are kept."""
     rows, known = training_rows(corpus), cast(NeighbourModel, model)
     table = known.encoder.ngrams.measure(sources(rows, torch.arange(len(rows))))

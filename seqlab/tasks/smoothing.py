@@ -1,4 +1,4 @@
-"""Exponential smoothing of a recipe: built, and its forms weighed for each variable by backtesting the training part."""
+"""Exponential smoothing of a recipe: built, and its forms weighed by a backtest of the training part."""
 
 from typing import cast
 
@@ -34,7 +34,7 @@ def smoothing_forecaster(recipe: Recipe, codec: Codec) -> nn.Module:
     )
 
 
-def smoothing_learner(recipe: Recipe, wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
+def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
     """Every form with every choice of its rates forecasts from moments of the training part; the best ones are kept."""
     forecaster, source = cast(SmoothingForecaster, model), series_of(corpus.codec)
     windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)

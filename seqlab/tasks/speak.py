@@ -2,134 +2,84 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, SourceType, TargetType, padded
+from seqlab.codecs.codec import Codec, Files
 from seqlab.codecs.text import TextSource
-from seqlab.codecs.vectors import VectorTarget
-from seqlab.corpus.examples import Corpus
+from seqlab.codecs.vectors import VectorTarget, check_width
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
-from seqlab.errors import UsageError
 from seqlab.layers.stack import CausalStack
 from seqlab.metrics.alignment import aligned_distance
-from seqlab.models.attentive import SourceAttention
 from seqlab.models.build import build_encoder
+from seqlab.models.recurrent import SourceAttention
 from seqlab.models.speaker import Speaker
-from seqlab.recipe import Decode, Recipe, Stack
-from seqlab.subject import Question, Subject
-from seqlab.tasks import checks
-from seqlab.tasks.examples import (
-    EXAMPLES,
-    ask,
-    batches,
-    encode_inputs,
-    example_loss,
-    gradient_learner,
-    open_store,
-    writes_no_text,
-)
-from seqlab.tasks.task import DataKind, Job, Opening, Prediction, Report, Scoring
-from seqlab.training.run import Learner
-from seqlab.world import World
+from seqlab.padded import Padded
+from seqlab.recipe import Attention, Recipe, Stack
+from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
+from seqlab.tasks.task import Job, Prediction, Report, Scores, Scoring, Task, no_subject
 
 Frames = Float[np.ndarray, "_ _"]
 
 
-class Speak:
-    """The file is a table of `.npy` files and texts, or an `.npz`, as for other frames; here the text is the source."""
+def _check(recipe: Recipe) -> None:
+    if not isinstance(recipe.model.decoder, Stack) or recipe.model.attention is None:
+        raise ValueError("a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source")
 
-    name = "speak"
-    tuned = ""
-    ladder = ("speaker",)
-    recurrent = ""
-    judged_by = ("error",)
-    ask = ' "a text" --json'
 
-    def check(self, recipe: Recipe) -> None:
-        checks.check_settings(recipe)
-        checks.check_parts(recipe, encoder=True, decoder=True)
-        if not isinstance(recipe.model.decoder, Stack) or recipe.model.attention is None:
-            raise ValueError("a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source")
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
+    return (Example(e.target, e.source, e.where) for e in read_vectors(files, target=recipe.data.target))
 
-    def data_kind(self, recipe: Recipe) -> DataKind:
-        return EXAMPLES
 
-    def reads(self, recipe: Recipe) -> SourceType:
-        return TextSource
+def _build(recipe: Recipe, codec: Codec) -> nn.Module:
+    settings, stack, scale = recipe.model, cast(Stack, recipe.model.decoder), cast(VectorTarget, codec.target).scale
+    encoder = build_encoder(recipe, codec.source.entry)
+    score, inner = cast(Attention, settings.attention).score, settings.embedding + encoder.output_size
+    return Speaker(
+        encoder,
+        CausalStack(inner, stack, dropout=settings.dropout, name="decoder"),
+        SourceAttention(score, stack.size, encoder.output_size, name="decoder.attention"),
+        entrance=settings.embedding,
+        mean=scale.mean,
+        deviation=scale.deviation,
+        dropout=settings.entering,
+    )
 
-    def writes(self, recipe: Recipe) -> TargetType:
-        return VectorTarget
 
-    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
-        return (Example(e.target, e.source, e.where) for e in read_vectors(files, target=recipe.data.target))
+def _predict(job: Job) -> list[Prediction]:
+    """The frames of each text, in the unit of the data; as text, how many they are."""
+    model, limit = cast(Speaker, job.bundle.model), job.bundle.recipe.data.max_target
 
-    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
-        settings, stack, scale = recipe.model, cast(Stack, recipe.model.decoder), cast(VectorTarget, codec.target).scale
-        score = "additive" if settings.attention is None else settings.attention.score
-        encoder = build_encoder(recipe, codec.source.entry)
-        inner = settings.embedding + encoder.output_size
-        return Speaker(
-            encoder,
-            CausalStack(inner, stack, dropout=settings.dropout, name="decoder"),
-            SourceAttention(score, stack.size, encoder.output_size, name="decoder.attention"),
-            entrance=settings.embedding,
-            mean=scale.mean,
-            deviation=scale.deviation,
-            dropout=settings.entering,
-        )
+    def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
+        frames, ended = model.write(rows, most=limit)
+        for place, values, end in zip(places, frames.rows(), ended.tolist(), strict=True):
+            details = {"frames": values.tolist(), "ended": end}
+            yield Prediction(str(job.inputs[place]), f"{len(values)} frames of {model.width} features", details)
 
-    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-        return gradient_learner(recipe, network, corpus, world)
+    return answers_in_order(encode_inputs(job.bundle, job.inputs, first_row=job.first_row), answer)
 
-    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
-        return {}
 
-    def predict(self, job: Job) -> list[Prediction]:
-        """The frames of each text, in the unit of the data; as text, how many they are."""
-        model, limit = cast(Speaker, job.bundle.model), job.bundle.recipe.data.max_target
-        rows = encode_inputs(job.bundle, job.inputs, first_row=job.first_row)
-        answers: dict[int, Prediction] = {}
-        for together in batches([len(row) for row in rows]):
-            frames, ended = model.write(padded([rows[place] for place in together]), most=limit)
-            for place, values, end in zip(together, frames.rows(), ended.tolist(), strict=True):
-                details = {"frames": values.tolist(), "ended": end}
-                output = f"{len(values)} frames of {model.width} features"
-                answers[place] = Prediction(str(job.inputs[place]), output, details)
-        return [answers[place] for place in range(len(rows))]
-
-    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
-        """How far the frames are from the known ones, aligned, beside the mean frame of each symbol."""
-        examples, target = data.all, cast(VectorTarget, bundle.codec.target)
-        answers = ask(self, bundle, [e.source for e in examples], world=scoring.world)
-        written = [np.asarray(answer.details["frames"]) for answer in answers]
-        scores = _scores(target, written, examples) | example_loss(bundle, examples, scoring.world)
-        scores["ended"] = sum(answer.details["ended"] for answer in answers) / len(answers)
-        texts, frames = (open_store(scoring.train, f"train_{side}") for side in ("source", "target"))
-        if texts is None or frames is None:
-            note = "the mean frame of each symbol needs the training part, which is not beside this model"
-            return Report(self.name, len(examples), scores, {}, floor_note=note)
-        means = MeanFrames(texts, frames)
-        rows = bundle.codec.source.encode([e.source for e in examples])
-        floor = _scores(target, [means(cast(Any, row)) for row in rows], examples)
-        return Report(self.name, len(examples), scores, {"mean frame of each symbol": floor})
-
-    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
-        raise writes_no_text(self)
-
-    def subject(self, question: Question) -> Subject:
-        raise UsageError(
-            "a 'speak' model gives no answer in tokens or labels to look into", hint="`predict` gives its frames."
-        )
-
-    def views(self, bundle: Bundle) -> tuple[str, ...]:
-        return ()
+def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
+    """How far the frames are from the known ones, aligned, beside the mean frame of each symbol."""
+    examples, target = data.all, cast(VectorTarget, bundle.codec.target)
+    answers = ask(_predict, bundle, data.sources, world=scoring.world)
+    written = [np.asarray(answer.details["frames"]) for answer in answers]
+    scores = _scores(target, written, examples) | example_loss(bundle, examples, scoring.world)
+    scores["ended"] = sum(answer.details["ended"] for answer in answers) / len(answers)
+    texts, frames = scoring.store("source"), scoring.store("target")
+    if texts is None or frames is None:
+        note = "the mean frame of each symbol needs the training part, which is not beside this model"
+        return Report("speak", len(examples), scores, {}, floor_note=note)
+    means = MeanFrames(texts, frames)
+    rows = bundle.codec.source.encode(data.sources)
+    baseline = _scores(target, [means(list(row)) for row in rows], examples)
+    return Report("speak", len(examples), scores, {"mean frame of each symbol": baseline})
 
 
 class MeanFrames:
@@ -156,10 +106,29 @@ class MeanFrames:
         return np.stack(frames)
 
 
-def _scores(target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
+def _scores(target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]) -> Scores:
     """`error`: the mean distance of aligned frames, in deviations; `length_error`: how much too long or too short."""
     mean, deviation = (np.asarray(side) for side in (target.scale.mean, target.scale.deviation))
-    pairs = [(frames, target.scale.check_width(e.target)) for frames, e in zip(written, examples, strict=True)]
+    pairs = [(frames, check_width(target.scale, e.target)) for frames, e in zip(written, examples, strict=True)]
     errors = [aligned_distance((one - mean) / deviation, (other - mean) / deviation) for one, other in pairs]
     lengths = [abs(len(one) - len(other)) / len(other) for one, other in pairs]
     return {"error": float(np.mean(errors)), "length_error": float(np.mean(lengths))}
+
+
+# The file is a table of `.npy` files and texts, or an `.npz`, as for other frames; here the text is the source.
+SPEAK = Task(
+    name="speak",
+    ladder=("speaker",),
+    judged_by=("error",),
+    data_kind=of_examples,
+    reads=lambda recipe: TextSource,
+    writes=lambda recipe: VectorTarget,
+    read=_read,
+    build=_build,
+    predict=_predict,
+    evaluate=_evaluate,
+    subject=no_subject("`predict` gives its frames."),
+    parts=("encoder", "decoder"),
+    check=_check,
+    ask=' "a text" --json',
+)

@@ -1,10 +1,10 @@
-"""What a task is to the rest of the package: one object that knows how its models are built, used, scored and shown.
+"""What a task is to the rest of the package: one record of how its models are built, used, scored and shown.
 
 Nobody outside this room compares the name of a task: whoever needs something of it asks the task.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -12,19 +12,26 @@ from typing import Any, Protocol, runtime_checkable
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, SourceType, TargetType
+from seqlab.codecs.codec import Codec, Files, Json, SourceType, TargetType
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
+from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
+from seqlab.errors import UsageError
+from seqlab.layers.transformer import BatchNorm
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
+from seqlab.training.gradient import GradientLearner
 from seqlab.training.run import Learner
 from seqlab.world import ALONE, World
 
+Scores = dict[str, float]
+Baselines = dict[str, Scores]  # by the name of the baseline
 # Of answers in tokens or labels.
 ANSWER_VIEWS = ("attention", "lens", "number", "surprisal", "gradients", "saliency", "what-if")
+SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")
 
 
@@ -39,7 +46,7 @@ class Answer(Protocol):
     def output(self) -> str: ...
 
     @property
-    def details(self) -> dict[str, Any]: ...
+    def details(self) -> Json: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Prediction:
 
     input: str
     output: str
-    details: dict[str, Any] = field(default_factory=dict)
+    details: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,11 @@ class Scoring:
     most: int | None = None
     world: World = ALONE
 
+    def store(self, name: str) -> TokenStore | None:
+        """A store of the training part, if it is beside the model."""
+        path = None if self.train is None else self.train / f"train_{name}"
+        return TokenStore.open(path) if path is not None and path.exists() else None
+
 
 @dataclass(frozen=True)
 class Report:
@@ -90,8 +102,8 @@ class Report:
 
     task: str
     num_examples: int
-    scores: dict[str, Any]
-    floors: dict[str, dict[str, float]]
+    scores: Json
+    floors: Baselines
     examples: tuple[dict[str, str], ...] = ()
     floor_note: str = ""
     by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)  # source tokens -> scores
@@ -99,16 +111,15 @@ class Report:
     page: Callable[[str], str] | None = None  # an HTML page of the answers, given its title
     unit: str = "examples"  # what `num_examples` counts
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         # a score that is no number, such as the loss where no label is known, is null in JSON
         scores = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in self.scores.items()
         }
-        table = {"examples": self.num_examples, **scores, "floors": self.floors}
-        table |= {"by_length": self.by_length} if self.by_length else {}
-        table |= {"by_step": self.by_step} if self.by_step else {}
-        return {"task": self.task, **table, **({"floor_note": self.floor_note} if self.floor_note else {})}
+        table = {"task": self.task, "examples": self.num_examples, **scores, "floors": self.floors}
+        some = {name: getattr(self, name) for name in ("by_length", "by_step", "floor_note")}
+        return table | {name: value for name, value in some.items() if value}
 
 
 @runtime_checkable
@@ -131,86 +142,87 @@ class Data(Protocol):
         """A few inputs and the work of answering them, for whoever measures how fast that is; 0 if there are none."""
 
 
-@runtime_checkable
-class DataKind(Protocol):
+def score_held_out(task: "Task", bundle: Bundle, stores: Path) -> Report:
+    """The scores on a part of what training held out."""
+    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores)
+    return task.evaluate(bundle, data.some(SCORED_AT_THE_END), Scoring(train=stores))
+
+
+@dataclass(frozen=True)
+class DataKind:
     """How the user's files become batches to train on and data to score: examples, one long text, or a series."""
 
-    def look(self, task: "Task", recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
-        """What is in the files, read as training would read them."""
-
-    def prepare(
-        self,
-        task: "Task",
-        recipe: Recipe,
-        files: Sequence[str],
-        valid: Sequence[str],
-        folder: Path,
-        old: Codec | None,
-    ) -> Codec:
-        """Learn the codec from the files and store their rows in `folder`; what an `old` model knows is kept."""
-
-    def open(self, recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-        """What `prepare` has stored, as batches."""
-
-    def data(self, task: "Task", bundle: Bundle, files: Sequence[str], stores: Path) -> Data:
-        """The data in files with known answers; without files, what training held out in `stores`."""
-
-    def finish(self, task: "Task", bundle: Bundle, stores: Path) -> Report:
-        """The scores of a model whose training has ended, after adjusting what is adjusted then."""
+    # what is in the files, read as training would read them
+    look: Callable[["Task", Recipe, Files], Json]
+    # learn the codec from files and held-out files and store their rows in a folder; what an old model knows is kept
+    prepare: Callable[["Task", Recipe, Files, Files, Path, Codec | None], Codec]
+    # what `prepare` has stored, as batches
+    open: Callable[[Recipe, Codec, Path], Corpus]
+    # the data in files with known answers; without files, what training held out in the folder
+    data: Callable[["Task", Bundle, Files, Path], Data]
+    # the scores of a model whose training has ended, after adjusting what is adjusted then
+    finish: Callable[["Task", Bundle, Path], Report] = score_held_out
 
 
-@runtime_checkable
-class Task(Protocol):
-    """One task. Each is a class of its own in a file of its own; what several share are plain functions."""
+def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """Gradient descent on the batches of the training part."""
+    if world.size > 1 and any(isinstance(module, BatchNorm) for module in network.modules()):
+        raise UsageError(
+            "a batch norm looks at the whole batch",
+            hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
+        )
+    return GradientLearner(network, corpus.train, recipe.train, world)
+
+
+def refuse_many_processes(recipe: Recipe, world: World) -> None:
+    """EM and counting read the whole training part in one process."""
+    if world.size > 1:
+        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+
+
+def writes_no_text(bundle: Bundle, value: Any, decode: Decode) -> Opening:
+    """The refusal of a task whose models have no decoder."""
+    raise UsageError(f"a '{bundle.recipe.task}' model writes no text", hint="ask it with `predict`.")
+
+
+def no_subject(hint: str) -> Callable[[Question], Subject]:
+    """The refusal of a task whose answers are neither tokens nor labels; `hint` says what shows them instead."""
+
+    def refuse(question: Question) -> Subject:
+        task = question.bundle.recipe.task
+        raise UsageError(f"a '{task}' model gives no answer in tokens or labels to look into", hint=hint)
+
+    return refuse
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: a record of what it reads, builds, answers, scores and shows. Each is written in a file of its own.
+
+    What a function of another task does as well is a default here, or a plain function that several tasks name.
+    """
 
     name: str
-    tuned: str  # the recipe that starts from another model; empty where there is none
-    recurrent: str  # the recipe whose cells can be exchanged; empty where there is none
-    ask: str  # what follows `seqlab predict MODEL` on the command line
-
-    @property
-    def ladder(self) -> tuple[str, ...]:
-        """Recipes from simple to strong."""
-
-    @property
-    def judged_by(self) -> tuple[str, ...]:
-        """The names of its scores, the most telling first."""
-
-    def check(self, recipe: Recipe) -> None:
-        """Raise a ValueError that says which part of a recipe does not fit the task."""
-
-    def data_kind(self, recipe: Recipe) -> DataKind: ...
-
-    def reads(self, recipe: Recipe) -> SourceType: ...
-
-    def writes(self, recipe: Recipe) -> TargetType: ...
-
-    def read(self, recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
-        """The examples in the user's files."""
-
-    def build(self, recipe: Recipe, codec: Codec) -> nn.Module:
-        """The network with its first weights, drawn from torch's own generator."""
-
-    def learner(self, recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-        """How it learns: gradient descent, EM or counting."""
-
-    def validate(self, bundle: Bundle, data: Any) -> dict[str, float]:
-        """What is scored on held-out data while training, beside the loss."""
-
-    def predict(self, job: Job) -> Sequence[Answer]:
-        """An answer to each input."""
-
-    def evaluate(self, bundle: Bundle, data: Any, scoring: Scoring) -> Report:
-        """Scores beside baselines."""
-
-    def opening(self, bundle: Bundle, value: Any, decode: Decode) -> Opening:
-        """A decoder that is about to write its answer; a UsageError for models that write no text."""
-
-    def subject(self, question: Question) -> Subject:
-        """The model at work on one input, for the views; a UsageError where there is nothing to look into."""
-
-    def views(self, bundle: Bundle) -> tuple[str, ...]:
-        """The views that fit what this task does, the most telling first."""
+    ladder: tuple[str, ...]  # recipes from simple to strong
+    judged_by: tuple[str, ...]  # the names of its scores, the most telling first
+    data_kind: Callable[[Recipe], DataKind]
+    reads: Callable[[Recipe], SourceType]
+    writes: Callable[[Recipe], TargetType]
+    read: Callable[[Recipe, Files], Iterator[Example]]  # the examples in the user's files
+    build: Callable[[Recipe, Codec], nn.Module]  # the network, its first weights from torch's own generator
+    predict: Callable[[Job], Sequence[Answer]]  # an answer to each input
+    evaluate: Callable[[Bundle, Any, Scoring], Report]  # scores beside baselines
+    subject: Callable[[Question], Subject]  # the model at work on one input, for the views
+    takes: tuple[str, ...] = ()  # the settings of `checks.special_settings` that its recipes may have
+    parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
+    check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
+    learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
+    validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}  # while training, beside the loss
+    opening: Callable[[Bundle, Any, Decode], Opening] = writes_no_text  # a decoder that is about to write its answer
+    views: Callable[[Bundle], tuple[str, ...]] = lambda bundle: ()  # those that fit it, the most telling first
+    tuned: str = ""  # the recipe that starts from another model
+    recurrent: str = ""  # the recipe whose cells can be exchanged
+    ask: str = ""  # what follows `seqlab predict MODEL` on the command line
 
 
 @dataclass(frozen=True)
@@ -224,20 +236,19 @@ class Finding:
     remedy: str = ""
 
 
-def beside_floor(task: Task, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
+def beside_floor(task: Task, scores: Json, floors: Baselines) -> Iterator[Finding]:
     """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
-    there = [name for name in task.judged_by if name in scores and any(name in floor for floor in floors.values())]
-    if not there:
+    common = [name for name in task.judged_by if name in scores and any(name in each for each in floors.values())]
+    if not common:
         return
-    name = next((name for name in there if scores[name]), there[0])  # answers of less than four words have no BLEU
-    others = {floor: found[name] for floor, found in floors.items() if name in found}
-    ours, less = float(scores[name]), name in LOWER_IS_BETTER
-    floor = min(others, key=lambda f: others[f]) if less else max(others, key=lambda f: others[f])
-    well = (ours < others[floor] if less else ours > others[floor]) and math.isfinite(ours)
+    name = next((name for name in common if scores[name]), common[0])  # answers of less than four words have no BLEU
+    sign = -1 if name in LOWER_IS_BETTER else 1
+    worth = {baseline: sign * each[name] for baseline, each in floors.items() if name in each}
+    best, ours = max(worth, key=worth.__getitem__), float(scores[name])
     yield Finding(
         "is it better than its floor?",
         ours,
-        well,
-        f"its {name} is {ours:.4g}, that of '{floor}' {others[floor]:.4g}",
+        sign * ours > worth[best] and math.isfinite(ours),
+        f"its {name} is {ours:.4g}, that of '{best}' {floors[best][name]:.4g}",
         "the simple thing is as good: train longer (--set train.minutes=10), on more data, or use it.",
     )

@@ -3,25 +3,27 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import padded
+from seqlab.codecs.codec import Codec, padded
 from seqlab.data.sources import Example, Picture
 from seqlab.decode.beam import Beam, Hypothesis, beam_search
 from seqlab.decode.generate import Greedy, Limits, Rule, Sample, generate, stream
 from seqlab.decode.generate import score as forced
 from seqlab.errors import DataError, UsageError, shorten
+from seqlab.models.build import build_seq2seq
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
-from seqlab.recipe import Decode
+from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.examples import ask, batches, encode_inputs, looked_at, room
-from seqlab.tasks.task import Job, Opening, Prediction, Task
+from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, room, source_subject
+from seqlab.tasks.task import Job, Opening, Prediction, Scores, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
 NEVER = (PAD, UNK, SOS, SEP, MASK)
@@ -80,32 +82,31 @@ def answer_of(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], pre
     return Prediction(text, str(best["output"]), details | {"hypotheses": written})
 
 
+def build_translator(recipe: Recipe, codec: Codec) -> nn.Module:
+    """An encoder and a decoder for the source and the target of a codec."""
+    return build_seq2seq(recipe, codec.source.entry, len(codec.target_tokenizer))
+
+
 def translate(job: Job) -> list[Prediction]:
     """Each source is translated; an empty line stays empty."""
     source, tokenizer = job.bundle.codec.source, job.bundle.codec.target_tokenizer
     prefix = prefix_ids(tokenizer, job.prefix)
-    found = hypotheses(job, prefix)
-    return [
-        answer_of(tokenizer, source.show(value), each, prefix) for value, each in zip(job.inputs, found, strict=True)
-    ]
+    results = zip(job.inputs, hypotheses(job, prefix), strict=True)
+    return [answer_of(tokenizer, source.show(value), each, prefix) for value, each in results]
 
 
-@torch.inference_mode()
 def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
     """What an encoder and a decoder find for each input, best first; nothing for an empty line."""
-    model = cast(Seq2Seq, job.bundle.model)
+    model, limits = cast(Seq2Seq, job.bundle.model), target_limits(job.bundle, job.decode, prefix)
     sources = encode_inputs(job.bundle, job.inputs, first_row=job.first_row)
-    limits = target_limits(job.bundle, job.decode, prefix)
-    found: list[list[Hypothesis]] = [[] for _ in sources]
-    empty = {row for row, value in enumerate(job.inputs) if isinstance(value, str) and not value.strip()}
-    for together in batches([0 if row in empty else len(source) for row, source in enumerate(sources)]):
-        rows = [row for row in together if row not in empty]
-        if rows:
-            memory = model.encoder(padded([sources[row] for row in rows]))
-            start = Padded.from_rows([[SOS, *prefix]] * len(rows))
-            for row, each in zip(rows, search(job, model.decoder, memory, start, limits, rows), strict=True):
-                found[row] = each
-    return found
+    rows = [row for row, value in enumerate(job.inputs) if not isinstance(value, str) or value.strip()]
+
+    def answer(source: Padded, places: list[int]) -> list[list[Hypothesis]]:
+        start = Padded.from_rows([[SOS, *prefix]] * len(places))
+        return search(job, model.decoder, model.encoder(source), start, limits, [rows[place] for place in places])
+
+    results = dict(zip(rows, answers_in_order([sources[row] for row in rows], answer), strict=True))
+    return [results.get(row, []) for row in range(len(sources))]
 
 
 def target_limits(bundle: Bundle, decode: Decode, prefix: Sequence[int] = ()) -> Limits:
@@ -153,60 +154,51 @@ def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[
     """E57: how likely each target is, given its source; a language model needs no sources."""
     if "target" not in bundle.codec.tokenizers:
         raise UsageError(f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities.")
-    encoded = bundle.codec.target_tokenizer.encode_all(list(targets))
-    values = list(sources) if bundle.codec.reads else [""] * len(targets)
-    openings = [task.opening(bundle, value, bundle.recipe.decode) for value in values]
+    decoder, tokenizer = cast(Any, bundle.model).decoder, bundle.codec.target_tokenizer
     scores = []
-    for opening, ids in zip(openings, encoded, strict=True):
-        row = [*opening.tokens, *ids, *([] if opening.limits.end is None else [opening.limits.end])]
+    for value, target in zip(sources if bundle.codec.reads else [""] * len(targets), targets, strict=True):
+        opening = task.opening(bundle, value, bundle.recipe.decode)
+        end = [] if opening.limits.end is None else [opening.limits.end]
+        row = [*opening.tokens, *tokenizer.encode(target), *end]
         if len(row) - 1 > room(bundle.recipe):
             raise DataError(
                 f"a target of {len(row) - 1} tokens, and this model learned {room(bundle.recipe)} positions",
                 hint="shorten it.",
             )
-        decoder = cast(Any, bundle.model).decoder
         scores.append(float(forced(decoder, opening.memory, Padded.from_rows([row]))[0]))
     return scores
 
 
-def translated(question: Question) -> Subject:
+def translation_subject(question: Question) -> Subject:
     """A model that has read a source and its own translation, which is searched for, or is what the question says."""
     bundle = question.bundle
-    tokenizer, subject = bundle.codec.target_tokenizer, looked_at(question)
+    tokenizer, subject = bundle.codec.target_tokenizer, source_subject(question)
     if question.output is None:
-        found = hypotheses(Job(bundle, [question.given], question.decode))[0]
-        if not 1 <= question.hypothesis <= len(found):
+        results = hypotheses(Job(bundle, [question.given], question.decode))[0]
+        if not 1 <= question.hypothesis <= len(results):
             raise UsageError(
-                f"there is no hypothesis {question.hypothesis}", hint=f"the search found {len(found)}; 1 is the best."
+                f"there is no hypothesis {question.hypothesis}", hint=f"the search found {len(results)}; 1 is the best."
             )
-        tokens = list(found[question.hypothesis - 1].tokens)
+        tokens = list(results[question.hypothesis - 1].tokens)
     else:
         tokens = tokenizer.encode(question.output)
     writes, answers = (SOS, *tokens), (*tokens, EOS)
-    return Subject(
-        bundle,
-        question.given,
-        subject.reads,
-        writes,
-        subject.source,
-        tuple(tokenizer.pieces(writes)),
-        answers,
-        tuple(tokenizer.pieces(answers)),
-    )
+    subject = replace(subject, writes=writes, written=tuple(tokenizer.pieces(writes)))
+    return subject.answering(answers, tuple(tokenizer.pieces(answers)))
 
 
-def exactly_right(task: Task, bundle: Bundle, examples: list[Example]) -> float:
-    """The share of held-out examples that greedy search answers as one of their references."""
+def exactly_right(bundle: Bundle, data: Examples) -> Scores:
+    """The share of some held-out examples that greedy search answers as one of their references."""
+    some = data.some(DECODED_WHILE_TRAINING)
     greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    answers = ask(task, bundle, [e.source for e in examples], decode=greedy)
-    known = references(bundle, examples)
-    return sum(a.output in texts for a, texts in zip(answers, known, strict=True)) / len(examples)
+    pairs = zip(ask(translate, bundle, some.sources, decode=greedy), references(bundle, some.all), strict=True)
+    return {"exact": sum(answer.output in texts for answer, texts in pairs) / len(some.all)}
 
 
 def references(bundle: Bundle, examples: Sequence[Example]) -> list[tuple[str, ...]]:
     """The target of each example in the form in which the model writes; of a picture, all of its captions."""
-    normalise, known = bundle.codec.target_tokenizer.normaliser, defaultdict[str | int, list[str]](list)
+    normalise, texts = bundle.codec.target_tokenizer.normaliser, defaultdict[str | int, list[str]](list)
     names = [e.source.name if isinstance(e.source, Picture) else row for row, e in enumerate(examples)]
     for name, example in zip(names, examples, strict=True):
-        known[name].append(normalise(str(example.target)))
-    return [tuple(known[name]) for name in names]
+        texts[name].append(normalise(str(example.target)))
+    return [tuple(texts[name]) for name in names]

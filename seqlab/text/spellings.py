@@ -8,6 +8,7 @@ seen. What a column says of a word is computed once for each different word.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -59,7 +60,7 @@ class SpellingVocabulary:
             row = [normaliser(word) for word in sentence]
             words.update(row)
             lower = ["", *(word.lower() for word in row), ""]
-            pairs.update(f"{one}\t{other}" for one, other in zip(lower, lower[1:], strict=False))
+            pairs.update(f"{one}\t{other}" for one, other in pairwise(lower))
         if not words:
             raise DataError("there are no words to learn from", hint="`seqlab data FILE` shows how the file is read.")
         kept = ["", *(word for word, _ in words.most_common(size))]
@@ -83,7 +84,8 @@ class SpellingVocabulary:
             for name, values in zip(FORMS, table, strict=True)
         }
         starts = np.cumsum([_EDGE, *(length + _EDGE for length in lengths)])[:-1]
-        inside = np.repeat(starts, lengths) + np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths])[:-1], lengths)
+        begins = np.cumsum([0, *lengths])[:-1]
+        inside = np.arange(sum(lengths)) + np.repeat(starts - begins, lengths)
         columns = [ids[name][places[inside]] for name in FORMS]
         columns += [ids[name][places[inside + offset]] for offset in OFFSETS for name in NEAR]
         lower = [word.lower() for word in words]

@@ -4,7 +4,7 @@ The last few changes of the weights (s) and of the gradient (y) say how the grad
 loss falls by a part of what the slope promises (Armijo).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -86,11 +86,11 @@ class Descent:
         return cls(weights, loss, tensors["gradient"], moves, bends)
 
 
-def flat(tensors: list[Tensor]) -> Flat:
+def flat(tensors: Sequence[Tensor]) -> Flat:
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 
-def unflat(weights: Flat, like: list[Tensor]) -> list[Tensor]:
+def unflat(weights: Flat, like: Sequence[Tensor]) -> list[Tensor]:
     """A flat vector in the shapes of some tensors."""
     parts = weights.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

@@ -11,7 +11,7 @@ from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.series import SeriesSource
 from seqlab.codecs.text import TextSource, TextTarget, learn_codec, read_codec
-from seqlab.codecs.vectors import FeatureScale, VectorSource, VectorTarget
+from seqlab.codecs.vectors import VectorSource, VectorTarget
 from seqlab.codecs.words import WordSource
 from seqlab.data.sources import Example, Picture
 from seqlab.errors import BundleError, DataError, UsageError
@@ -23,7 +23,7 @@ MOST = 1000
 LETTERS = learn("characters", ["the cat"], normaliser=Normaliser())
 WORDS = learn("words", ["the cat sat"], normaliser=Normaliser())
 PIECES = learn("bpe", ["the cat sat"], normaliser=Normaliser(), size=300)
-SCALE = FeatureScale((1.0, 2.0), (0.5, 4.0))
+SCALE = Measured((1.0, 2.0), (0.5, 4.0))
 IMAGE = Image(height=2, width=3, channels=1)
 SERIES = SeriesSource(("sales",), ("price",), (1.0, 2.0), (3.0, 4.0), (0.5,), 7, True)
 LABELS, ANGLES = Labels(("A", "B"), (2, 1)), NumberTarget((0.0,), (2.0,), True, "?")
@@ -147,7 +147,7 @@ def test_a_value_is_shown_in_words_and_can_be_typed():
     assert VectorSource(SCALE).show(frames) == "3 frames of 2 features"
     assert VectorSource(SCALE).typed(frames) == ""
     assert WordSource(WORDS).show(("the", "cat")) == "the cat"
-    source = PictureSource(FeatureScale((0.0,) * 3, (1.0,) * 3), IMAGE)
+    source = PictureSource(Measured((0.0,) * 3, (1.0,) * 3), IMAGE)
     assert source.show(picture) == "cat.png"
     typed = source.typed(picture)
     assert source.parse(typed, most=MOST).values.tolist() == picture.values.tolist()

@@ -9,10 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from seqlab import __version__
-from seqlab.claims import ancestors, attention, cells, decoding, gradients, graphs, transfer
-from seqlab.claims.claim import Finding, Scale, document, read_claims
-from seqlab.claims.report import Result, read_results, write_report
-from seqlab.claims.settings import Settings
+from seqlab_claims import ancestors, attention, cells, decoding, gradients, graphs, transfer
+from seqlab_claims.claim import Finding, Scale, document, read_claims
+from seqlab_claims.report import Result, read_results, write_report
+from seqlab_claims.settings import Settings
 
 EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
     "C1": gradients.singular_values,
@@ -50,19 +50,19 @@ def run_claims(
     out: Path,
     scale: Scale = "full",
     seeds: int | None = None,
-    told: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Result]:
     """Measure claims, and report on them in the directory `out`, which is brought up to date after each."""
     results, claims = dict[str, Result](), read_claims()
     for place, name in enumerate(ids, 1):
-        key, known, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
-        if name in known and known[name].key == key:
-            told(f"{count}: measured before")
+        key, previous, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
+        if name in previous and previous[name].key == key:
+            report(f"{count}: measured before")
         else:
-            told(f"{count}: {claims[name].title}")
-            known[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, told))
-            write_report(out, claims, read_results(out) | {name: known[name]})
-        results[name] = known[name]
+            report(f"{count}: {claims[name].title}")
+            previous[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, report))
+            write_report(out, claims, read_results(out) | {name: previous[name]})
+        results[name] = previous[name]
     return results
 
 

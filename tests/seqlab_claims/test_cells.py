@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from seqlab.claims.cells import kept_bytes, keys
-from seqlab.claims.graphs import longest, shortest
+from seqlab_claims.cells import kept_bytes, keys
+from seqlab_claims.graphs import longest, shortest
 
 pytest.importorskip("babel")
 

@@ -93,8 +93,8 @@ class Claim:
 
     def verdict(self, finding: Finding) -> Verdict:
         """Of all criteria together: confirmed if each is, not confirmed if none is, otherwise it depends."""
-        found = {criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()}
-        return found.pop() if len(found) == 1 else "depends"
+        verdicts = {criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()}
+        return verdicts.pop() if len(verdicts) == 1 else "depends"
 
     def sentence(self, finding: Finding) -> str:
         """Each criterion with what was found."""
@@ -104,7 +104,7 @@ class Claim:
 @cache
 def document() -> dict[str, Any]:
     """All of claims.toml: a table for each claim, and the settings of recipes that several share."""
-    return tomllib.loads((files("seqlab") / "claims" / "claims.toml").read_text("utf-8"))
+    return tomllib.loads((files("seqlab_claims") / "claims.toml").read_text("utf-8"))
 
 
 def read_claims() -> dict[str, Claim]:

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from seqlab.claims.claim import Finding
-from seqlab.claims.material import UNTRAINED, Pair, as_conll, date_fields, manual, named, words
-from seqlab.claims.settings import Settings, bars, flat, lines, means, minus, right, scored, scores, spread, timed
 from seqlab.equations.recurrent import gru_step, lstm_step
 from seqlab.explain.cells import followers, marks, states
 from seqlab.explain.saliency import saliency
 from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
 from seqlab.tasks import subject
+from seqlab_claims.claim import Finding
+from seqlab_claims.material import UNTRAINED, Pair, as_conll, date_fields, manual, named, words
+from seqlab_claims.settings import Settings, bars, flat, lines, means, minus, right, scored, scores, spread, timed
 
 WIN = 0.02  # nats
 
@@ -168,11 +168,13 @@ def readable(at: Settings) -> Finding:
 
     def follows(model: Model, what: str) -> float:
         """How well the unit that follows something best in one text follows it in the other."""
-        looked = [subject(model.bundle, given[:num]) for given in read]
-        seen = [(states(each.trace(), list(each.written)), marks(list(each.written), None)[what]) for each in looked]
-        best = followers(seen[0][0], {what: seen[0][1]}, most=1)[0]
-        unit = {best.layer: seen[1][0][best.layer][:, best.unit : best.unit + 1]}
-        score = followers(unit, {what: seen[1][1]})[0].score
+        subjects = [subject(model.bundle, text[:num]) for text in read]
+        traces = [
+            (states(each.trace(), list(each.written)), marks(list(each.written), None)[what]) for each in subjects
+        ]
+        best = followers(traces[0][0], {what: traces[0][1]}, most=1)[0]
+        unit = {best.layer: traces[1][0][best.layer][:, best.unit : best.unit + 1]}
+        score = followers(unit, {what: traces[1][1]})[0].score
         return abs(score - 0.5) * 2 if what == "quotes" else abs(score)
 
     whats = ("quotes", "place in line")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from seqlab.claims.settings import Settings
 from seqlab.data.synthetic import FIRST, LANGUAGES, LAST
 from seqlab.errors import DataError
+from seqlab_claims.settings import Settings
 
 LATIN = ("en", "de", "nl", "sv", "da", "fr", "es", "it", "pt", "pl", "cs", "fi")
 LONGEST = 24  # letters of a name

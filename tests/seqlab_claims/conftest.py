@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from seqlab.claims.claim import read_claims
-from seqlab.claims.report import Result, section
-from seqlab.claims.settings import Settings
-from seqlab.claims.suite import EXPERIMENTS
+from seqlab_claims.claim import read_claims
+from seqlab_claims.report import Result, section
+from seqlab_claims.settings import Settings
+from seqlab_claims.suite import EXPERIMENTS
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from seqlab.claims.claim import Chart, Criterion, Finding, number, ranged, read_claims
-from seqlab.claims.suite import EXPERIMENTS
+from seqlab_claims.claim import Chart, Criterion, Finding, number, ranged, read_claims
+from seqlab_claims.suite import EXPERIMENTS
 
 CLAIMS = read_claims()
 

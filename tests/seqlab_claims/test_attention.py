@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqlab.claims.attention import apart, marked, repeats, sentences
+from seqlab_claims.attention import apart, marked, repeats, sentences
 
 pytest.importorskip("babel")
 

@@ -9,11 +9,11 @@ from statistics import fmean
 from typing import Any, TypeVar, cast
 
 from seqlab.bundle import is_bundle
-from seqlab.claims.claim import Chart, Line, Row, Scale, Table, document
 from seqlab.errors import SeqlabWarning
 from seqlab.lab import Model, load, train
 from seqlab.model import RUN
 from seqlab.training.log import MetricsFile
+from seqlab_claims.claim import Chart, Line, Row, Scale, Table, document
 
 T = TypeVar("T")
 SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}
@@ -30,7 +30,7 @@ class Settings:
     folder: Path
     scale: Scale = "full"
     num_seeds: int | None = None
-    told: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
 
     @property
     def seeds(self) -> range:
@@ -85,7 +85,7 @@ class Settings:
         out = self.folder / f"{name}-{seed}".replace(" ", "-")
         if is_bundle(out):
             return load(out)
-        self.told(f"  {name}, seed {seed}")
+        self.report(f"  {name}, seed {seed}")
         changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
         settings = [f"{key}={value}" for key, value in changed.items()]
         old = None if start is None else start.path

@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 import torch
 
-from seqlab.claims.ancestors import LETTERS, chain, paths
-from seqlab.claims.material import date_fields, manual, names
-from seqlab.claims.transfer import ambiguous
+from seqlab_claims.ancestors import LETTERS, chain, paths
+from seqlab_claims.material import date_fields, manual, names
+from seqlab_claims.transfer import ambiguous
 
 pytest.importorskip("babel")
 

@@ -1,0 +1,27 @@
+"""The schema of a recipe: frozen, validated, TOML in and out. Each default is written here and nowhere else.
+
+recipe = load_recipe("char-lstm")                      # by name, or a path to a .toml file
+recipe = override(recipe, ["train.steps=500"])         # what `--set` does
+"""
+
+from seqlab.recipe.model import (
+    Attention,
+    Cell,
+    Connection,
+    Convolution,
+    Dynamics,
+    Features,
+    Glimpse,
+    Hidden,
+    Linear,
+    Model,
+    Neighbours,
+    Ngrams,
+    RandomField,
+    Smoothing,
+    Stack,
+    Transformer,
+)
+from seqlab.recipe.recipe import Recipe, build_recipe, load_recipe, override, parse_recipe, to_toml
+from seqlab.recipe.sections import NUMBERS, Data, Decode, Forecast, Image, Text, Train
+from seqlab.recipes import recipe_names

@@ -1,0 +1,154 @@
+"""A recipe as a whole: from TOML and to TOML, with settings changed by name, and errors that name the key."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from seqlab.errors import RecipeError, nearest
+from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, Model, Stack
+from seqlab.recipe.section import Section
+from seqlab.recipe.sections import LENGTHS, Data, Decode, Forecast, Image, Text, Train
+from seqlab.recipes import recipe_names, recipe_table
+
+# sections that --set can begin
+OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *WITHOUT_LAYERS)
+
+
+class Recipe(Section):
+    """Everything that makes a model what it is, except the data and the seed of the universe."""
+
+    name: str
+    task: str  # which checks that the parts fit: `seqlab.tasks.check_recipe`
+    about: str = ""
+    shared: bool = False  # one vocabulary for source and target
+    data: Data = Data()
+    image: Image | None = None  # classify, caption: the source is a picture, whose rows of pixels are vectors
+    source: Text = Text()
+    target: Text = Text()
+    model: Model = Model()
+    forecast: Forecast = Forecast()
+    train: Train
+    decode: Decode = Decode()
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe by name, or from a .toml file of the user's."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise RecipeError(
+                f"{name}: there is no such recipe file", hint="give a path that exists, or a recipe's name."
+            )
+        try:
+            return parse_recipe(path.read_text("utf-8"), where=name)
+        except UnicodeDecodeError:
+            raise RecipeError(f"{name}: not valid UTF-8", hint="a recipe is a text file: TOML in UTF-8.") from None
+    if name not in recipe_names():
+        raise RecipeError(f"there is no recipe '{name}'", hint=nearest(name, recipe_names()))
+    table = {key: value for key, value in recipe_table(name).items() if key != "default"}
+    return build_recipe(table, where=f"recipe '{name}'")
+
+
+def parse_recipe(text: str, *, where: str) -> Recipe:
+    """A recipe from TOML; `where` names it in messages."""
+    try:
+        return build_recipe(tomllib.loads(text), where=where)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(
+            f"{where}: not valid TOML: {error}", hint='a value is a number, true, false or a "string".'
+        ) from None
+
+
+def build_recipe(table: Mapping[str, Any], *, where: str) -> Recipe:
+    """A recipe from nested tables, with errors that name the key."""
+    try:
+        return Recipe.model_validate(dict(table))
+    except ValidationError as error:
+        raise _explain(error, where) from None
+
+
+def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
+    """The recipe with `section.key=value` settings applied; values are read as TOML, else as plain strings."""
+    table = recipe.model_dump()
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        keys = path.strip().split(".")
+        if not equals or not all(keys):
+            raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
+        place = table
+        for key in keys[:-1]:
+            if place.get(key) is None and key in OPTIONAL:
+                place[key] = {}
+            if key in place and not isinstance(place[key], dict):
+                raise RecipeError(
+                    f"--set {setting}: '{key}' is a value, not a section", hint=f"it is {place[key]!r} in this recipe."
+                )
+            if key not in place:
+                raise RecipeError(f"--set {setting}: there is no section '{key}'", hint=nearest(key, place))
+            place = place[key]
+        place[keys[-1]] = _value(value.strip())
+        if keys[-1] == "kind" and keys[0] == "model":  # another family has other settings
+            family = FAMILIES.get(place["kind"], Stack)
+            for name in place.keys() - family.model_fields.keys():
+                del place[name]
+        if keys[0] == "train" and keys[-1] in LENGTHS:
+            place |= dict.fromkeys(LENGTHS - {keys[-1]})
+    return build_recipe(table, where=f"recipe '{recipe.name}' with --set")
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe as TOML that `parse_recipe` reads back to an equal recipe."""
+    return "\n".join(_toml_lines(recipe.model_dump(), "")) + "\n"
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterable[str]:
+    for key, value in table.items():
+        if value is not None and not isinstance(value, dict):
+            yield f"{key} = {_toml_value(value)}"
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield f"\n[{prefix}{key}]"
+            yield from _toml_lines(value, f"{prefix}{key}.")
+
+
+def _toml_value(value: bool | int | float | str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    return repr(value)
+
+
+def _explain(error: ValidationError, where: str) -> RecipeError:
+    """The first thing that is wrong, as a sentence; for an unknown key, the nearest name there is."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    key = ".".join(part for part in path if part not in FAMILIES)  # pydantic names a member of a union by its kind
+    if first["type"] == "extra_forbidden":
+        section: Any = Recipe
+        for part in path[:-1]:
+            section = _section_type(section, part)
+        return RecipeError(f"{where}: there is no '{key}'", hint=nearest(path[-1], section.model_fields))
+    message = first["msg"].removeprefix("Value error, ")
+    place = f"'{key}': " if key else ""
+    value = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
+    return RecipeError(f"{where}: {place}{message}{value}", hint="`seqlab recipes NAME` shows a recipe that works.")
+
+
+def _section_type(section: Any, key: str) -> Any:
+    if key in FAMILIES:
+        return FAMILIES[key]
+    annotation = section.model_fields[key].annotation
+    choices = getattr(annotation, "__args__", (annotation,))
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, Section)), section)
