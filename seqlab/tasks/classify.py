@@ -59,7 +59,7 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     if recipe.model.linear is not None:
-        return linear_classifier(codec)
+        return linear_classifier(recipe, codec)
     encoder = build_encoder(recipe, codec.source.entry)
     pooling = build_pooling(recipe, encoder)
     head = Head(pooling.output_size, len(labels_in(codec)))

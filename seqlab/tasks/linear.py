@@ -13,11 +13,13 @@ from seqlab.codecs.ngrams import NgramSource
 from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.data.batching import Rows
 from seqlab.data.store import TokenStore
-from seqlab.models.linear import LinearText
-from seqlab.padded import Padded
+from seqlab.models.bags import SparseTable
+from seqlab.models.linear import LinearText, LinearVector
+from seqlab.models.summaries import PictureSummary, SequenceSummary
+from seqlab.padded import Measured, Padded
 from seqlab.recipe import Linear, Recipe
 from seqlab.tasks.task import gradient_learner, refuse_many_processes
-from seqlab.training.convex import ConvexLearner, LogisticRegression
+from seqlab.training.convex import ConvexLearner, DenseTable, LogisticRegression
 from seqlab.training.run import Learner
 from seqlab.world import World
 
@@ -25,10 +27,14 @@ STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # tried one after another
 ROWS = 500  # examples read together
 
 
-def linear_classifier(codec: Codec) -> nn.Module:
-    """A linear classifier that knows nothing yet."""
-    vocabulary = cast(NgramSource, codec.source).vocabulary
-    return LinearText(len(vocabulary.words), len(vocabulary), len(labels_in(codec)))
+def linear_classifier(recipe: Recipe, codec: Codec) -> nn.Module:
+    """A linear classifier that knows nothing yet: of n-grams, of a small picture, or of a summary of vectors."""
+    source, num_labels = codec.source, len(labels_in(codec))
+    if isinstance(source, NgramSource):
+        return LinearText(len(source.vocabulary.words), len(source.vocabulary), num_labels)
+    if recipe.image is not None:
+        return LinearVector(PictureSummary(recipe.image), num_labels)
+    return LinearVector(SequenceSummary(len(cast(Measured, source.entry).mean)), num_labels)
 
 
 def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
@@ -41,13 +47,17 @@ def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world
 
 def _linear_learner(recipe: Recipe, settings: Linear, model: nn.Module, corpus: Corpus) -> Learner:
     """Logistic regression on the whole training part; an example without a label tells nothing."""
-    text, rows = cast(LinearText, model), training_rows(corpus)
+    rows, linear = training_rows(corpus), cast(LinearText | LinearVector, model)
     labels = torch.from_numpy(np.asarray(cast(TokenStore, rows.target).flat, dtype=np.int64))
     known = torch.nonzero(labels >= 0)[:, 0]
-    table = text.ngrams.measure(sources(rows, known))
-    problem = LogisticRegression(table, labels[known], len(text.weight))
+    parts = sources(rows, known)
+    if isinstance(linear, LinearText):
+        table: SparseTable | DenseTable = linear.ngrams.measure(parts)
+    else:
+        table = DenseTable(linear.measure(parts))
+    problem = LogisticRegression(table, labels[known], len(linear.weight))
     strengths = STRENGTHS if settings.strength is None else (settings.strength,)
-    return ConvexLearner(model, [text.weight, text.bias], problem, recipe.train, strengths)
+    return ConvexLearner(model, [linear.weight, linear.bias], problem, recipe.train, strengths)
 
 
 def training_rows(corpus: Corpus) -> Rows:
