@@ -205,9 +205,10 @@ def print_scores(report: dict[str, Any], *, title: str) -> None:
 
 
 def print_fit(fit: dict[str, Any]) -> None:
-    """How a hidden Markov model was fitted, and how far that can be trusted."""
-    if fit["by"] == "counting":
-        print_text("fitted by counting: every label was known")
+    """How a model was fitted without gradient descent, and how far that can be trusted."""
+    if "climbs" not in fit:
+        known = ": every label was known" if fit["by"] == "counting" else ""
+        print_text(f"fitted by {fit['by']}{known}")
     elif "best_climb" in fit:
         end = "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
         which = f"climb {fit['best_climb']} of {fit['climbs']}, which got highest" if fit["climbs"] > 1 else "one climb"

@@ -19,6 +19,7 @@ from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
 from seqlab.models.simple_forecasts import SimpleForecasts
+from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Padded
 from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
 
@@ -151,7 +152,7 @@ class LDSForecaster(nn.Module):
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
 
-Forecasts = Forecaster | LDSForecaster  # whose `widths` are what calibration found at each step
+Forecasts = Forecaster | LDSForecaster | SmoothingForecaster  # whose `widths` are what calibration found at each step
 
 
 def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:

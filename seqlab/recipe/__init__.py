@@ -13,7 +13,12 @@ from seqlab.recipe.model import (
     Features,
     Glimpse,
     Hidden,
+    Linear,
     Model,
+    Neighbours,
+    Ngrams,
+    RandomField,
+    Smoothing,
     Stack,
     Transformer,
 )

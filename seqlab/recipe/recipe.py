@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe.model import FAMILIES, Model, Stack
+from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, Model, Stack
 from seqlab.recipe.section import Section
 from seqlab.recipe.sections import LENGTHS, Data, Decode, Forecast, Image, Text, Train
 from seqlab.recipes import recipe_names, recipe_table
 
 # sections that --set can begin
-OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "hmm", "lds", "image")
+OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *WITHOUT_LAYERS)
 
 
 class Recipe(Section):

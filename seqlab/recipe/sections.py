@@ -38,7 +38,10 @@ class Text(Section):
     """How strings become ids."""
 
     # a target of a tagger may be numbers, or angles in degrees, at each position
-    kind: Literal["characters", "words", "bytes", "bpe", "wordpiece", "vectors", "numbers", "angles"] = "characters"
+    # a source may be the n-grams of a text, or the spellings of words and their neighbours
+    kind: Literal[
+        "characters", "words", "bytes", "bpe", "wordpiece", "vectors", "numbers", "angles", "ngrams", "spellings"
+    ] = "characters"
     size: int = Field(8000, ge=1)
     min_count: int = Field(1, ge=1)
     form: Literal["NFC", "NFKC", "none"] = "NFC"

@@ -9,6 +9,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
+from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
 from seqlab.data.pictures import read_pictures
@@ -38,12 +39,15 @@ from seqlab.tasks.examples import (
     vectors_or,
     warn_of_new_labels,
 )
+from seqlab.tasks.linear import linear_classifier, linear_or_gradient
 from seqlab.tasks.settings import choose_classify
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.trace import Trace
 
 
 def _reads(recipe: Recipe) -> SourceType:
+    if recipe.source.kind == "ngrams":
+        return NgramSource
     return PictureSource if recipe.image is not None else vectors_or(recipe, TextSource)
 
 
@@ -57,6 +61,8 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
+    if recipe.model.linear is not None:
+        return linear_classifier(recipe, codec)
     encoder = build_encoder(recipe, codec.source.entry)
     pooling = build_pooling(recipe, encoder)
     head = Head(pooling.output_size, len(labels_in(codec)))
@@ -128,8 +134,9 @@ CLASSIFY = Task(
     evaluate=_evaluate,
     calibrate=choose_temperature,
     subject=likeliest_labels,
-    takes=("vectors", "image"),
-    views=lambda bundle: (*ANSWER_VIEWS, "cells"),
+    takes=("vectors", "image", "linear"),
+    learner=linear_or_gradient,
+    views=lambda bundle: ("evidence",) if bundle.recipe.model.linear else (*ANSWER_VIEWS, "cells"),
     tuned="tuned-classifier",
     recurrent="bilstm-classifier",
 )

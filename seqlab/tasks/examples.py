@@ -231,7 +231,8 @@ def source_subject(question: Question) -> Subject:
     reads, names = padded([row]), source.names(value, row)
     if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
         with torch.inference_mode():
-            states = cast(Any, bundle.model).encoder(reads).states
+            encoder = getattr(bundle.model, "encoder", None)  # a linear model has none
+        states = reads if encoder is None else encoder(reads).states
         names = tuple(str(place + 1) for place in range(states.values.shape[1]))
     return Subject(bundle, question.given, reads, (), names, (), (), ())
 

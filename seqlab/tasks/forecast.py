@@ -31,6 +31,7 @@ from seqlab.recipe import Dynamics, Recipe
 from seqlab.tasks.backtest import backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
+from seqlab.tasks.smoothing import smoothing_forecaster, smoothing_learner
 from seqlab.tasks.task import (
     DataKind,
     Job,
@@ -119,6 +120,8 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     if recipe.model.lds is not None:
         start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
         return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
+    if recipe.model.smoothing is not None:
+        return smoothing_forecaster(recipe, codec)
     num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
     encoder = build_encoder(recipe, Measured((0.0,) * width, (1.0,) * width), most=num_patches)
     return Forecaster(
@@ -136,6 +139,9 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 
 def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    if recipe.model.smoothing is not None:
+        refuse_many_processes(recipe, world)
+        return smoothing_learner(recipe.model.smoothing.form, network, corpus)
     if recipe.model.lds is None:
         return gradient_learner(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
@@ -207,9 +213,9 @@ FORECAST = Task(
     evaluate=_evaluate,
     subject=no_subject("the view 'band' shows its forecast."),
     choose=choose_forecast,
-    takes=("flat", "lds", "vectors"),
+    takes=("flat", "lds", "smoothing", "vectors"),
     learner=_learner,
-    views=lambda bundle: ("band",),
+    views=lambda bundle: ("band", "evidence") if bundle.recipe.model.smoothing else ("band",),
     recurrent="gru-forecast",
     ask=" SERIES.csv",
 )

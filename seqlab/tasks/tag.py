@@ -9,10 +9,12 @@ import numpy as np
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Files
+from seqlab.codecs.codec import Codec, Files, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
+from seqlab.codecs.spellings import SpellingSource
 from seqlab.codecs.words import WordSource
+from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
@@ -29,6 +31,7 @@ from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.calibrate import calibration, choose_temperature
 from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
+from seqlab.tasks.crf import crf_learner, crf_tagger
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -42,8 +45,20 @@ from seqlab.tasks.examples import (
 )
 from seqlab.tasks.hidden import hidden_or_gradient, hidden_tagger
 from seqlab.tasks.settings import choose_tag
-from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Job, Prediction, Report, Scores, Scoring, Task
+from seqlab.tasks.task import (
+    ANSWER_VIEWS,
+    Baselines,
+    Job,
+    Prediction,
+    Report,
+    Scores,
+    Scoring,
+    Task,
+    refuse_many_processes,
+)
 from seqlab.text import UNK, WordTokenizer
+from seqlab.training.run import Learner
+from seqlab.world import World
 
 
 def _check(recipe: Recipe) -> None:
@@ -62,6 +77,10 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("source.endings are those of words: source.kind must be 'words'")
 
 
+def _reads(recipe: Recipe) -> SourceType:
+    return SpellingSource if recipe.source.kind == "spellings" else vectors_or(recipe, WordSource)
+
+
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target, words=True)
@@ -71,6 +90,8 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     if recipe.model.hmm is not None:
         return hidden_tagger(recipe, recipe.model.hmm, codec)
+    if recipe.model.crf is not None:
+        return crf_tagger(codec)
     encoder, target = build_encoder(recipe, codec.source.entry), codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
@@ -81,7 +102,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 def _predict(job: Job) -> list[Prediction]:
     """A label, or numbers, for each word of a line; words stand between spaces. A file of vectors is a line."""
     source = job.bundle.codec.source
-    measures, words = isinstance(job.bundle.codec.target, NumberTarget), isinstance(source, WordSource)
+    measures, words = isinstance(job.bundle.codec.target, NumberTarget), isinstance(source, WordSource | SpellingSource)
     sentences = [source.load(value) for value in job.inputs]
     answers = by_word(job.bundle, sentences, first_row=job.first_row)
     return [
@@ -222,13 +243,26 @@ def _subject(question: Question) -> Subject:
     return likeliest_labels(question)
 
 
+def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    if recipe.model.crf is None:
+        return hidden_or_gradient(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    return crf_learner(recipe, recipe.model.crf, network, corpus)
+
+
+def _views(bundle: Bundle) -> tuple[str, ...]:
+    if bundle.recipe.model.crf is not None:
+        return ("evidence", "surprisal")
+    return () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells")
+
+
 # Each word or frame gets a label; with target.kind = "numbers" or "angles", it gets numbers.
 TAG = Task(
     name="tag",
     ladder=("hmm-tagger", "bilstm-tagger", "char-tagger"),
     judged_by=("entity_f1", "accuracy", "mae"),
     data_kind=of_examples,
-    reads=lambda recipe: vectors_or(recipe, WordSource),
+    reads=_reads,
     writes=lambda recipe: NumberTarget if recipe.target.kind in NUMBERS else LabelTarget,
     read=_read,
     build=_build,
@@ -237,10 +271,10 @@ TAG = Task(
     evaluate=_evaluate,
     calibrate=choose_temperature,
     subject=_subject,
-    takes=("vectors", "hmm", "numbers", "letters", "words"),
+    takes=("vectors", "hmm", "crf", "numbers", "letters", "words"),
     check=_check,
-    learner=hidden_or_gradient,
-    views=lambda bundle: () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells"),
+    learner=_learner,
+    views=_views,
     tuned="tuned-tagger",
     recurrent="bilstm-tagger",
 )
