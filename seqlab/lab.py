@@ -6,16 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqlab.bundle import Bundle, save_bundle
+from seqlab.bundle import Bundle, is_bundle, save_bundle
 from seqlab.data.in_memory import as_files, names_of
 from seqlab.data.lines import STDIN
 from seqlab.device import keep_memory, same_threads
 from seqlab.errors import RecipeError, RunError, UsageError
 from seqlab.huggingface import read_huggingface
-from seqlab.model import Model, load
+from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.recipes import default_recipes
-from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.runs import SPOOLED, Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.training.checkpoint import locked
 from seqlab.training.log import Reporter, Silence
@@ -80,13 +81,14 @@ def train(
             with locked(folder) if world.leads else nullcontext():
                 if world.leads:
                     begun(folder)
-                return fitted(folder, *reopen(folder, task, recipe, settings))
+                trained = fitted(folder, *reopen(folder, task, recipe, settings))
+                return _beside_baseline(trained, folder) if world.leads else trained
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
         names = names_of(data)
         if not names:
             raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
-        folder = Path(out) if out is not None else default_folder(chosen, names)
+        folder = Path(out) if out is not None else default_folder(chosen.task if recipe is None else chosen.name, names)
         if not world.leads:
             world.wait()
             return fitted(folder, *reopen(folder, None, None, ()))
@@ -95,7 +97,32 @@ def train(
             prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
             world.wait()
             begun(folder)
-            return fitted(folder, *prepared)
+            if recipe is None and old is None and world.size == 1:
+                again_files = [str(folder / RUN / SPOOLED) if path == STDIN else path for path in files]
+                _train_baseline(prepared[0], again_files, held_out, folder, stop, threads)
+            return _beside_baseline(fitted(folder, *prepared), folder)
+
+
+def _train_baseline(
+    network: Recipe,
+    files: Sequence[str],
+    valid: Sequence[str],
+    folder: Path,
+    stop: Callable[[], bool],
+    threads: int | None,
+) -> None:
+    """Train the baseline of a network on the same split, in a folder of its own beside the network's run."""
+    if name := task_of(network).baseline(network):
+        split = same_split(network)
+        train(None, files, valid=valid, recipe=name, settings=split, out=folder / name, stop=stop, threads=threads)
+
+
+def _beside_baseline(trained: Trained, folder: Path) -> Trained:
+    """The better of a network and its baseline, if one was trained beside it."""
+    name = task_of(trained.model.recipe).baseline(trained.model.recipe)
+    if not name or trained.stopped or not is_bundle(folder / name):
+        return trained
+    return keep_better(trained, folder, load_bundle(folder / name))
 
 
 def look(task: str, data: Any, *, settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -123,10 +150,10 @@ def export(path: str | Path, out: str | Path, *, int8: bool = False) -> Model:
     return Model(model.bundle, Path(out))
 
 
-def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
-    """Where a run goes when nobody says: runs/RECIPE-FILE."""
-    name = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
-    return Path("runs") / f"{recipe.name}-{name}"
+def default_folder(name: str, files: Sequence[str]) -> Path:
+    """Where a run goes when nobody says: runs/RECIPE-FILE, or runs/TASK-FILE where no recipe was named."""
+    file = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
+    return Path("runs") / f"{name}-{file}"
 
 
 def _chosen_recipe(

@@ -26,6 +26,7 @@ from seqlab.tasks import build_model, check_recipe, codec_of, task_of
 from seqlab.tasks.hidden import probabilities_of
 from seqlab.tasks.settings import settle
 from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
+from seqlab.tasks.task import Report
 from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, temporary, write_checkpoint
 from seqlab.training.log import Reporter
@@ -47,6 +48,7 @@ class Trained:
     stopped: bool
     step: int
     leads: bool = True
+    report: Report | None = None  # of the scoring at the end
 
     @property
     def scored(self) -> bool:
@@ -206,7 +208,7 @@ def fit(
         written(unscored)
         raise
     scores = {"validation": report_at_end.to_json(), **bundle.metrics}
-    return Trained(written(scores), outcome.stopped, outcome.progress.step)
+    return Trained(written(scores), outcome.stopped, outcome.progress.step, report=report_at_end)
 
 
 def thread_counts(threads: int | None) -> tuple[int, ...]:

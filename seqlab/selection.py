@@ -11,10 +11,11 @@ from typing import Any
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.metrics.scores import figure
 from seqlab.metrics.uncertainty import Difference, difference
-from seqlab.model import RUN, STORES
+from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe
-from seqlab.tasks import task_of
-from seqlab.tasks.task import SCORED_AT_THE_END, Report, Scoring
+from seqlab.runs import Trained
+from seqlab.tasks import load_bundle, task_of
+from seqlab.tasks.task import Scoring
 
 SPLIT = ("data.source", "data.target", "data.validation", "data.max_validation", "train.seed")
 
@@ -29,7 +30,6 @@ class Selection:
     values: tuple[float, float]
     gain: Difference
     examples: int
-    folder: Path  # of the other
 
     @property
     def sentence(self) -> str:
@@ -41,7 +41,15 @@ class Selection:
     def to_json(self) -> dict[str, Any]:
         gain = {"gain": self.gain.gain, "low": self.gain.low, "high": self.gain.high, "p": self.gain.p}
         values = dict(zip((self.kept, self.other), self.values, strict=True))
-        return {"kept": self.kept, "score": self.score, "values": values, "examples": self.examples, **gain}
+        return {
+            "sentence": self.sentence,
+            "kept": self.kept,
+            "other": self.other,
+            "score": self.score,
+            "values": values,
+            "examples": self.examples,
+            **gain,
+        }
 
 
 def same_split(recipe: Recipe) -> list[str]:
@@ -51,39 +59,35 @@ def same_split(recipe: Recipe) -> list[str]:
     return [f"{path}={value}" for path, value in named if value is not None]
 
 
-def keep_better(folder: Path, network: Bundle, baseline: Bundle) -> Selection | None:
-    """Score both on what the network's training held out and write the better one into the folder.
+def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
+    """Score a baseline on the held-out examples that a network was scored on, and write the better one into the folder.
 
-    None where they share no score, or nothing was held out: then the network stays.
+    The network stays where they share no score, or where its training was stopped before it was scored.
     """
-    stores = folder / RUN / STORES
-    reports = [_report(bundle, stores) for bundle in (network, baseline)]
-    first, second = (report.by_example for report in reports)
-    if first is None or second is None or first.score != second.score:
-        return None
-    models = list(zip((network, baseline), reports, (first, second), strict=True))
-    if difference(first, second).gain < 0:
-        models.reverse()
-    (best, _, ours), (other, _, theirs) = models
+    report, network = trained.report, trained.model.bundle
+    if report is None or report.by_example is None:
+        return trained
+    stores, task = folder / RUN / STORES, task_of(baseline.recipe)
+    data = task.data_kind(baseline.recipe).data(task, baseline, (), stores).some(report.num_examples)
+    other = task.evaluate(baseline, data, Scoring(train=stores))
+    if other.by_example is None or other.by_example.score != report.by_example.score:
+        return trained
+    pairs = [(network, report, report.by_example), (baseline, other, other.by_example)]
+    if difference(report.by_example, other.by_example).gain < 0:
+        pairs.reverse()
+    (best, _, ours), (beaten, _, theirs) = pairs
     selection = Selection(
         kept=best.recipe.name,
-        other=other.recipe.name,
+        other=beaten.recipe.name,
         score=ours.score,
         values=(ours.value(), theirs.value()),
         gain=difference(ours, theirs),
-        examples=reports[0].num_examples,
-        folder=folder / other.recipe.name,
+        examples=report.num_examples,
     )
-    for (bundle, report, _), where in zip(models, (folder, selection.folder), strict=True):
-        facts = {"validation": report.to_json(), "selection": selection.to_json()}
+    for (bundle, its_report, _), where in zip(pairs, (folder, folder / beaten.recipe.name), strict=True):
+        facts = {"validation": its_report.to_json(), "selection": selection.to_json()}
         save_bundle(replace(bundle, metrics=bundle.metrics | facts), where)
-    return selection
-
-
-def _report(bundle: Bundle, stores: Path) -> Report:
-    task = task_of(bundle.recipe)
-    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores)
-    return task.evaluate(bundle, data.some(SCORED_AT_THE_END), Scoring(train=stores))
+    return replace(trained, model=Model(load_bundle(folder), folder), report=pairs[0][1])
 
 
 def _signed(selection: Selection, value: float) -> str:

@@ -159,8 +159,8 @@ class TestTheVerbs:
 
     def test_a_directory_is_named_after_recipe_and_file(self):
         recipe = load_recipe("seq2seq")
-        assert str(lab.default_folder(recipe, ["data/fra.eng.tsv.gz"])) == "runs/seq2seq-fra"
-        assert str(lab.default_folder(recipe, ["-"])) == "runs/seq2seq-stdin"
+        assert str(lab.default_folder("seq2seq", ["data/fra.eng.tsv.gz"])) == "runs/seq2seq-fra"
+        assert str(lab.default_folder("seq2seq", ["-"])) == "runs/seq2seq-stdin"
 
 
 class TestTheSplit:

@@ -147,6 +147,8 @@ def _show_scores(model: "Model") -> None:
     for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
         if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
             print_text(f"note: {finding.said}: {finding.remedy}")
+    if selection := model.metrics.get("selection"):
+        print_text(f"{selection['sentence']}\nthe other one: {model.path}/{selection['other']}")
     print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
 
 

@@ -104,6 +104,12 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     return Report("classify", len(examples), scores, baselines, wrong, note, by_example=right)
 
 
+def _baseline(recipe: Recipe) -> str:
+    if recipe.image is not None:
+        return "linear-pixels"
+    return "linear-vectors" if recipe.source.kind == "vectors" else "linear-classifier"
+
+
 def _scores(predicted: list[str], gold: list[str]) -> Scores:
     return {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)}
 
@@ -132,6 +138,7 @@ CLASSIFY = Task(
     predict=_predict,
     choose=choose_classify,
     evaluate=_evaluate,
+    baseline=_baseline,
     calibrate=choose_temperature,
     subject=likeliest_labels,
     takes=("vectors", "image", "linear"),

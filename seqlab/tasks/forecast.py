@@ -211,6 +211,7 @@ FORECAST = Task(
     build=_build,
     predict=_predict,
     evaluate=_evaluate,
+    baseline=lambda recipe: "exponential-smoothing",
     subject=no_subject("the view 'band' shows its forecast."),
     choose=choose_forecast,
     takes=("flat", "lds", "smoothing", "vectors"),

@@ -56,7 +56,12 @@ def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFact
 
 
 def settle(recipe: Recipe, choices: Choices) -> Recipe:
-    """The recipe with each choice for a setting that it leaves open, in a section that it has."""
+    """The recipe with each choice for a setting that it leaves open, in a section that it has.
+
+    A model without an encoder is no network: of it only what is held out, and how far it looks, is chosen.
+    """
+    if recipe.model.encoder is None:
+        choices = {path: value for path, value in choices.items() if path.startswith(("data.", "forecast."))}
     taken = {path: value for path, value in choices.items() if _is_open(recipe, path)}
     return override(recipe, [f"{path}={_as_setting(value)}" for path, value in taken.items()])
 

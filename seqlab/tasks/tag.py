@@ -269,6 +269,7 @@ TAG = Task(
     predict=_predict,
     choose=choose_tag,
     evaluate=_evaluate,
+    baseline=lambda recipe: "crf-tagger" if recipe.source.kind == "words" and recipe.target.kind not in NUMBERS else "",
     calibrate=choose_temperature,
     subject=_subject,
     takes=("vectors", "hmm", "crf", "numbers", "letters", "words"),

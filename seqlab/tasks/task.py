@@ -219,10 +219,9 @@ class Task:
     evaluate: Callable[[Bundle, Any, Scoring], Report]  # scores beside baselines
     subject: Callable[[Question], Subject]  # the model at work on one input, for the views
     # what kind of file it is, in words, and the settings that suit it where a recipe leaves them open
-    choose: Callable[["Task", Recipe, Sequence[str]], tuple[str, Mapping[str, Any]]] = lambda task, recipe, files: (
-        "",
-        {},
-    )
+    choose: Callable[["Task", Recipe, Files], tuple[str, Mapping[str, Any]]] = lambda task, recipe, files: ("", {})
+    # the recipe that trains in seconds and is trained beside a network; empty where there is none
+    baseline: Callable[[Recipe], str] = lambda recipe: ""
     takes: tuple[str, ...] = ()  # the settings of `checks.special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
     check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken

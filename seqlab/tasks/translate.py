@@ -107,6 +107,7 @@ TRANSLATE = Task(
     predict=_predict,
     choose=choose_translate,
     evaluate=_evaluate,
+    baseline=lambda recipe: "" if recipe.source.kind == "vectors" else "nearest-neighbour",
     subject=translation_subject,
     takes=("vectors", "neighbours"),
     learner=neighbours_or_gradient,

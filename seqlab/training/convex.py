@@ -66,6 +66,9 @@ class ConvexLearner:
     def finished(self) -> bool:
         return self.progress.epoch >= len(self.strengths)
 
+    def length_of(self, num_steps: int) -> int:
+        return max(1, num_steps // len(self.strengths))
+
     def step(self) -> Step:
         began, place = time.perf_counter(), self.progress
         descent = self._begun()
