@@ -36,14 +36,10 @@ def fit_temperature(logits: Logits, labels: Labels) -> float:
 
 
 def calibration_error(confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> float:
-    """ECE: the mean distance between how sure the answers are and how many are right, over bins of equal counts.
-
-    Bins of equal counts keep each bin's share of right answers meaningful where nearly all answers are sure.
-    """
-    order = np.argsort(confidence, kind="stable")
-    bins = [part for part in np.array_split(order, BINS) if len(part)]
-    gaps = [len(part) * abs(confidence[part].mean() - right[part].mean()) for part in bins]
-    return float(sum(gaps) / max(1, len(order)))
+    """ECE: the mean distance between how sure the answers are and how many are right, over 15 bins of confidence."""
+    place = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    counts, sure, good = (np.bincount(place, weights=w, minlength=BINS) for w in (None, confidence, right))
+    return float(np.abs(sure - good).sum() / max(1, counts.sum()))
 
 
 def conformal_limit(probabilities: Probabilities, labels: Labels, *, coverage: float) -> float:
