@@ -109,7 +109,7 @@ MANY_WORDS = 100_000  # of a tagged file from which on the settings of a large o
 
 
 def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
-    """Few sentences teach one small layer in many short steps; words that occur once are kept, some dropped at random."""
+    """Few sentences teach one small layer in many short steps; words that occur once are kept, some of them dropped."""
     facts = example_facts(task.read(recipe, files), labelled=recipe.target.kind not in NUMBERS)
     large = facts.examples * facts.length >= MANY_WORDS
     batch_tokens = 768 if large else 256
