@@ -171,7 +171,8 @@ AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, qu
 def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """How far to look ahead and back, what to hold out, and a network that a short series can teach."""
     facts = series_facts(recipe, files)
-    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5))
+    held_out = int(facts.rows * recipe.data.validation) if is_named(recipe, "data.validation") else facts.rows // 5
+    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
     short = facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
     return facts.sentence, {
