@@ -301,14 +301,15 @@ class TestBadInput:
         assert "column 'y' has no observation at all" in self.refused(path, out=tmp_path / "m")
         late[99] = 1.0
         path = write(tmp_path / "series.csv", {"x": wave(100), "y": late})
-        said = self.refused(path, "data.test=0", out=tmp_path / "m")
+        said = self.refused(path, "data.test=0", "data.validation=0.1", out=tmp_path / "m")
         assert "column 'y' has no observation in the training part (the first 90 rows)" in said
 
     def test_a_horizon_or_a_look_back_longer_than_the_data(self, tmp_path):
         path = write(tmp_path / "series.csv", {"x": wave(60)})
-        said = self.refused(path, "forecast.look_back=200", out=tmp_path / "m")
+        parts = ("data.validation=0.1", "data.test=0.1")
+        said = self.refused(path, "forecast.look_back=200", *parts, out=tmp_path / "m")
         assert "60 rows leave 48 for the train part, which needs 206 (look-back 200, horizon 6)" in said
-        said = self.refused(path, "forecast.horizon=10", out=tmp_path / "m")
+        said = self.refused(path, "forecast.horizon=10", *parts, out=tmp_path / "m")
         assert "60 rows leave 6 for the validation part, which needs 10" in said
 
     def test_more_than_one_file_or_a_file_to_validate_on(self, tmp_path, two_waves):

@@ -121,7 +121,9 @@ class TestTheVerbs:
 
     def test_a_recipe_may_be_an_object(self, pairs, tmp_path):
         recipe = override(load_recipe("seq2seq"), CHARACTERS)
-        assert lab.train(data=pairs, recipe=recipe, out=tmp_path / "m").model.recipe == recipe
+        chosen = lab.train(data=pairs, recipe=recipe, out=tmp_path / "m").model.recipe
+        assert (chosen.name, chosen.source, chosen.model) == (recipe.name, recipe.source, recipe.model)
+        assert chosen.train.steps == recipe.train.steps
 
     def test_whoever_watches_is_told(self, pairs, tmp_path):
         watcher = Watcher()

@@ -106,7 +106,9 @@ def _bleu(totals: list[int]) -> float:
     from sacrebleu.metrics import BLEU
 
     *counts, sys_len, ref_len = totals
-    return float(BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp").score)
+    # a draw of short answers may hold no four words in a row: it is scored by the orders that it has
+    score = BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp", effective_order=True)
+    return float(score.score)
 
 
 def _ratio(totals: Totals) -> Float[np.ndarray, " D"]:

@@ -99,6 +99,8 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             family = FAMILIES.get(named["kind"], Stack)
             for name in named.keys() - family.model_fields.keys():
                 del named[name]
+        if keys == ["source", "kind"] and named["kind"] != "words":  # what is no word has no spelling
+            table.get("model", {}).pop("characters", None)
         if keys[0] == "train" and keys[-1] in LENGTHS:
             named |= dict.fromkeys(LENGTHS - {keys[-1]})
     return build_recipe(table, where=f"recipe '{recipe.name}' with --set")

@@ -41,7 +41,7 @@ def choose_temperature(bundle: Bundle, data: Examples) -> None:
 
 
 def calibration(bundle: Bundle, examples: list[Example]) -> Scores:
-    """How far the model's certainty is from how often it is right, and the loss of what it says."""
+    """How far the model's certainty is from how often it is right, and its loss, temperature included."""
     logits, labels = label_logits(bundle, examples)
     if not len(labels):
         return {}

@@ -21,7 +21,7 @@ from seqlab.data.sources import Box, Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.metrics.scores import caption_scores
-from seqlab.metrics.uncertainty import bleu, difference
+from seqlab.metrics.uncertainty import bleu, difference, share
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe, Transformer
@@ -64,9 +64,11 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     captioned = _captioned(bundle, examples, scoring)
     outputs, expected = [each.output for each in captioned], [each.references for each in captioned]
 
+    def right(texts: list[str]) -> list[bool]:
+        return [is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)]
+
     def scored(texts: list[str]) -> Json:
-        exact = sum(is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)) / len(texts)
-        return {"exact": exact, **caption_scores(texts, expected, lower=lower)}
+        return {"exact": sum(right(texts)) / len(texts), **caption_scores(texts, expected, lower=lower)}
 
     scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
     own = bleu(outputs, expected, lower=lower)
@@ -99,7 +101,9 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     image = bundle.recipe.image
     page = None if image is None else partial(caption_page, captioned, scores, baselines, image)
     some, note = tuple(islice(wrong, 10)), "; ".join(notes)
-    return Report("caption", len(captioned), scores, baselines, some, note, page=page, by_example=own)
+    long_enough = caption_scores([texts[0] for texts in expected], expected)["bleu"]  # three words have no BLEU
+    by_example = own if long_enough else share("exact", right(outputs))
+    return Report("caption", len(captioned), scores, baselines, some, note, page=page, by_example=by_example)
 
 
 def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:

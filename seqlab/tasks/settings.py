@@ -114,7 +114,7 @@ MANY_WORDS = 100_000  # of a tagged file from which on the settings of a large o
 
 
 def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
-    """Few sentences teach one small layer in many short steps; words that occur once stay, some dropped at random."""
+    """Few sentences teach one small layer in many short steps; words that occur once are kept, some of them dropped."""
     facts = example_facts(task.read(recipe, files), labelled=recipe.target.kind not in NUMBERS)
     large = facts.examples * facts.length >= MANY_WORDS
     batch_tokens = 768 if large else 256
@@ -176,7 +176,8 @@ AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, qu
 def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """How far to look ahead and back, what to hold out, and a network that a short series can teach."""
     facts = series_facts(recipe, files)
-    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5))
+    held_out = int(facts.rows * recipe.data.validation) if is_named(recipe, "data.validation") else facts.rows // 5
+    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
     short = facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
     return facts.sentence, {

@@ -16,7 +16,7 @@ from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import corpus_scores
-from seqlab.metrics.uncertainty import bleu
+from seqlab.metrics.uncertainty import bleu, share
 from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
 from seqlab.tasks.neighbours import neighbour_model, neighbours_or_gradient
@@ -70,6 +70,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     by_length = _by_length(lengths, predicted, gold, lower=lower)
     wrong = mistakes(bundle, examples, predicted, gold)
     by_example = bleu(predicted, [[text] for text in gold], lower=lower)
+    if not scored(gold)["bleu"]:  # answers of less than four words have none
+        by_example = share("exact", [ours == theirs for ours, theirs in zip(predicted, gold, strict=True)])
     return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length, by_example=by_example)
 
 

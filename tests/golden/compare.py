@@ -23,11 +23,16 @@ from typing import Any
 
 RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
+CHOSEN = "settings that a recipe leaves open are chosen from the file"
 RENEWED: list[tuple[str, str]] = [
     (
         "http/explain-png/content/sha256",
         "PNG files are rendered from the SVG by resvg, and no longer drawn by Pillow",
     ),
+    *((f"losses/{name}/*", CHOSEN) for name in ("bilstm-classifier", "bilstm-tagger", "char-tagger", "hmm-tagger")),
+    *((f"losses/{name}/*", CHOSEN) for name in ("gru-forecast", "lds-forecast", "transformer-forecast")),
+    *((f"losses/{name}/*", CHOSEN) for name in ("transformer-small", "tuned-classifier", "tuned-tagger")),
+    *((f"{part}/{name}*", CHOSEN) for part in ("resumed",) for name in ("hmm-em-some-labels", "lds-em")),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),
