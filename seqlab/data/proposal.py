@@ -12,7 +12,7 @@ from pathlib import Path
 from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
 from seqlab.data.parquet import open_parquet
-from seqlab.data.series import facts_of, read_series
+from seqlab.data.series import TIMES, facts_of, read_series
 from seqlab.data.tables import HEAD, TABLES, Table, open_table, parquet_head
 from seqlab.data.tagged import read_tagged
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
@@ -78,7 +78,7 @@ def _table(path: str) -> tuple[str, ...]:
         table = open_table(path)
         rows = _count(table.rows)
     profiles = [profile for profile in table.profiles if profile.cells]
-    if not any(_is_long(profile) for profile in profiles) and (series := _series(path, profiles)):
+    if series := _series(path, profiles):
         return series
     if len(profiles) < 2:
         return _plain(path)
@@ -103,11 +103,12 @@ def _table(path: str) -> tuple[str, ...]:
 
 def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
     """A table of numbers over time; nothing where it is something else."""
-    numeric = [profile for profile in profiles if profile.is_numeric]
-    if not numeric or (not any(p.is_time for p in profiles) and len(numeric) < max(len(profiles) - 1, 1)):
+    numeric = [profile for profile in profiles if profile.is_numeric and not profile.is_time]
+    timed = any(profile.is_time or profile.name.lower() in TIMES for profile in profiles)
+    texts = any(_is_long(profile) and not profile.is_label for profile in profiles)
+    wide = len(numeric) >= 8 and 2 * len(numeric) > len(profiles)  # one a row
+    if not numeric or not (wide or (timed and not texts) or len(numeric) == len(profiles)):
         return None
-    if len(profiles) == 2 and len(numeric) == 1 and not any(p.is_time for p in profiles):
-        return None  # a label and a number, or a name and a label
     try:
         facts = facts_of(read_series(path))
     except SeqlabError:
