@@ -98,7 +98,7 @@ def guess_encoding(head: bytes) -> Guess:
         return Guess("utf-8", certain=True)
     head = b"\n".join(islice((line for line in head.split(b"\n") if not line.isascii()), _LINES))
     scores = [(_score(head, name, language), name) for language in _LANGUAGES for name in language.encodings]
-    best, name = max(scores)
+    best, name = max(scores, key=lambda pair: pair[0])  # of equal ones the first
     if best < 0.1:
         return Guess("utf-8", certain=False)
     text = head.decode(name)
