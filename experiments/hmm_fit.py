@@ -86,7 +86,7 @@ def select_order(
     num_observed, table = len(Seen.of(data.observations, data.present).values), []
     for num_states in candidates:
         fit = fit_hmm(data, replace(family, num_states=num_states), settings=settings).best
-        bic = fit.model.num_parameters * math.log(num_observed) - 2 * fit.log_likelihood
+        bic = num_parameters(fit.model) * math.log(num_observed) - 2 * fit.log_likelihood
         likelihood = None
         if held_out is not None:
             likelihood = float(fit.model.log_likelihood(held_out.observations, held_out.present).sum())
@@ -95,6 +95,17 @@ def select_order(
     if max(scores) == -math.inf:
         raise DataError("to every model some held-out row is impossible", hint="give pseudo_emissions, say 0.1.")
     return table, scores.index(max(scores))
+
+
+def num_parameters(model: HMM) -> int:
+    """How many numbers are free: of a distribution all but one, of a covariance those on and above the diagonal."""
+    count = 0
+    for name, x in model.tensors().items():
+        if name == "emissions.covariances":
+            count += len(x) * x.shape[1] * (x.shape[1] + 1) // 2
+        else:
+            count += x.numel() - (0 if name in ("emissions.means", "emissions.variances") else x[..., 0].numel())
+    return count
 
 
 def count_hmm(data: HMMData, family: Family, *, settings: HMMSettings | None = None) -> HMM:

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from seqlab.codecs.codec import Codec
+from seqlab.codecs.codec import Codec, Json
 from seqlab.errors import BundleError, RecipeError, UsageError
 from seqlab.layers.linear import dequantise, is_rounded, quantise, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
@@ -46,7 +46,7 @@ class Bundle:
     recipe: Recipe
     codec: Codec
     model: nn.Module
-    metrics: dict[str, Any]
+    metrics: Json  # what was measured of it, and chosen by that: scores, and the temperature of its labels
     int8: bool = False  # its matrices are on the grid of int8
 
     @property
@@ -89,11 +89,11 @@ def read_bundle(
     try:
         recipe = check(parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml")))
     except RecipeError as error:
-        raise BundleError(str(error), hint=_RESTORE) from None
+        raise _broken(str(error)) from None
     tokenizers = read_codec_file(files["tokenizer.json"], folder / "tokenizer.json", partial(codec, recipe))
     metrics = _json(files["metrics.json"], folder / "metrics.json")
     if not isinstance(metrics, dict):
-        raise BundleError(f"{folder / 'metrics.json'}: not a table of scores", hint=_RESTORE)
+        raise _broken(f"{folder / 'metrics.json'}: not a table of scores")
     model = build(recipe, tokenizers)
     in_bytes = _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
     bundle = Bundle(recipe, tokenizers, model, metrics)
@@ -122,6 +122,10 @@ def read_codec_file(content: bytes, path: Path, codec: Callable[[Any], Codec]) -
     except BundleError as error:
         message = str(error)
         raise BundleError(message if message.startswith(str(path)) else f"{path}: {message}", hint=error.hint) from None
+
+
+def _broken(message: str) -> BundleError:
+    return BundleError(message, hint=_RESTORE)
 
 
 def is_bundle(folder: Path) -> bool:
@@ -158,7 +162,7 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
         raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=_instead(folder))
     manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise BundleError(f"{folder / MANIFEST}: not a manifest of Seqlab's", hint=_RESTORE)
+        raise _broken(f"{folder / MANIFEST}: not a manifest of Seqlab's")
     if manifest.get("format") not in (FORMAT, BYTES):
         raise BundleError(
             f"{folder}: written in format {manifest.get('format')!r}; this version reads format {FORMAT} and {BYTES}",
@@ -168,10 +172,10 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
     for name in _NEEDED:
         path = folder / name
         if not path.is_file():
-            raise BundleError(f"{path}: this file of the model is missing", hint=_RESTORE)
+            raise _broken(f"{path}: this file of the model is missing")
         files[name] = path.read_bytes()
         if hashlib.sha256(files[name]).hexdigest() != manifest["files"].get(name):
-            raise BundleError(f"{path}: not the file that was written: it was changed or cut off", hint=_RESTORE)
+            raise _broken(f"{path}: not the file that was written: it was changed or cut off")
     return files
 
 
@@ -179,7 +183,7 @@ def _json(content: bytes, path: Path) -> Any:
     try:
         return json.loads(content)
     except ValueError as error:
-        raise BundleError(f"{path}: not valid JSON: {error}", hint=_RESTORE) from None
+        raise _broken(f"{path}: not valid JSON: {error}") from None
 
 
 @torch.no_grad()
@@ -188,19 +192,16 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
     try:
         weights = load(content)
     except SafetensorError as error:
-        raise BundleError(f"{path}: not a safetensors file: {error}", hint=_RESTORE) from None
+        raise _broken(f"{path}: not a safetensors file: {error}") from None
     scales = {name: weights.pop(f"{name}.scale") for name in list(weights) if f"{name}.scale" in weights}
     weights |= {name: dequantise(weights[name], scale) for name, scale in scales.items()}
     parameters = dict(model.named_parameters())
     for name in parameters.keys() ^ weights.keys():
-        raise BundleError(f"{path}: weight '{name}' is not where the recipe has one", hint=_RESTORE)
+        raise _broken(f"{path}: weight '{name}' is not where the recipe has one")
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
-            raise BundleError(
-                f"{path}: weight '{name}' has shape {tuple(weights[name].shape)} where the recipe has "
-                f"{tuple(parameter.shape)}",
-                hint=_RESTORE,
-            )
+            shape = tuple(weights[name].shape)
+            raise _broken(f"{path}: weight '{name}' has shape {shape} where the recipe has {tuple(parameter.shape)}")
         parameter.copy_(weights[name])
     return bool(scales)
 
@@ -228,7 +229,7 @@ Use it: `seqlab predict THIS_DIRECTORY`. All settings: `recipe.toml`.
 """
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flat(table: Json, prefix: str = "") -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
         if isinstance(value, dict):

@@ -1,13 +1,15 @@
 """Is a model well? A few questions that a loss does not answer, each with a number, a sentence and a remedy."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import torch
 
+from seqlab.codecs.codec import Files
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
 from seqlab.data.store import Shared, TokenStore
@@ -18,14 +20,14 @@ from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
-from seqlab.tasks.examples import Examples, example_batches, input_of
+from seqlab.tasks.examples import Examples, example_batches, example_loss, input_of
 from seqlab.tasks.task import Finding, Scoring, beside_floor
 from seqlab.training.objective import mean_loss
 
 LOOKED_AT = 200  # examples
 
 
-def examine(model: Model, data: Sequence[str] = ()) -> list[Finding]:
+def examine(model: Model, data: Files = ()) -> list[Finding]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
     examples = model.data(*data).examples()[:LOOKED_AT]
     if len(examples) < 2:
@@ -38,25 +40,22 @@ def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Findin
     codec = model.bundle.codec
     if not (codec.reads and codec.writes):
         return
-    trainable = cast(Trainable, model.bundle.model)
-    batches = list(example_batches(model.bundle, examples))
-    scores = mean_loss(trainable, batches, carries=False)
+    scores = example_loss(model.bundle, examples)
     own, unit = scores["loss"], " nats" if "perplexity" in scores else ""  # real numbers have a loss of their own
-    other = mean_loss(trainable, map(_exchanged, batches), carries=False)["loss"]
-    gap = other - own
+    batches = map(_exchanged, example_batches(model.bundle, examples))
+    other = mean_loss(cast(Trainable, model.bundle.model), batches, carries=False)["loss"]
     yield Finding(
         "is the input used?",
-        gap,
-        gap > 0.05 * max(own, 0.1),
+        other - own,
+        other - own > 0.05 * max(own, 0.1),
         f"with another example's input the loss is {other:.3f}{unit} instead of {own:.3f}",
         "the answer hardly depends on the input: train longer, attend to the source, or look for a fault in the data.",
     )
 
 
 def _exchanged(batch: Batch) -> Batch:
-    source = batch.require("source")
     rows = torch.arange(len(batch)).roll(max(1, len(batch) // 2))  # the captions of one picture stand together
-    return replace(batch, source=replace(source, values=source.values[rows], lengths=source.lengths[rows]))
+    return replace(batch, source=batch.require("source").rows_at(rows))
 
 
 def _does_it_end(model: Model, examples: list[Example]) -> Iterator[Finding]:
@@ -92,7 +91,7 @@ def _repeats(text: str) -> bool:
 
 def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Finding]:
     """A head whose weights are the same whoever asks has nothing to say."""
-    shifts: dict[str, list[float]] = {}
+    shifts = defaultdict[str, list[float]](list)
     for example in examples[:10]:
         try:
             subject = subject_of(model.bundle, input_of(model.bundle.codec, example))
@@ -103,10 +102,10 @@ def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Find
             for head, weights in enumerate(m.weights):
                 if len(weights) > 2 and not m.name.startswith("pooling"):
                     shift = 0.5 * np.abs(weights - weights.mean(0)).sum(-1).mean()
-                    shifts.setdefault(f"{m.name} head {head + 1}", []).append(float(shift))
+                    shifts[f"{m.name} head {head + 1}"].append(float(shift))
     if not shifts:
         return
-    collapsed = [name for name, found in shifts.items() if np.mean(found) < 0.02]
+    collapsed = [name for name, amounts in shifts.items() if np.mean(amounts) < 0.02]
     yield Finding(
         "does attention look?",
         len(collapsed) / len(shifts),
@@ -127,10 +126,10 @@ def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     if isinstance(codec.source, PictureSource):
         names = (STORE, "train_source")
         train = shared_pictures({name: TokenStore.open(stores / name) for name in names}, "train")
-    known = {_digest(np.asarray(train[row])) for row in range(len(train))}
+    digests = {_digest(np.asarray(train[row])) for row in range(len(train))}
     most = model.recipe.data.max_source
     rows = [np.asarray(pair[0 if codec.reads else 1][:most]) for pair in codec.encode(examples)]
-    share = sum(_digest(row.astype(train[0].dtype)) in known for row in rows) / len(rows)
+    share = sum(_digest(row.astype(train[0].dtype)) in digests for row in rows) / len(rows)
     yield Finding(
         "is the data new to it?",
         share,

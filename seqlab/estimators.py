@@ -53,8 +53,9 @@ class _Estimator:
 
     def set_params(self, **params: Any) -> "_Estimator":
         for name, value in params.items():
-            if name not in (known := self.get_params()):
-                raise InputError(f"{type(self).__name__} has no parameter '{name}'", hint=nearest(name, known))
+            if name not in self.get_params():
+                message = f"{type(self).__name__} has no parameter '{name}'"
+                raise InputError(message, hint=nearest(name, self.get_params()))
             setattr(self, name, value)
         return self
 
@@ -161,11 +162,11 @@ class SeqlabTagger(_Estimator):
 
 def _sequences(X: Any, *, words: bool = False) -> list[Any]:
     """Texts, tuples of words, or arrays of frames by features, all of the same kind."""
-    given = X if isinstance(X, list | tuple) else np.asarray(X)
-    if isinstance(given, np.ndarray) and given.ndim == 0:
+    values = X if isinstance(X, list | tuple) else np.asarray(X)
+    if isinstance(values, np.ndarray) and values.ndim == 0:
         message = f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
         raise InputError(message, hint="one text is [text]; a sparse matrix is X.toarray().")
-    rows = [row.split() if words and isinstance(row, str) else row for row in given]
+    rows = [row.split() if words and isinstance(row, str) else row for row in values]
     if not rows:
         raise InputError("X is empty", hint="give at least one text or sequence.")
     if words and all(isinstance(word, str) for row in rows for word in row):

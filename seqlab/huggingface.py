@@ -68,14 +68,14 @@ def read_huggingface(folder: str | Path) -> Bundle:
     """The model in a directory with config.json, model.safetensors and the files of a tokenizer."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise BundleError(f"{folder}: there is no such directory", hint=HINT)
+        raise _odd(f"{folder}: there is no such directory")
     config = _Config(folder / "config.json")
     family = config.one_of("model_type", {"bert": _bert, "gpt2": _gpt2})
     table, codec, rows = family(config)
     try:
         recipe = check_recipe(build_recipe({"name": folder.resolve().name, **table}, where=str(config.path)))
     except RecipeError as error:
-        raise BundleError(str(error), hint=HINT) from None
+        raise _odd(error) from None
     file = _Weights(folder / "model.safetensors")
     bundle = Bundle(recipe, codec, _build(recipe, codec, file, rows), {})
     if recipe.model.encoder is not None:
@@ -145,7 +145,7 @@ def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Mod
     assert isinstance(stack, Transformer)
     positions = recipe.data.max_source if recipe.model.encoder else recipe.data.max_target
     if stack.layers > len(file.tensors) or max(stack.size, stack.inner, stack.segments, positions) > file.largest:
-        raise BundleError(f"{file.path}: smaller than the model that config.json tells of", hint=HINT)
+        raise _odd(f"{file.path}: smaller than the model that config.json tells of")
     with torch.device("meta"):
         shapes = {name: tuple(p.shape) for name, p in build_model(recipe, codec).named_parameters()}
     weights = {name: _weight(name, shape, file, rows) for name, shape in shapes.items()}
@@ -156,12 +156,17 @@ def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Mod
     return model
 
 
-def _weight(name: str, shape: tuple[int, ...], file: "_Weights", rows: Rows) -> Tensor:
-    """What one of our parameters is in their file: a layer, three on top of each other, or rows in our order."""
+def their_name(name: str, layers: Mapping[str, str]) -> tuple[str, str, str]:
+    """One of our parameters: the layer that has it, what that is called there ("" if nothing), and weight or bias."""
     owner, _, part = name.rpartition(".")
     depth = "".join(re.findall(r"\.(\d+)\.", owner))
-    theirs = LAYERS[re.sub(r"\.\d+\.", ".#.", owner)].replace("#", depth)
-    part = "bias" if part == "bias" else "weight"
+    theirs = layers.get(re.sub(r"\.\d+\.", ".#.", owner), "")
+    return owner, theirs.replace("#", depth), "bias" if part == "bias" else "weight"
+
+
+def _weight(name: str, shape: tuple[int, ...], file: "_Weights", rows: Rows) -> Tensor:
+    """What one of our parameters is in their file: a layer, three on top of each other, or rows in our order."""
+    owner, theirs, part = their_name(name, LAYERS)
     if owner.endswith("embedding"):
         table = file.take(f"{theirs}.weight", (None, shape[1]))
         return file.arranged(table, rows, absent=table.mean(0))
@@ -223,10 +228,14 @@ def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
     return _tokenizer(path, {"kind": "bpe", "normaliser": Normaliser("none").to_json(), "library": library}), rows
 
 
+def _odd(message: object) -> BundleError:
+    return BundleError(str(message), hint=HINT)
+
+
 def _expect(where: object, table: object, **expected: object) -> Table:
     """Settings that change the outcome are as ours; one that is left out has its default, which is the same."""
     if not isinstance(table, dict):
-        raise BundleError(f"{where}: not an object with named parts", hint=HINT)
+        raise _odd(f"{where}: not an object with named parts")
     for key, value in expected.items():
         if table.get(key) not in (None, value):
             message = f"{where}: '{key}' is {shorten(str(table[key]))}"
@@ -243,11 +252,11 @@ def _arrange(path: Path, stored: Table, special: Sequence[str | None]) -> tuple[
     except (TypeError, KeyError):
         good = False
     if not good:
-        raise BundleError(f"{path}: the vocabulary must give each piece a number of its own", hint=HINT)
+        raise _odd(f"{path}: the vocabulary must give each piece a number of its own")
     names = [name or (ours if ours in rows else None) for name, ours in zip(special, SPECIALS, strict=True)]
     for name in names:
         if name is not None and name not in rows:
-            raise BundleError(f"{path}: not this model's kind of vocabulary: there is no {name}", hint=HINT)
+            raise _odd(f"{path}: not this model's kind of vocabulary: there is no {name}")
     rest = [piece for piece in sorted(rows, key=rows.__getitem__) if piece not in names]
     return [*SPECIALS, *rest], [None if name is None else rows[name] for name in (*names, *rest)]
 
@@ -256,7 +265,7 @@ def _tokenizer(path: Path, data: Table) -> Tokenizer:
     try:
         return text.from_json(data)
     except BundleError as error:
-        raise BundleError(f"{path}: {error}", hint=HINT) from None
+        raise _odd(f"{path}: {error}") from None
 
 
 class _Config(Table):
@@ -267,11 +276,11 @@ class _Config(Table):
         self.path = path
 
     def __missing__(self, key: str) -> Any:
-        raise BundleError(f"{self.path}: there is no '{key}'", hint=HINT)
+        raise _odd(f"{self.path}: there is no '{key}'")
 
     def whole(self, key: str) -> int:
         if type(self[key]) is not int:
-            raise BundleError(f"{self.path}: '{key}' is {shorten(str(self[key]))}, not a whole number", hint=HINT)
+            raise _odd(f"{self.path}: '{key}' is {shorten(str(self[key]))}, not a whole number")
         return self[key]
 
     def one_of(self, key: str, choices: Mapping[str, T]) -> T:
@@ -294,7 +303,7 @@ class _Weights:
         try:
             tensors = load_file(path)
         except (SafetensorError, OSError) as error:
-            raise BundleError(f"{path}: not a safetensors file: {error}", hint=HINT) from None
+            raise _odd(f"{path}: not a safetensors file: {error}") from None
         old = {"gamma": "weight", "beta": "bias"}  # as the first BERT files call them
         for name in tensors:
             owner, _, part = re.sub(r"^(bert|transformer)\.", "", name).rpartition(".")
@@ -303,19 +312,19 @@ class _Weights:
 
     def take(self, name: str, shape: tuple[int | None, ...]) -> Tensor:
         if name not in self.tensors:
-            raise BundleError(f"{self.path}: there is no weight '{name}'", hint=HINT)
+            raise _odd(f"{self.path}: there is no weight '{name}'")
         tensor = self.tensors[name]
-        fits = [wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=False)]
+        fits = [expected in (None, size) for expected, size in zip(shape, tensor.shape, strict=False)]
         if len(shape) != tensor.dim() or not all(fits) or not tensor.is_floating_point():
             message = f"{self.path}: weight '{name}' has shape {tuple(tensor.shape)} and type {tensor.dtype}"
-            wanted = " by ".join("any" if size is None else str(size) for size in shape)
-            raise BundleError(f"{message}, where config.json asks for {wanted} real numbers", hint=HINT)
+            expected = " by ".join("any" if size is None else str(size) for size in shape)
+            raise _odd(f"{message}, where config.json asks for {expected} real numbers")
         return tensor.float()
 
     def arranged(self, table: Tensor, rows: Rows, *, absent: Tensor) -> Tensor:
         """The rows in the order of our ids, with `absent` for those that there are not."""
         if max(row for row in rows if row is not None) >= len(table):
-            raise BundleError(f"{self.path}: the tokenizer has more pieces than the model's {len(table)}", hint=HINT)
+            raise _odd(f"{self.path}: the tokenizer has more pieces than the model's {len(table)}")
         return torch.cat([table, absent[None]])[[len(table) if row is None else row for row in rows]]
 
 
@@ -323,15 +332,15 @@ def _read_json(path: Path) -> Table:
     try:
         return _expect(path, json.loads(_read_text(path)))
     except (ValueError, RecursionError) as error:
-        raise BundleError(f"{path}: not valid JSON: {error}", hint=HINT) from None
+        raise _odd(f"{path}: not valid JSON: {error}") from None
 
 
 def _read_text(path: Path) -> str:
     if not path.is_file():
-        raise BundleError(f"{path}: there is no such file", hint=HINT)
+        raise _odd(f"{path}: there is no such file")
     if path.stat().st_size > LARGEST:
-        raise BundleError(f"{path}: larger than {LARGEST // 2**20} MB, which no file of its kind is", hint=HINT)
+        raise _odd(f"{path}: larger than {LARGEST // 2**20} MB, which no file of its kind is")
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise BundleError(f"{path}: not valid UTF-8", hint=HINT) from None
+        raise _odd(f"{path}: not valid UTF-8") from None

@@ -41,9 +41,8 @@ def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk:
 
 def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
     """Each row gets the same prediction alone as in company."""
-    together = _logits(model, batch)
     alone = [_logits(model, _row(batch, row))[0] for row in range(len(batch))]
-    return max(_apart([one], [other]) for one, other in zip(together, alone, strict=True))
+    return _apart(_logits(model, batch), alone)
 
 
 @torch.inference_mode()
@@ -78,29 +77,26 @@ def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: PositionId
 
 @dataclass(frozen=True)
 class Decoding:
-    """What a search is given: a decoder, what encodes the source anew, a prefix for each row, and the end token."""
+    """What a search is given: a decoder, what was encoded, a prefix for each row, and the end token."""
 
     decoder: Decoder
-    encode: Callable[[], Memory]
+    memory: Memory
     prefix: Padded
     end: int
 
-    @property
-    def limits(self) -> Limits:
-        return Limits(end=self.end, most=_LIMIT)
-
     def generate(self, rule: Rule) -> Generated:
-        rows = torch.arange(len(self.prefix))
-        return generate(self.decoder, self.encode(), self.prefix, rule, self.limits, rows=rows)
+        limits, rows = Limits(end=self.end, most=_LIMIT), torch.arange(len(self.prefix))
+        return generate(self.decoder, self.memory, self.prefix, rule, limits, rows=rows)
 
     def beam(self, width: int) -> list[list[Hypothesis]]:
-        return beam_search(self.decoder, self.encode(), self.prefix, Beam(width=width), self.limits).best
+        limits = Limits(end=self.end, most=_LIMIT)
+        return beam_search(self.decoder, self.memory, self.prefix, Beam(width=width), limits).best
 
     def rescored(self, outputs: Iterable[list[int]]) -> PerRow:
         """The log-probability that forced scoring gives to these continuations of the prefixes."""
         rows = [[*prefix.tolist(), *output] for prefix, output in zip(self.prefix.rows(), outputs, strict=True)]
-        whole = score(self.decoder, self.encode(), Padded.from_rows(rows))
-        return whole - score(self.decoder, self.encode(), self.prefix)
+        whole = score(self.decoder, self.memory, Padded.from_rows(rows))
+        return whole - score(self.decoder, self.memory, self.prefix)
 
 
 def reported_scores_equal_rescoring(search: Decoding) -> float:
@@ -108,28 +104,26 @@ def reported_scores_equal_rescoring(search: Decoding) -> float:
     out = search.generate(Greedy())
     tokens = [row.tolist() for row in out.tokens.rows()]
     rescored = search.rescored(row if len(row) == _LIMIT else [*row, search.end] for row in tokens)
-    return float((rescored - out.log_probability).abs().max())
+    return _apart([rescored], [out.log_probability])
+
+
+def beam_scores_equal_rescoring(search: Decoding) -> float:
+    """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
+    rescored, reported = [], []
+    for hypotheses in zip(*search.beam(3), strict=False):  # the best of each row, then the second best, ...
+        rescored.append(search.rescored([*h.tokens, *([search.end] if h.ended else [])] for h in hypotheses))
+        reported.append(torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64))
+    return _apart(rescored, reported)
 
 
 def top_one_equals_greedy(search: Decoding) -> float:
     """Sampling among one token is no sampling: the number of rows that differ from greedy search."""
-    sampled = search.generate(Sample(top_k=1)).tokens.rows()
-    return _differing(search, [row.tolist() for row in sampled])
+    return _differing(search, [row.tolist() for row in search.generate(Sample(top_k=1)).tokens.rows()])
 
 
 def beam_one_equals_greedy(search: Decoding) -> float:
     """A beam of one hypothesis is greedy search: the number of rows that differ from it."""
     return _differing(search, [list(hypotheses[0].tokens) for hypotheses in search.beam(1)])
-
-
-def beam_scores_equal_rescoring(search: Decoding) -> float:
-    """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
-    worst = 0.0
-    for hypotheses in zip(*search.beam(3), strict=False):  # the best of each row, then the second best, ...
-        rescored = search.rescored([*h.tokens, *([search.end] if h.ended else [])] for h in hypotheses)
-        reported = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
-        worst = max(worst, float((rescored - reported).abs().max()))
-    return worst
 
 
 def _differing(search: Decoding, outputs: list[list[int]]) -> float:
@@ -145,7 +139,7 @@ def looking_changes_nothing(model: Model, batch: Batch) -> float:
     return _apart(quiet, observed)
 
 
-def resuming_equals_never_having_stopped(model: Path, *, steps: int = 6) -> float:
+def resuming_equals_never_having_stopped(model: Path) -> float:
     """Of two copies of a run, one goes on for some steps and the other is stopped halfway and resumed.
 
     The largest difference of anything in their checkpoints; logs that differ are infinitely far apart.
@@ -156,12 +150,12 @@ def resuming_equals_never_having_stopped(model: Path, *, steps: int = 6) -> floa
     place, parts = read_checkpoint(last)
     if "optimizer" not in parts:
         raise UsageError(f"{model}: this run was fitted without gradients", hint="there is nothing random to resume.")
-    settings = [f"train.steps={place.step + steps}", "train.patience=none"]
+    settings = [f"train.steps={place.step + _STEPS}", "train.patience=none"]
     with TemporaryDirectory() as scratch:
         copies = [_copied(model, Path(scratch) / name) for name in ("whole", "stopped")]
-        for copy, stops in zip(copies, (steps, steps // 2), strict=True):
-            asked = count(1)  # it is asked once a step
-            lab.train(out=copy, resume=True, settings=settings, stop=partial(_enough, asked, stops))
+        for copy, stops in zip(copies, (_STEPS, _STEPS // 2), strict=True):
+            calls = count(1)  # it is asked once a step
+            lab.train(out=copy, resume=True, settings=settings, stop=partial(_enough, calls, stops))
         lab.train(out=copies[1], resume=True)
         whole, stopped = (_flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies)
         logs = [_log(copy / RUN / "metrics.jsonl") for copy in copies]
@@ -190,37 +184,30 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     last digit that falls the other way is worth ten times as much.
     """
     size = max((float(row.abs().max()) for row in _logits(model, batch) if row.numel()), default=1.0)
-    allowed = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(1.0, size)
+    rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(1.0, size)
     laws: list[Callable[[Model, Batch], float]] = [a_batch_equals_its_rows, looking_changes_nothing]
     if not isinstance(model, Forecasts):  # whose windows are all of one length
         laws.insert(0, padding_changes_nothing)
-    for law in laws:
-        yield Check(_title(law), law(model, batch), allowed)
+    yield from _checks(laws, (model, batch), rounding)
     decoder, target = getattr(model, "decoder", None), batch.target
     if decoder is None or target is None:
         return
-    encoder = cast(Any, model).encoder if batch.source is not None else None
-
-    def memory() -> Memory:
-        return Memory(len(batch)) if encoder is None else encoder(batch.source)
-
     with torch.inference_mode():
-        once = memory()
-    for causal in (the_future_never_changes_the_past, reading_equals_stepping):
-        yield Check(_title(causal), causal(decoder, once, target.values[:, :_LIMIT]), allowed)
-    prefix = Padded(target.values[:, :1], torch.ones(len(batch), dtype=torch.long))
-    search = Decoding(decoder, memory, prefix, EOS)
-    for whole in (top_one_equals_greedy, beam_one_equals_greedy):
-        yield Check(_title(whole), whole(search), 0.0)
-    for scored in (reported_scores_equal_rescoring, beam_scores_equal_rescoring):
-        yield Check(_title(scored), scored(search), 10 * allowed)
+        memory = Memory(len(batch)) if batch.source is None else cast(Any, model).encoder(batch.source)
+    causal = (the_future_never_changes_the_past, reading_equals_stepping)
+    yield from _checks(causal, (decoder, memory, target.values[:, :_LIMIT]), rounding)
+    search = (Decoding(decoder, memory, Padded.full(target.values[:, :1]), EOS),)
+    yield from _checks((top_one_equals_greedy, beam_one_equals_greedy), search, 0.0)
+    yield from _checks((reported_scores_equal_rescoring, beam_scores_equal_rescoring), search, 10 * rounding)
 
 
-def _title(law: Callable[..., float]) -> str:
-    return law.__name__.replace("_", " ")
+def _checks(laws: Iterable[Callable[..., float]], subjects: tuple[Any, ...], allowed: float) -> Iterator[Check]:
+    for law in laws:
+        yield Check(law.__name__.replace("_", " "), law(*subjects), allowed)
 
 
 _LIMIT = 12  # tokens: long enough for every kind of end, short enough for a test
+_STEPS = 6  # that a run goes on for
 
 
 @torch.inference_mode()
@@ -237,11 +224,9 @@ def _widened(part: Padded, extra: int, junk: int) -> Padded:
 
 
 def _row(batch: Batch, row: int) -> Batch:
-    parts = {
-        name: Padded(part.values[row : row + 1, : int(part.lengths[row])], part.lengths[row : row + 1])
-        for name, part in batch.parts().items()
-    }
-    return Batch(batch.rows[row : row + 1], **parts)
+    one = batch.rows_at([row])
+    parts = {name: Padded(part.values[:, : int(part.lengths)], part.lengths) for name, part in one.parts().items()}
+    return Batch(one.rows, **parts)
 
 
 def _copied(model: Path, to: Path) -> Path:
@@ -251,8 +236,8 @@ def _copied(model: Path, to: Path) -> Path:
     return to
 
 
-def _enough(asked: Iterator[int], times: int) -> bool:
-    return next(asked) >= times
+def _enough(calls: Iterator[int], times: int) -> bool:
+    return next(calls) >= times
 
 
 def _flat(parts: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """A trained model, as `load` and `train` give it: what can be done with it."""
 
 import sys
-from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -12,16 +11,16 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from seqlab.bundle import Bundle, find_bundle, to_int8
-from seqlab.codecs.codec import Row, padded
+from seqlab.codecs.codec import Json, Row
 from seqlab.data.in_memory import as_files, inputs_of, is_table
 from seqlab.errors import UsageError
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
-from seqlab.padded import Batch
+from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.tasks import load_bundle, predict, task_of
 from seqlab.tasks.caption import WordMap, word_maps
-from seqlab.tasks.examples import batches, encode_inputs, limit_rows, room
+from seqlab.tasks.examples import answers_in_order, encode_inputs, limit_rows, room
 from seqlab.tasks.task import Data, Report, Scoring, Task
 from seqlab.tasks.writing import score, stream_text
 from seqlab.world import ALONE, World
@@ -40,7 +39,7 @@ class Model:
         return self.bundle.recipe
 
     @property
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Json:
         """How good it was when it was made."""
         return self.bundle.metrics
 
@@ -48,15 +47,7 @@ class Model:
     def task(self) -> Task:
         return task_of(self.recipe)
 
-    def predict(
-        self,
-        inputs: Any,
-        *,
-        seed: int = 0,
-        first_row: int = 0,
-        prefix: str = "",
-        **decode: Any,
-    ) -> Any:
+    def predict(self, inputs: Any, *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any) -> Any:
         """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode].
 
         A forecaster is given a file or an array, or a list of these, and answers with a `Forecast` for each.
@@ -84,12 +75,10 @@ class Model:
         if self.world.size == 1 or not many:
             return embed(self.bundle, many, normalise=normalise)
 
-        def answer(share: Sequence[Any], begin: int) -> list[str]:
-            vectors = embed(self.bundle, share, normalise=normalise, first_row=begin)
-            return [b64encode(vector.tobytes()).decode() for vector in vectors]
+        def answer(share: Sequence[Any], begin: int) -> list[list[float]]:
+            return embed(self.bundle, share, normalise=normalise, first_row=begin).tolist()
 
-        encoded = self.world.shared(many, answer)
-        return np.stack([np.frombuffer(b64decode(vector), dtype=np.float32) for vector in encoded])
+        return np.asarray(self.world.shared(many, answer), dtype=np.float32)
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """The continuation of a prompt, or the answer to a source, piece by piece as it is written."""
@@ -137,7 +126,7 @@ class Model:
         """A few examples of the given files, or of what training held out, as the model reads them."""
         return self.data(*data).batch(self.bundle, most)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Json:
         """What it is: recipe, sizes, scores."""
         files = [file for file in self.path.iterdir() if file.is_file()]
         return {
@@ -165,16 +154,15 @@ def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model
     return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, folder, world)
 
 
-def decode_settings(recipe: Decode, overrides: dict[str, Any]) -> Decode:
+def decode_settings(recipe: Decode, overrides: Json) -> Decode:
     """The recipe's [decode] with what a call asks for instead."""
-    given = {key: value for key, value in overrides.items() if value is not None}
-    sampling = {"temperature", "top_k", "top_p"} & given.keys()
-    if "beam" in given and "method" not in given:
-        given["method"] = "beam"
-    if sampling and "method" not in given:
-        given["method"] = "sample"
+    changes = {key: value for key, value in overrides.items() if value is not None}
+    if "beam" in changes:
+        changes.setdefault("method", "beam")
+    elif {"temperature", "top_k", "top_p"} & changes.keys():
+        changes.setdefault("method", "sample")
     try:
-        return Decode.model_validate(recipe.model_dump() | given)
+        return Decode.model_validate(recipe.model_dump() | changes)
     except ValueError as error:
         first = error.errors()[0]  # type: ignore[attr-defined]
         name = ".".join(map(str, first["loc"]))
@@ -188,7 +176,6 @@ def _is_one(inputs: Any) -> bool:
     return not isinstance(inputs, list | tuple | Iterator)
 
 
-@torch.inference_mode()
 def embed(
     bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
 ) -> Float32[np.ndarray, "N D"]:
@@ -199,14 +186,13 @@ def embed(
     if not inputs:
         return np.zeros((0, 0), dtype=np.float32)
     encode = encode_inputs if bundle.codec.reads else _written
-    rows = encode(bundle, inputs, first_row=first_row)
-    vectors: dict[int, Tensor] = {}
-    for together in batches([len(row) for row in rows]):
-        pooled = model.vectors(padded([rows[place] for place in together]))
-        if normalise:
-            pooled = torch.nn.functional.normalize(pooled, dim=-1)
-        vectors |= dict(zip(together, pooled, strict=True))
-    return torch.stack([vectors[place] for place in range(len(rows))]).float().numpy(force=True)
+
+    def answer(source: Padded, places: list[int]) -> Tensor:
+        vectors = model.vectors(source)
+        return torch.nn.functional.normalize(vectors, dim=-1) if normalise else vectors
+
+    vectors = answers_in_order(encode(bundle, inputs, first_row=first_row), answer)
+    return torch.stack(vectors).float().numpy(force=True)
 
 
 def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:

@@ -29,6 +29,11 @@ class Padded:
             return cls(torch.zeros(0, 0, dtype=torch.long), lengths)
         return cls(torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=pad), lengths)
 
+    @classmethod
+    def full(cls, values: Shaped[Tensor, "B T *F"]) -> "Padded":
+        """Rows that are all as long as the tensor."""
+        return cls(values, torch.full(values.shape[:1], values.shape[1]))
+
     def __len__(self) -> int:
         return len(self.lengths)
 

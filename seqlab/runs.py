@@ -188,6 +188,7 @@ def fit(
         "python": sys.version.split()[0],
         "validation": final.to_json(),
     }
+    metrics |= bundle.metrics
     if facts := run.learner.facts():
         metrics["fit"] = facts
     finished = Bundle(recipe, corpus.codec, model, metrics)

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import padded
 from seqlab.errors import UsageError
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
@@ -91,15 +90,3 @@ class Subject:
             there = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answered[:12]))
             raise UsageError(f"there is no position {position} in the answer", hint=f"there are: {there}.")
         return position - 1
-
-
-def reading(question: Question, row: Any, value: Any) -> Subject:
-    """The subject of a model that has read a source and not yet answered."""
-    if not len(row):
-        raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
-    names = question.bundle.codec.source.names(value, row)
-    if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
-        with torch.inference_mode():
-            states = cast(Any, question.bundle.model).encoder(padded([row])).states
-        names = tuple(str(place + 1) for place in range(states.values.shape[1]))
-    return Subject(question.bundle, question.given, padded([row]), (), names, (), (), ())

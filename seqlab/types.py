@@ -29,3 +29,21 @@ RowIds = Int[Tensor, " B"]
 """A whole number for each row: its place in the data, its length, its next token."""
 PerRow = Float[Tensor, " B"]
 Scalar = Float[Tensor, ""]
+
+Features = Float[Tensor, "... D"]
+PerPosition = Float[Tensor, "B T"]
+"""A number at each position."""
+PositionLogits = Float[Tensor, "B T V"]
+HiddenStates = Float[Tensor, "B T H"]
+HiddenVector = Float[Tensor, " H"]
+Square = Float[Tensor, "H H"]
+Entries = Bool[Tensor, "B T D"]
+"""Which numbers of the vector at each position there are."""
+FlatIds = Int[Tensor, " N"]
+"""Whole numbers of the real positions of a batch, one after the other; and likewise:"""
+FlatNumbers = Float[Tensor, " N"]
+FlatVectors = Float[Tensor, "N D"]
+FlatLogits = Float[Tensor, "N V"]
+BestScores = Float[Tensor, "B k"]
+"""Of each row the scores of the best of something, and whose they are:"""
+BestIds = Int[Tensor, "B k"]

@@ -62,11 +62,11 @@ class World:
         dist.all_reduce(numbers)
         return numbers.tolist()
 
-    def told(self, said: Any) -> list[Any]:
+    def told(self, message: Any) -> list[Any]:
         """What each of them says, as JSON, in their order."""
         if self.size == 1:
-            return [said]
-        text = torch.frombuffer(bytearray(json.dumps(said).encode()), dtype=torch.uint8)
+            return [message]
+        text = torch.frombuffer(bytearray(json.dumps(message).encode()), dtype=torch.uint8)
         lengths = [torch.zeros((), dtype=torch.long, device="cpu") for _ in range(self.size)]
         _finish(dist.all_gather(lengths, torch.full((), len(text), device="cpu"), async_op=True))
         longest = max(map(int, lengths))
@@ -75,40 +75,40 @@ class World:
         _finish(dist.all_gather(texts, own, async_op=True))
         return [json.loads(each[: int(n)].numpy().tobytes()) for each, n in zip(texts, lengths, strict=True)]
 
-    def heard(self, said: Any) -> Any:
+    def heard(self, message: Any) -> Any:
         """What the leader says, as JSON: the others wait for it."""
-        return self.told(said if self.leads else None)[0]
+        return self.told(message if self.leads else None)[0]
 
-    def each(self, given: Iterable[T]) -> Iterator[T]:
+    def each(self, values: Iterable[T]) -> Iterator[T]:
         """One after the other what the leader is given; it alone reads."""
-        source = iter(given if self.leads else ())
-        while said := self.heard(list(islice(source, 1))):
-            yield said[0]
+        source = iter(values if self.leads else ())
+        while message := self.heard(list(islice(source, 1))):
+            yield message[0]
 
-    def shared(self, given: Sequence[T], answer: Callable[[Sequence[T], int], list[A]]) -> list[A]:
+    def shared(self, inputs: Sequence[T], answer: Callable[[Sequence[T], int], list[A]]) -> list[A]:
         """The answers to all that is given, in order; `answer` gets this process's share, and where that begins.
 
         Answers travel as JSON. What one process refuses, all refuse; what one warns of, the leader says.
         """
         if self.size == 1:
-            return answer(given, 0)
-        begin, end = (len(given) * rank // self.size for rank in (self.rank, self.rank + 1))
+            return answer(inputs, 0)
+        begin, end = (len(inputs) * rank // self.size for rank in (self.rank, self.rank + 1))
         own: list[A] = []
         refusal: list[str] = []
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                own = answer(given[begin:end], begin) if end > begin else []
+                own = answer(inputs[begin:end], begin) if end > begin else []
             except SeqlabError as error:
                 refusal = [type(error).__name__, str(error), error.hint]
-        said = self.told({"answers": own, "refusal": refusal, "warnings": [str(each.message) for each in warned]})
-        for each in said:
+        shares = self.told({"answers": own, "refusal": refusal, "warnings": [str(each.message) for each in warned]})
+        for each in shares:
             for message in each["warnings"] if self.leads else ():
                 warnings.warn(message, SeqlabWarning, stacklevel=2)
             if each["refusal"]:
                 kind, message, hint = each["refusal"]
                 raise getattr(errors, kind)(message, hint=hint)
-        return [each for one in said for each in one["answers"]]
+        return [each for one in shares for each in one["answers"]]
 
     def gathered(self, state: State, num_rows: int) -> State:
         """A state of all rows, from those that each process has."""
@@ -166,13 +166,13 @@ def _corner(store: dist.Store, rank: int, size: int) -> dist.Store:
         store.set(f"heard {leader} {rank}", "")
         return dist.PrefixStore(leader, store)
 
-    def answered(other: int) -> bool:
+    def greets(other: int) -> bool:
         if store.check([f"hello {other}"]):
             store.set(f"to {store.get(f'hello {other}').decode()}", name)
         return store.check([f"heard {name} {other}"])
 
     for other in range(1, size):
-        _until(partial(answered, other))
+        _until(partial(greets, other))
     return dist.PrefixStore(name, store)
 
 
@@ -228,12 +228,12 @@ def _started(rank: int, size: int, folder: Path) -> subprocess.Popen[bytes]:
     home = str(Path(errors.__file__).parent.parent)
     more = {COPY: f"{rank} {size} {folder}", "LOCAL_RANK": str(rank), "PYTHONPATH": home}
     more["OMP_NUM_THREADS"] = str(torch.get_num_threads())
-    with (folder / f"{rank}.said").open("wb") as said:
+    with (folder / f"{rank}.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "seqlab", *sys.argv[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=log,
             env=os.environ | more,
             start_new_session=True,
         )
@@ -255,9 +255,9 @@ def _explained(copies: list[subprocess.Popen[bytes]], folder: Path) -> RunError:
     time.sleep(10 * MOMENT)  # the system tells of a broken connection before it tells of an end
     for rank, copy in enumerate(copies, start=1):
         if (code := copy.poll()) is not None:
-            said = (folder / f"{rank}.said").read_text("utf-8", "replace").strip().splitlines()
+            log = (folder / f"{rank}.log").read_text("utf-8", "replace").strip().splitlines()
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            words = f": {said[-1]}" if said else ""
+            words = f": {log[-1]}" if log else ""
             return RunError(
                 f"worker {rank} has ended before its time ({how}){words}",
                 hint="the lines printed so far are whole. Fewer workers need less memory.",

@@ -73,14 +73,14 @@ def tracking(at: Settings) -> Finding:
         """Root mean square errors of the last sighting and of the filter, which learns both noises by EM."""
         random = torch.Generator().manual_seed(seed)
         path = paths(kind, num, steps, random)
-        seen = path + noise * torch.randn(path.shape, generator=random)
+        observed = path + noise * torch.randn(path.shape, generator=random)
         there = torch.rand(num, steps, generator=random) > 0.2
         there[:, 0] = True
-        sightings = Padded(seen, torch.full((num,), steps), there)
+        sightings = Padded(observed, torch.full((num,), steps), there)
         guess = constant_velocity(dimensions=2, acceleration=0.1, noise=4.0)
         model = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=sizes["iterations"])).model
         last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
-        results = seen.gather(1, last), model.filter(sightings).mean @ model.observation.mT
+        results = observed.gather(1, last), model.filter(sightings).mean @ model.observation.mT
         return [float((each - path).square().mean().sqrt()) for each in results]
 
     kinds, table = ("swerves", "circles", "jumps"), dict[str, list[list[float]]]()

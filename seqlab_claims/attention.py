@@ -54,7 +54,7 @@ def both_ends(at: Settings) -> Finding:
     rows = list(words(sizes["train"], exactly, seed=1, letters=letters))
     test = list(words(sizes["test"], exactly, seed=2, letters=letters))
 
-    def known(model: Model, order: int) -> list[float]:
+    def recall(model: Model, order: int) -> list[float]:
         """How often the letter at each place of the source is right."""
         answers = [answer.output.ljust(length, "?")[:length][::order] for answer in model.predict(test)]
         return [fmean(a[place] == b[place] for a, b in zip(answers, test, strict=True)) for place in range(length)]
@@ -64,18 +64,18 @@ def both_ends(at: Settings) -> Finding:
         train = at.file(f"{verb}.tsv", [(word, word[::order]) for word in rows])
         ways = {f"{cell}, {verb}": {"model.encoder.kind": kind} for cell, kind in cells.items()}
         models = at.each(ways, "translate", train, "dates", fixed)
-        results |= {name: [known(model, order) for model in each] for name, each in models.items()}
+        results |= {name: [recall(model, order) for model in each] for name, each in models.items()}
     for cell in cells:  # the mean of both orders, seed by seed
         pairs = zip(results[f"{cell}, copied"], results[f"{cell}, reversed"], strict=True)
         results[f"{cell}, mean"] = [[fmean(two) for two in turned(pair)] for pair in pairs]
     gains = [fmean(row[-part:]) - fmean(row[:part]) for cell in cells for row in results[f"{cell}, mean"]]
-    shown = {name: turned(each) for name, each in results.items()}
+    by_place = {name: turned(each) for name, each in results.items()}
     chance = {"floor: chance": [1 / len(letters)] * length}
-    lstm = {name: each for name, each in shown.items() if name.startswith("LSTM")}
+    lstm = {name: each for name, each in by_place.items() if name.startswith("LSTM")}
     axes, places = ("place in the word", "share of right letters"), range(1, length + 1)
     return Finding(
         {"end": gains},
-        [means("how often the letter is right, by its place in the word", places, shown, chance)],
+        [means("how often the letter is right, by its place in the word", places, by_place, chance)],
         lines("What an LSTM encoder keeps of a word", axes, places, lstm, chance),
     )
 
@@ -144,10 +144,10 @@ def longer(at: Settings) -> Finding:
             results.setdefault(name, []).append([right(run, rows) for run in runs])
         for name, runs in again.items():
             results.setdefault(name, []).append([run.evaluate(test).scores["accuracy"] for run in runs])
-    seen = {name: [fmean(two) for two in turned(rows[:2])] for name, rows in results.items()}
+    short = {name: [fmean(two) for two in turned(rows[:2])] for name, rows in results.items()}
     places, chance = [f"{each[0]}-{each[-1]}" for each in lengths], {"floor: chance": [0.5] * len(lengths)}
     return Finding(
-        {task: minus(seen[f"{task}, sinusoidal"], results[f"{task}, sinusoidal"][-1]) for task in ("first", "again")},
+        {task: minus(short[f"{task}, sinusoidal"], results[f"{task}, sinusoidal"][-1]) for task in ("first", "again")},
         [means("accuracy by the number of letters; 4 to 20 were seen in training", places, results, chance)],
         lines("More than 20 letters, which were never seen", ("letters", "accuracy"), places, results, chance),
     )
@@ -196,8 +196,8 @@ def heads(at: Settings) -> Finding:
 
     def differ(model: Model) -> float:
         """The mean over texts and layers."""
-        looked = [subject(model.bundle, text) for text in texts]
-        maps = [results.weights for each in looked for results in attention_maps(each, each.trace())]
+        subjects = [subject(model.bundle, text) for text in texts]
+        maps = [results.weights for each in subjects for results in attention_maps(each, each.trace())]
         return fmean(apart(weights[0] if len(weights) == 1 else weights) for weights in maps)
 
     results = {name: [differ(model) for model in each] for name, each in models.items()}

@@ -168,11 +168,13 @@ def readable(at: Settings) -> Finding:
 
     def follows(model: Model, what: str) -> float:
         """How well the unit that follows something best in one text follows it in the other."""
-        looked = [subject(model.bundle, given[:num]) for given in read]
-        seen = [(states(each.trace(), list(each.written)), marks(list(each.written), None)[what]) for each in looked]
-        best = followers(seen[0][0], {what: seen[0][1]}, most=1)[0]
-        unit = {best.layer: seen[1][0][best.layer][:, best.unit : best.unit + 1]}
-        score = followers(unit, {what: seen[1][1]})[0].score
+        subjects = [subject(model.bundle, text[:num]) for text in read]
+        traces = [
+            (states(each.trace(), list(each.written)), marks(list(each.written), None)[what]) for each in subjects
+        ]
+        best = followers(traces[0][0], {what: traces[0][1]}, most=1)[0]
+        unit = {best.layer: traces[1][0][best.layer][:, best.unit : best.unit + 1]}
+        score = followers(unit, {what: traces[1][1]})[0].score
         return abs(score - 0.5) * 2 if what == "quotes" else abs(score)
 
     whats = ("quotes", "place in line")

@@ -93,8 +93,8 @@ class Claim:
 
     def verdict(self, finding: Finding) -> Verdict:
         """Of all criteria together: confirmed if each is, not confirmed if none is, otherwise it depends."""
-        found = {criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()}
-        return found.pop() if len(found) == 1 else "depends"
+        verdicts = {criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()}
+        return verdicts.pop() if len(verdicts) == 1 else "depends"
 
     def sentence(self, finding: Finding) -> str:
         """Each criterion with what was found."""

@@ -28,18 +28,18 @@ def claims(
     from seqlab.errors import UsageError
     from seqlab_claims.claim import read_claims
 
-    known = read_claims()
-    chosen = list(dict.fromkeys(name.upper() for name in ids or known))
+    by_id = read_claims()
+    chosen = list(dict.fromkeys(name.upper() for name in ids or by_id))
     for name in chosen:
-        if name not in known:
-            raise UsageError(f"there is no claim '{name}'", hint=f"there are C1 to C{len(known)}; --list names them.")
+        if name not in by_id:
+            raise UsageError(f"there is no claim '{name}'", hint=f"there are C1 to C{len(by_id)}; --list names them.")
     if names:
         if json:
             print_json(
-                [{"id": n, "claim": known[n].words, "data": known[n].data, "rule": known[n].rule} for n in chosen]
+                [{"id": n, "claim": by_id[n].words, "data": by_id[n].data, "rule": by_id[n].rule} for n in chosen]
             )
         else:
-            print_table(["", "claim"], [[name, known[name].words] for name in chosen])
+            print_table(["", "claim"], [[name, by_id[name].words] for name in chosen])
         return
 
     from seqlab.metrics.scores import duration
@@ -52,11 +52,11 @@ def claims(
         out=out,
         scale="quick" if quick else "full",
         seeds=seeds,
-        told=lambda text: print(text, file=sys.stderr, flush=True),
+        report=lambda text: print(text, file=sys.stderr, flush=True),
     )
     if json:
-        print_json({name: to_json(known[name], result) for name, result in results.items()})
+        print_json({name: to_json(by_id[name], result) for name, result in results.items()})
         return
-    rows = [[n, known[n].title, known[n].verdict(r.finding), duration(r.seconds)] for n, r in results.items()]
+    rows = [[n, by_id[n].title, by_id[n].verdict(r.finding), duration(r.seconds)] for n, r in results.items()]
     print_table(["", "claim", "verdict", "time"], rows)
     print_text(f"report: {out / PAGE}")

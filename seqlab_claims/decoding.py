@@ -13,9 +13,9 @@ from seqlab_claims.settings import Settings, lines, minus, over, spread
 SLACK = 1e-4  # nats: what is nearer is the same
 
 
-def likelihoods(model: Model, given: list[str], **decode: Any) -> list[float]:
+def likelihoods(model: Model, texts: list[str], **decode: Any) -> list[float]:
     """The log-probability of each answer; a beam ranks by it alone."""
-    return [answer.details["log_probability"] for answer in model.predict(given, length_penalty=0.0, **decode)]
+    return [answer.details["log_probability"] for answer in model.predict(texts, length_penalty=0.0, **decode)]
 
 
 def beams(at: Settings) -> Finding:
@@ -23,15 +23,15 @@ def beams(at: Settings) -> Finding:
     sizes = at.sizes("C12")
     train, test = split_dates(sizes["train"], sizes["test"], seed=1)
     data = at.file("train.tsv", [row[:2] for row in train])
-    given = [text for text, _, _ in test]
+    texts = [text for text, _, _ in test]
     widths = sizes["widths"]
     change = at.recipe("C12")
     gains: dict[str, list[float]] = {"floor: greedy": [], **{f"beam {k}": [] for k in widths}}
     results: dict[str, list[float]] = {"likelier than greedy": [], "less likely": [], "not the likeliest known": []}
     for seed in at.seeds:
         model = at.trained("dates", "translate", data, "dates", change, seed=seed)
-        ways = {"floor: greedy": likelihoods(model, given, method="greedy")}
-        ways |= {f"beam {k}": likelihoods(model, given, beam=k) for k in widths}
+        ways = {"floor: greedy": likelihoods(model, texts, method="greedy")}
+        ways |= {f"beam {k}": likelihoods(model, texts, beam=k) for k in widths}
         for name, each in ways.items():
             gains[name].append(fmean(minus(each, ways["floor: greedy"])))
         best, four = list(map(max, *ways.values())), minus(ways["beam 4"], ways["floor: greedy"])

@@ -71,8 +71,8 @@ def clipping(at: Settings) -> Finding:
     ways = {"clipped at 1": 1.0, "not clipped": 1e9}
     results = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
     floor, num = min(floors, default=0.0), len(rates)
-    shown = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in results.items()}
-    by_seed = [turned(rows) for rows in shown.values()]
+    bounded = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in results.items()}
+    by_seed = [turned(rows) for rows in bounded.values()]
     learn = [[[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows] for rows in by_seed]
     fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learn]
     table: list[Row] = [
@@ -83,7 +83,7 @@ def clipping(at: Settings) -> Finding:
     return Finding(
         {"rate": over(*fastest), "loss": minus(*([min(row) for row in rows] for rows in by_seed))},
         [Table("held-out loss in nats a letter, by the rate; lost: a gradient was not finite", ("", *places), table)],
-        lines("Lost runs stand above the floor", ("rate of SGD", "held-out nats a letter"), places, shown, floored),
+        lines("Lost runs stand above the floor", ("rate of SGD", "held-out nats a letter"), places, bounded, floored),
     )
 
 

@@ -20,16 +20,16 @@ def last_outputs(length: int) -> tuple[dict[str, Tensor], list[Tensor]]:
     for x in inputs:
         h = rnn_step(x, h, square, square, torch.zeros(4))
     visible = torch.ones(1, 1, length, dtype=torch.bool)
-    seen, _ = self_attention(torch.stack(inputs, dim=1), square, square, square, visible)
-    return {"recurrent": h, "self-attention": seen[:, -1]}, inputs
+    outputs, _ = self_attention(torch.stack(inputs, dim=1), square, square, square, visible)
+    return {"recurrent": h, "self-attention": outputs[:, -1]}, inputs
 
 
 def shortest(output: Tensor, leaf: Tensor) -> int:
     """Operations on the shortest way from an input to an output, in the graph that autograd recorded."""
-    level, seen, steps = {output.grad_fn}, set[Node | None](), 0
+    level, visited, steps = {output.grad_fn}, set[Node | None](), 0
     while not any(getattr(node, "variable", None) is leaf for node in level):
-        seen |= level
-        level = {node for each in level if each is not None for node, _ in each.next_functions} - seen
+        visited |= level
+        level = {node for each in level if each is not None for node, _ in each.next_functions} - visited
         steps += 1
     return steps
 

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 from seqlab.errors import DataError
 from seqlab.explain.canvas import Canvas, stack
-from seqlab.explain.charts import bars
+from seqlab.explain.charts import Bars
 from seqlab.explain.palette import CATEGORICAL
-from seqlab.explain.plots import Band, Curve, line_chart
+from seqlab.explain.plots import Band, Curve, Lines
 from seqlab.training.checkpoint import write_whole
 from seqlab_claims.claim import Cell, Chart, Claim, Finding, Scale, Verdict, number
 
@@ -107,12 +107,12 @@ def drawn(chart: Chart) -> Canvas:
     """Lines with a band from the least to the most of all seeds, or bars."""
     if not chart.lines:
         values = np.array(list(chart.bars.values()), dtype=float)
-        return stack([bars(values, list(chart.bars), x_title=chart.titles[0])], title=chart.title)
+        return stack([Bars(values, list(chart.bars), x_title=chart.titles[0]).draw()], title=chart.title)
     curves, bands = [], []
     for k, line in enumerate(chart.lines):
         colour, x = "muted" if line.beside else CATEGORICAL[k % len(CATEGORICAL)], np.array(line.x, dtype=float)
         means, least, most = (np.array([of(row) for row in line.y], dtype=float) for of in (fmean, min, max))
         curves.append(Curve(line.label, means, x, colour, dashed=line.beside))
         bands += [Band("", least, most, x, colour)] if (most > least).any() else []
-    canvas = line_chart(curves, bands, titles=chart.titles, x_labels=chart.places)
+    canvas = Lines(curves, bands, titles=chart.titles, x_labels=chart.places).draw()
     return stack([canvas], title=chart.title)

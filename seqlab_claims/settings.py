@@ -30,7 +30,7 @@ class Settings:
     folder: Path
     scale: Scale = "full"
     num_seeds: int | None = None
-    told: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
 
     @property
     def seeds(self) -> range:
@@ -85,7 +85,7 @@ class Settings:
         out = self.folder / f"{name}-{seed}".replace(" ", "-")
         if is_bundle(out):
             return load(out)
-        self.told(f"  {name}, seed {seed}")
+        self.report(f"  {name}, seed {seed}")
         changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
         settings = [f"{key}={value}" for key, value in changed.items()]
         old = None if start is None else start.path

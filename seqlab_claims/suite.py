@@ -50,19 +50,19 @@ def run_claims(
     out: Path,
     scale: Scale = "full",
     seeds: int | None = None,
-    told: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Result]:
     """Measure claims, and report on them in the directory `out`, which is brought up to date after each."""
     results, claims = dict[str, Result](), read_claims()
     for place, name in enumerate(ids, 1):
-        key, known, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
-        if name in known and known[name].key == key:
-            told(f"{count}: measured before")
+        key, previous, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
+        if name in previous and previous[name].key == key:
+            report(f"{count}: measured before")
         else:
-            told(f"{count}: {claims[name].title}")
-            known[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, told))
-            write_report(out, claims, read_results(out) | {name: known[name]})
-        results[name] = known[name]
+            report(f"{count}: {claims[name].title}")
+            previous[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, report))
+            write_report(out, claims, read_results(out) | {name: previous[name]})
+        results[name] = previous[name]
     return results
 
 

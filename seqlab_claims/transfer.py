@@ -68,10 +68,10 @@ def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
     """The mean cosine between vectors of one word in one class, and between those of one word in two classes."""
     sources = model.bundle.codec.source.encode([" ".join(word for word, _ in each) for each in sentences])
     layers = model.bundle.model.readers.layers(padded(sources))[-1]  # type: ignore[union-attr, operator]
-    seen = [(*pair, layers[r, t]) for r, each in enumerate(sentences) for t, pair in enumerate(each)]
+    tokens = [(*pair, layers[r, t]) for r, each in enumerate(sentences) for t, pair in enumerate(each)]
     results: dict[bool, list[float]] = {True: [], False: []}
-    for word in sorted({word for word, _, _ in seen}):
-        for (_, one, a), (_, other, b) in combinations([each for each in seen if each[0] == word][:12], 2):
+    for word in sorted({word for word, _, _ in tokens}):
+        for (_, one, a), (_, other, b) in combinations([each for each in tokens if each[0] == word][:12], 2):
             results[one == other].append(float(cosine_similarity(a, b, dim=0)))
     return fmean(results[True]), fmean(results[False])
 

@@ -55,7 +55,7 @@ def built(request):
         for path in folder.glob("kernels-*"):
             if path.stem != native.library().stem:
                 path.unlink(missing_ok=True)
-        native.build(quiet=True)
+        native.build()
     return folder
 
 

@@ -22,7 +22,8 @@ from seqlab.export.ctranslate2 import tokens_of
 from seqlab.huggingface import read_huggingface
 from seqlab.lab import load
 from seqlab.recipe import load_recipe, override
-from seqlab.tasks import build_model, learn
+from seqlab.tasks import build_model
+from tests.codec_of_examples import learn
 
 WORDS = ["the", "cat", "Dog", "sees", "a", "house", "big", "Ünited", "runs", "it's", "42", "日本"]
 DRAWN = random.Random(1)

@@ -72,26 +72,25 @@ def _track(seed: int, plot: Path | None, json: bool) -> None:
     """A moving target, followed by its last sighting, the Kalman filter, the smoother, and EM."""
     from seqlab.demo.tracking import track
 
-    found = track(seed=seed)
+    tracked = track(seed=seed)
     if plot is not None:
-        found.view().save(plot)
+        tracked.view().save(plot)
     if json:
-        print_json({"seed": seed, **found.to_json()})
+        print_json({"seed": seed, **tracked.to_json()})
         return
-    print_text(found.picture())
+    print_text(tracked.picture())
     print_text(". where it was   o where it was seen   * where the smoother puts it\n")
-    rows = [[name, f"{error:.2f}", f"{error / found.noise:.2f}"] for name, error in found.errors.items()]
-    rows.append(["the noise of a sighting", f"{found.noise:.2f}", "1.00"])
-    title = f"how far off, over {len(found.path)} steps, {found.num_unseen} of them without a sighting"
+    rows = [[name, f"{error:.2f}", f"{error / tracked.noise:.2f}"] for name, error in tracked.errors.items()]
+    rows.append(["the noise of a sighting", f"{tracked.noise:.2f}", "1.00"])
+    title = f"how far off, over {len(tracked.path)} steps, {tracked.num_unseen} of them without a sighting"
     print_table(["followed by", "root mean square", "of the noise"], rows, title=title)
     print_text(
-        f"EM took the noise for {found.noise_guessed:.2f} at first; "
-        f"after {found.iterations} iterations for {found.noise_learnt:.2f}"
+        f"EM took the noise for {tracked.noise_guessed:.2f} at first; "
+        f"after {tracked.iterations} iterations for {tracked.noise_learnt:.2f}"
     )
 
 
 def _show_demo(result: Any) -> None:
-
     best = result.models[-1]
     rows = [[written, read, "" if read == iso else f"is {iso}"] for written, read, iso in best.shown]
     print_table(["written", f"read by {best.recipe}", ""], rows, title="days never seen in training")

@@ -48,7 +48,7 @@ def compare(
             next(lines(file))  # says what is wrong with it, before every recipe does
     use_threads(threads)
     folder = out or Path("runs") / f"compare-{Path(data[0]).name.split('.')[0]}"
-    found = ladder(
+    ranking = ladder(
         task,
         data,
         [name.strip() for name in recipes.split(",") if name.strip()],
@@ -62,21 +62,21 @@ def compare(
         told=lambda text: print(text, file=sys.stderr, flush=True),
     )
     for name in ("report.html", "report.json"):
-        found.view().save(folder / name)
+        ranking.view().save(folder / name)
     if json:
-        print_json(found.to_json())
+        print_json(ranking.to_json())
     else:
-        header, rows = found.table()
-        print_table(header, rows, title=f"{task}: {found.asked}")
-        print_text("\n".join([LEGEND, *found.failures, found.advice, f"report: {folder / 'report.html'}"]))
-    if not found.done:
+        header, rows = ranking.table()
+        print_table(header, rows, title=f"{task}: {ranking.asked}")
+        print_text("\n".join([LEGEND, *ranking.failures, ranking.advice, f"report: {folder / 'report.html'}"]))
+    if not ranking.done:
         raise typer.Exit(1)
 
 
 def _minutes(budget: str) -> float:
     from seqlab.errors import UsageError
 
-    read = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", budget.strip())
-    if read is None or float(read[1]) == 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", budget.strip())
+    if match is None or float(match[1]) == 0:
         raise UsageError(f"--budget {budget}: not a time", hint="for example 90s, 10m or 1h.")
-    return float(read[1]) * UNITS[read[2] or "m"]
+    return float(match[1]) * UNITS[match[2] or "m"]

@@ -1,12 +1,14 @@
 """`seqlab explain`, `check` and `doctor`: looking into a model."""
 
 from pathlib import Path
-from typing import Any
 
 import typer
 from typer import Argument, Option
 
 from seqlab.cli.command import MODEL, Json, ModelPath, Threads, print_json, print_table, print_text, use_threads
+
+# what `explain` is told besides the options of a view
+NO_OPTIONS = ("model", "text", "view", "out", "names", "trace", "threads", "json")
 
 
 def explain(
@@ -43,6 +45,8 @@ def explain(
 
     seqlab explain runs/pairs "samedi 3 mai 1997" --view beam --out tree.html
     """
+    options = {name: value for name, value in locals().items() if name not in NO_OPTIONS and value is not None}
+
     import seqlab.lab as lab
     from seqlab.errors import UsageError
     from seqlab.explain.views import VIEWS
@@ -53,25 +57,19 @@ def explain(
     if model is None:
         raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
     use_threads(threads)
-    given: dict[str, Any] = {
-        "output": output, "layer": layer, "cell": cell, "head": head, "hypothesis": hypothesis, "position": position,
-        "unit": unit, "pattern": pattern, "method": method, "ablate": ablate, "replace": replace, "prefix": prefix,
-        "temperature": temperature, "beam": beam, "length_penalty": length_penalty, "replay_beam": replay_beam,
-        "replay_penalty": replay_penalty, "column": column,
-    }  # fmt: skip
     loaded = lab.load(model)
-    seen = loaded.explain(text, view, **{name: value for name, value in given.items() if value is not None})
+    picture = loaded.explain(text, view, **options)
     if trace is not None:
         from seqlab.tasks import subject
 
         subject(loaded.bundle, text or "").trace().save(trace)
     if json:
-        print(seen.to_json())
+        print(picture.to_json())
     elif out is not None:
-        seen.save(out)
-        print_text(f"{seen.name}: {out}")
+        picture.save(out)
+        print_text(f"{picture.name}: {out}")
     else:
-        seen.show()
+        picture.show()
 
 
 def check(

@@ -105,12 +105,12 @@ def recipes(
         else:
             print(to_toml(recipe), end="")
         return
-    known = sorted((load_recipe(each) for each in recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
+    all_recipes = sorted((load_recipe(each) for each in recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
     if json:
-        print_json([{"name": r.name, "task": r.task, "about": r.about} for r in known])
+        print_json([{"name": r.name, "task": r.task, "about": r.about} for r in all_recipes])
         return
     defaults = set(default_recipes().values())
-    rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in known]
+    rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in all_recipes]
     print_table(["task", "recipe", "what it is"], rows)
 
 

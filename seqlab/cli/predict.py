@@ -48,7 +48,10 @@ def predict(
 
     seqlab predict runs/sales sales.csv --out forecast.csv
     """
+    arguments = dict(locals())
+
     import seqlab.lab as lab
+    from seqlab.recipe import Decode
 
     use_threads(threads)
     use_device(device)
@@ -70,8 +73,7 @@ def predict(
         if embed:
             _embed(loaded, text or [*chain(*world.each(_blocks(source)))], out, normalise)
             return
-        decode: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": max_length}
-        decode |= {"beam": beam, "length_penalty": length_penalty, "no_repeat": no_repeat, "min_length": min_length}
+        decode = {name: arguments[name] for name in Decode.model_fields if name in arguments}
         if greedy:
             decode["method"] = "greedy"
         if stream:

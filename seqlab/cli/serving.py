@@ -33,9 +33,10 @@ def serve(
     seqlab serve runs/pairs --host 0.0.0.0 --token SECRET
     """
     from seqlab.bundle import shipped
+    from seqlab.serve.server import Server
 
     use_threads(threads)
-    server = _server(models or list(shipped().values()), host=host, port=port, token=token)
+    server = Server(models or list(shipped().values()), host=host, port=port, token=token)
     if server.token is not None and token is None:
         print(f"token: {server.token}", file=sys.stderr)
     _run(server)
@@ -72,18 +73,14 @@ def served() -> Iterator[Callable[[Path], None]]:
             server.stop()
 
 
-def _server(models: Sequence[Path], *, host: str = "127.0.0.1", port: int = PORT, token: str | None = None) -> "Server":
-    from seqlab.serve.server import Server
-
-    return Server(models, host=host, port=port, token=token)
-
-
 def _anywhere(models: Sequence[Path]) -> "Server":
     """A server at the usual port, or at any where that is taken."""
+    from seqlab.serve.server import Server
+
     try:
-        return _server(models)
+        return Server(models, port=PORT)
     except UsageError:
-        return _server(models, port=0)
+        return Server(models, port=0)
 
 
 def _run(server: "Server") -> None:

@@ -4,7 +4,7 @@ codec = Codec(TextSource(tokenizer), LabelTarget(labels))
 sources_and_targets = codec.encode(examples)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
@@ -21,6 +21,8 @@ from seqlab.recipe import Recipe
 from seqlab.text import Tokenizer, vocabulary_text
 
 Ids = list[int]
+Json = dict[str, Any]  # an object as JSON has it
+Files = Sequence[str]  # paths of the user's files
 Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
 Side = TypeVar("Side", covariant=True)
@@ -62,7 +64,7 @@ class Source(Protocol):
     def typed(self, value: Any) -> str:
         """What a person would type to give this value; empty where it cannot be typed."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Its entries of tokenizer.json."""
 
 
@@ -81,7 +83,7 @@ class Target(Protocol):
 
     def column(self, path: Path) -> Column | None: ...
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> Json: ...
 
 
 @runtime_checkable
@@ -91,7 +93,7 @@ class SideType(Protocol[Side]):
     def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Side:
         """The one of a training part; what an `old` model to start from already knows is kept."""
 
-    def from_json(self, table: Mapping[str, Any], recipe: Recipe) -> Side:
+    def from_json(self, table: Json, recipe: Recipe) -> Side:
         """The one of a trained model, from its tokenizer.json."""
 
 
@@ -146,11 +148,11 @@ class Nothing:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "Nothing":
+    def from_json(cls, table: Json, recipe: Recipe) -> "Nothing":
         return cls()
 
     @classmethod
@@ -207,7 +209,7 @@ class Codec:
         places = [Places(self.source.starts(e.source), len(row)) for e, row in zip(block, sources, strict=True)]
         return list(zip(sources, self.target.encode(block, places), strict=True))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         source, target = self.tokenizers.get("source"), self.tokenizers.get("target")
         shared = {"target": "source"} if target is not None and source is target else {}
         return self.source.to_json() | self.target.to_json() | shared
@@ -230,14 +232,14 @@ def padded(rows: Sequence[Row]) -> Padded:
     return Padded.from_rows([tensor_of(row) if isinstance(row, np.ndarray) else row for row in rows])
 
 
-def entries_of(table: object) -> Mapping[str, Any]:
+def entries_of(table: object) -> Json:
     """The entries of a tokenizer.json, where it is one of ours."""
     if not isinstance(table, dict) or set(table) - _ENTRIES:
         raise BundleError("the tokenizer file is not one of Seqlab's", hint="restore the bundle, or train again.")
     return table
 
 
-def entry_of(table: Mapping[str, Any], name: str) -> Any:
+def entry_of(table: Json, name: str) -> Any:
     """One entry of a tokenizer.json, which must be there."""
     if name not in table:
         raise BundleError(f"the tokenizer file has no '{name}', which the recipe needs", hint="restore the bundle.")

@@ -1,12 +1,11 @@
 """Labels as a target: one for a whole source, or one for each of its words."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of, part_of
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, entry_of, part_of
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.recipe import Recipe
@@ -51,11 +50,11 @@ class LabelTarget:
         rows = "".join(f"{i}\t{name}\t{count}\n" for i, (name, count) in enumerate(table))
         return [f"# labels: {len(self.labels)}, each with its count in training\n{rows}"]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"labels": self.labels.to_json()}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "LabelTarget":
+    def from_json(cls, table: Json, recipe: Recipe) -> "LabelTarget":
         return cls(Labels.from_json(entry_of(table, "labels")))
 
     @classmethod

@@ -1,15 +1,14 @@
 """Real numbers as a target: one or several at each position, plain or angles in degrees."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from seqlab.codecs.codec import Codec, Examples, Places, Row
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row
 from seqlab.codecs.vectors import read_scale
 from seqlab.data.series import MISSING
 from seqlab.data.sources import Example
@@ -61,35 +60,30 @@ class NumberTarget:
         apart = guess - gold
         return (apart + 180) % 360 - 180 if self.angles else apart
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"numbers": asdict(self)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "NumberTarget":
+    def from_json(cls, table: Json, recipe: Recipe) -> "NumberTarget":
         scale, numbers = read_scale(table, "numbers"), table["numbers"]
         return cls(scale.mean, scale.deviation, numbers.get("angles") is True, numbers.get("no_label"))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NumberTarget":
         """The scale of the training part, always anew."""
-        return learn_numbers(examples(), recipe.data.no_label, angles=recipe.target.kind == "angles")
-
-
-def learn_numbers(examples: Iterable[Example], no_label: str | None, *, angles: bool) -> NumberTarget:
-    """The scale of the training part; the first number that is there says how many stand at each position."""
-    rows: list[Float32[np.ndarray, "_ _"]] = []
-    for example in examples:
-        rows.append(read_numbers(example, no_label, width=rows[0].shape[1] if rows else None))
-    values = np.concatenate(rows).astype(np.float64) if rows else np.zeros((0, 1))
-    if np.isnan(values).all(0).any():
-        raise DataError("there are no numbers to learn from", hint="look whether the file has a column of numbers.")
-    if angles:
-        turned = np.deg2rad(values)
-        mean = np.rad2deg(np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0)))
-        return NumberTarget(tuple(mean.tolist()), (1.0,) * len(mean), True, no_label)
-    mean, deviation = np.nanmean(values, 0), np.nanstd(values, 0)
-    positive = np.where(deviation > 1e-12, deviation, 1.0)
-    return NumberTarget(tuple(mean.tolist()), tuple(positive.tolist()), False, no_label)
+        no_label, rows = recipe.data.no_label, list[Float32[np.ndarray, "_ _"]]()
+        for example in examples():  # the first number that is there says how many stand at each position
+            rows.append(read_numbers(example, no_label, width=rows[0].shape[1] if rows else None))
+        values = np.concatenate(rows).astype(np.float64) if rows else np.zeros((0, 1))
+        if np.isnan(values).all(0).any():
+            raise DataError("there are no numbers to learn from", hint="look whether the file has a column of numbers.")
+        if recipe.target.kind == "angles":
+            turned = np.deg2rad(values)
+            mean = np.rad2deg(np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0)))
+            return cls(tuple(mean.tolist()), (1.0,) * len(mean), True, no_label)
+        mean, deviation = np.nanmean(values, 0), np.nanstd(values, 0)
+        positive = np.where(deviation > 1e-12, deviation, 1.0)
+        return cls(tuple(mean.tolist()), tuple(positive.tolist()), False, no_label)
 
 
 def read_numbers(example: Example, no_label: str | None, *, width: int | None) -> Float32[np.ndarray, "T D"]:

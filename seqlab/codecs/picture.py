@@ -1,7 +1,7 @@
 """Pictures as a source: rows of pixels of one size, or features that another network computed."""
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Shaped
 
-from seqlab.codecs.codec import Codec, Examples, Row, parse_numbers
+from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, parse_numbers
 from seqlab.codecs.vectors import NO_FILES, check_width, learn_scale, read_scale
 from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
@@ -86,11 +86,11 @@ class PictureSource:
         pixels = value.values.reshape(self.image.height, self.image.width, self.image.channels)
         return f"{PREFIX}png;base64,{base64.b64encode(png(pixels)).decode()}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"features": asdict(self.scale)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "PictureSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "PictureSource":
         return cls(read_scale(table, "features"), recipe.image)
 
     @classmethod
@@ -112,7 +112,7 @@ def _values(value: Any) -> np.ndarray:
 
 def store_pictures(
     image: Image | None,
-    read: Callable[[Sequence[str]], Iterator[Example]],
+    read: Callable[[Files], Iterator[Example]],
     parts: Sequence[Sequence[str]],
     folder: Path,
 ) -> list[list[Example]]:

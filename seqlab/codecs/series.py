@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Float32
 
-from seqlab.codecs.codec import Codec, Examples, Row, entry_of, parse_numbers, part_of
+from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_numbers, part_of
 from seqlab.data.series import Series, calendar, read_series
 from seqlab.data.store import Column
 from seqlab.errors import BundleError, DataError, SeqlabError, UsageError
@@ -115,7 +115,7 @@ class SeriesSource:
         count = len(self.columns)
         return values * np.asarray(self.deviation[:count]) + np.asarray(self.mean[:count])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"series": {field.name: getattr(self, field.name) for field in fields(self) if field.default is MISSING}}
 
     @classmethod
@@ -123,17 +123,16 @@ class SeriesSource:
         raise UsageError("a series is learnt from its table, not from examples", hint="see seqlab.corpus.series.")
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "SeriesSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "SeriesSource":
         try:
-            entries = dict(entry_of(table, "series"))
-            parts: dict[str, Any] = {
-                name: tuple(part) if isinstance(part, list) else part for name, part in entries.items()
-            }
+            entries = dict(entry_of(table, "series")).items()
+            parts: Json = {name: tuple(part) if isinstance(part, list) else part for name, part in entries}
             source = cls(**parts, time=recipe.data.time, ids=recipe.data.id, encoding=recipe.data.encoding)
-            good = len(source.mean) == len(source.deviation) == len(source.columns) + len(source.known)
+            sizes = {len(source.mean), len(source.deviation), len(source.columns) + len(source.known)}
+            good = len(sizes) == 1 and min(source.deviation) > 0
         except (TypeError, ValueError):
             good = False
-        if not good or min(source.deviation) <= 0:
+        if not good:
             raise BundleError("the scale of the variables is not one of Seqlab's", hint="restore the bundle.")
         return source
 

@@ -1,7 +1,7 @@
 """Text as a source and as a target, through a tokenizer."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -11,6 +11,7 @@ from seqlab.codecs.codec import (
     Codec,
     Examples,
     Ids,
+    Json,
     Places,
     Row,
     SourceType,
@@ -74,11 +75,11 @@ class TextSource:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return tokens_json(self.tokenizer, self.markers, self.frame)
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "TextSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "TextSource":
         return cls(*read_tokens(table))
 
     @classmethod
@@ -109,11 +110,11 @@ class TextTarget:
     def column(self, path: Path) -> Column:
         return Column(path, len(self.tokenizer))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"target": self.tokenizer.to_json()}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "TextTarget":
+    def from_json(cls, table: Json, recipe: Recipe) -> "TextTarget":
         """A target that shares the vocabulary of its source is stored by the source alone."""
         shared = entry_of(table, "target") == "source"
         return cls(text.from_json(entry_of(table, "source" if shared else "target")))
@@ -130,12 +131,12 @@ def framed(ids: Ids, frame: bool) -> Ids:
     return [SOS, *ids, SEP] if frame else ids
 
 
-def tokens_json(tokenizer: Tokenizer, markers: bool, frame: bool) -> dict[str, Any]:
+def tokens_json(tokenizer: Tokenizer, markers: bool, frame: bool) -> Json:
     flags = {"markers": markers, "frame": frame}
     return {"source": tokenizer.to_json()} | {name: True for name, value in flags.items() if value}
 
 
-def read_tokens(table: Mapping[str, Any]) -> tuple[Tokenizer, bool, bool]:
+def read_tokens(table: Json) -> tuple[Tokenizer, bool, bool]:
     """The tokenizer of a source, and whether it has markers and a frame."""
     return text.from_json(entry_of(table, "source")), table.get("markers") is True, table.get("frame") is True
 

@@ -1,13 +1,13 @@
 """Sequences of feature vectors as a source: speech frames, pen strokes, protein profiles."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Places, Row, entry_of, parse_numbers
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, entry_of, parse_numbers
 from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vectors import load_vectors
@@ -30,7 +30,7 @@ def check_width(scale: Measured, vectors: np.ndarray) -> np.ndarray:
     return vectors
 
 
-def read_scale(table: Mapping[str, Any], name: str) -> Measured:
+def read_scale(table: Json, name: str) -> Measured:
     """Mean and deviation from JSON: as many of one as of the other, all finite numbers, no deviation below 0."""
     entry = entry_of(table, name)
     sides: list[Any] = [entry.get(side) if isinstance(entry, dict) else None for side in ("mean", "deviation")]
@@ -77,11 +77,11 @@ class VectorSource:
     def typed(self, value: Any) -> str:
         return ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"features": asdict(self.scale)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "VectorSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "VectorSource":
         return cls(read_scale(table, "features"))
 
     @classmethod
@@ -110,11 +110,11 @@ class VectorTarget:
     def column(self, path: Path) -> Column:
         return Column(path, 0, VECTORS, width=len(self.scale.mean))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"frames": asdict(self.scale)}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "VectorTarget":
+    def from_json(cls, table: Json, recipe: Recipe) -> "VectorTarget":
         return cls(read_scale(table, "frames"))
 
     @classmethod

@@ -1,7 +1,7 @@
 """Words that a file has cut, kept whole or cut further into pieces, each perhaps with its spelling."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int
 
-from seqlab.codecs.codec import Codec, Examples, Ids, Row, parse_text
+from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, parse_text
 from seqlab.codecs.text import framed, learn_tokenizer, normaliser, old_tokens, read_tokens, tokens_json
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
@@ -88,12 +88,12 @@ class WordSource:
 
     typed = show
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         letters = {} if self.letters is None else {"letters": self.letters.to_json()}
         return tokens_json(self.tokenizer, self.markers, self.frame) | letters
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any], recipe: Recipe) -> "WordSource":
+    def from_json(cls, table: Json, recipe: Recipe) -> "WordSource":
         letters = CharacterTokenizer.from_json(table["letters"]) if "letters" in table else None
         tokenizer, *flags = read_tokens(table)
         return cls(tokenizer, letters, *flags)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -85,11 +86,11 @@ def find_recipe(task: str, name: str) -> Recipe:
     if name.removeprefix("bi") in CELLS and base and not any(each.startswith(f"{name}-") for each in own):
         return _with_cell(base, name)
     near = [each for each in own if name in each.split("-")] or [each for each in own if each.startswith(name)]
-    usual = [each for each in near if each in task_named(task).ladder]
-    if 1 not in (len(near), len(usual)):
-        hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
-        raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
-    return load_recipe((usual if len(usual) == 1 else near)[0])
+    for names in ([each for each in near if each in task_named(task).ladder], near):
+        if len(names) == 1:
+            return load_recipe(names[0])
+    hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
+    raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
 
 
 def _with_cell(base: str, name: str) -> Recipe:
@@ -161,11 +162,9 @@ def _sentence(stderr: str) -> str:
 
 def _speed(model: Model) -> float | None:
     """Answers in a second, asked together, on what was held out; None for models that are not asked."""
-    if not model.stores.is_dir():
-        return None
     try:
         count, work = model.data().timed(model.task, model.bundle, ANSWERED)
-    except UsageError:  # it answers nothing by itself
+    except UsageError:  # nothing was held out, or it answers nothing by itself
         return None
     if not count:
         return None
@@ -183,18 +182,17 @@ def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
 
 
 def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) -> Rung:
-    whole = [part for part in parts if "scores" in part]
-    if not whole:
+    scores, facts = ([part[key] for part in parts if "scores" in part] for key in ("scores", "facts"))
+    if not scores:
         return Rung(name, failed=parts[0]["failed"])
-    facts = [part["facts"] for part in whole]
-    floors = {name: floor[measure] for name, floor in whole[0]["scores"].get("floors", {}).items() if measure in floor}
-    highest = (max if more else min)(floors, key=floors.__getitem__, default=None)
+    baselines = [(each[measure], name) for name, each in scores[0].get("floors", {}).items() if measure in each]
+    best = (max if more else min)(baselines, key=itemgetter(0), default=(None, ""))
     speeds = [fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None]
     return Rung(
         name,
-        scores=tuple(part["scores"][measure] for part in whole),
-        floor=None if highest is None else floors[highest],
-        floor_name=highest or "",
+        scores=tuple(each[measure] for each in scores),
+        floor=best[0],
+        floor_name=best[1],
         parameters=facts[0]["parameters"],
         steps=facts[0]["metrics"]["steps"],
         seconds=fmean(fact["metrics"]["seconds"] for fact in facts),

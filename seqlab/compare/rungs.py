@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from seqlab.explain.canvas import Canvas
-from seqlab.explain.charts import bars, table
+from seqlab.explain.charts import Bars, table
 from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
 from seqlab.metrics.scores import SHARES, count, duration, figure
@@ -92,15 +92,11 @@ class Comparison:
         equal = f"its {name} of {self._figure(chosen.score)} is as good as the best ({best.recipe}, {top})"
         return f"take {chosen.recipe}: {equal}, and it {why}."
 
-    @property
-    def _sign(self) -> int:
-        return 1 if self.more_is_better else -1
-
     def _worth(self, rung: Rung) -> float:
-        return self._sign * rung.score
+        return rung.score if self.more_is_better else -rung.score
 
     def _above_floor(self, rung: Rung) -> bool:
-        return rung.floor is None or self._worth(rung) > self._sign * rung.floor
+        return rung.floor is None or (rung.score > rung.floor if self.more_is_better else rung.score < rung.floor)
 
     def _figure(self, value: float) -> str:
         return figure(self.measure, value)
@@ -140,7 +136,7 @@ class Comparison:
         pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
         pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (self._drawn() if self.done else [])
         lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
-        return View("compare", self.advice, self.to_json(), tuple(pictures), lambda width, colour: "\n".join(lines))
+        return View("compare", self.advice, self.to_json(), [*pictures, *lines])
 
     def _drawn(self) -> list[Canvas]:
         share = self.measure in SHARES
@@ -151,7 +147,7 @@ class Comparison:
         floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
         unit = 100 if share else 1
         labels = [*(f"floor: {floor}" for floor in floors), *recipes]
-        pictures = [bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720)]
+        pictures = [Bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720).draw()]
         minutes = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
         for what, x_title, x, costs in (
@@ -160,7 +156,7 @@ class Comparison:
         ):
             if not np.isfinite(x).all() or len(x) < 2:
                 continue
-            front = front_of(costs, self._sign * scores)
+            front = front_of(costs, scores if self.more_is_better else -scores)
             kinds = ["none is better for less" if k in front else "another is better for less" for k in range(len(x))]
             title = f"{what}: the dashed line joins those that no other beats in both"
             points, titles = np.stack([x, scores * unit], axis=1), (x_title, name)

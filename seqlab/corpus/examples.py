@@ -2,43 +2,34 @@
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Ids, Row, SourceType, Target
+from seqlab.codecs.codec import Codec, Files, Ids, Row, SourceType, Target, TargetType
 from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_pictures
+from seqlab.codecs.text import learn_codec
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name
 from seqlab.data.sources import Example, Picture, Vectors, border, source_key
-from seqlab.data.store import Shared, TokenStore, write_stores
+from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, SeqlabWarning, shorten
 from seqlab.padded import Batch
 from seqlab.recipe import Data, Recipe
+from seqlab.training.gradient import Batches
 
 BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
 Encode = Callable[[list[Example]], Iterable[tuple[Row, Row]]]
 Part = Callable[[], Iterator[Example]]  # examples, to be read as often as needed
-Reader = Callable[[Sequence[str]], Iterator[Example]]  # the examples in some files
-
-
-@runtime_checkable
-class Batches(Protocol):
-    """Training data as a learner sees it: numbered batches in numbered epochs, the same each time."""
-
-    carries: bool  # whether a batch goes on where the previous one of its epoch ended (E35)
-
-    def num_batches(self, epoch: int) -> int: ...
-
-    def batch(self, epoch: int, index: int) -> Batch: ...
+Reader = Callable[[Files], Iterator[Example]]  # the examples in some files
 
 
 @dataclass(frozen=True)
@@ -75,14 +66,15 @@ def prepare_examples(
     recipe: Recipe,
     read: Reader,
     reads: SourceType,
-    learn: Callable[[Part], Codec],
-    files: Sequence[str],
-    valid: Sequence[str],
+    writes: TargetType,
+    files: Files,
+    valid: Files,
     folder: Path,
+    old: Codec | None,
 ) -> Codec:
     """Learn the codec from the training part and store the rows of both parts in `folder`.
 
-    `valid` names the held-out files; without any, a part of `files` is held out.
+    `valid` names the held-out files; without any, a part of `files` is held out. What an `old` model knows is kept.
     """
     sides = (files, valid) if valid else (files,)
     if reads is PictureSource:
@@ -90,10 +82,10 @@ def prepare_examples(
     else:
         parts = [partial(read, paths) for paths in sides]
     train, validation = parts if valid else _two_parts(recipe, parts[0], files)
-    codec = learn(train)
+    codec = learn_codec(recipe, train, old, reads, writes)
     _warn_of_labels(codec, validation)
-    for part, examples in (("train", train), ("validation", validation)):
-        _write_part(recipe, codec, examples(), folder, part)
+    _write_part(recipe, codec, train(), folder, "train")
+    _write_part(recipe, codec, validation(), folder, "validation")
     with (folder / HELD_OUT).open("w", encoding="utf-8") as file:
         for example in islice(validation(), recipe.data.max_validation):
             row = [_storable(example.source), _storable(example.target), example.where]
@@ -106,22 +98,23 @@ def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     """What `prepare_examples` has stored, as batches."""
     settings = recipe.train
     stores = {path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))}
-    train, validation = (
-        Rows(source=_sources(stores, part), target=stores.get(f"{part}_target")) for part in ("train", "validation")
-    )
+
+    def rows_of(part: str) -> Rows:
+        source = shared_pictures(stores, part) if STORE in stores else stores.get(f"{part}_source")
+        return Rows(source=source, target=stores.get(f"{part}_target"))
+
+    train, validation = rows_of("train"), rows_of("validation")
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
     batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
     return Corpus(codec, batches, lambda: (validation.batch(rows) for rows in in_sequence), store_sizes(stores))
 
 
-def _sources(stores: dict[str, TokenStore], part: str) -> TokenStore | Shared | None:
-    return shared_pictures(stores, part) if STORE in stores else stores.get(f"{part}_source")
-
-
 def store_sizes(stores: dict[str, TokenStore]) -> dict[str, int]:
     """Rows and tokens of each store."""
-    counts = {name: {"rows": len(store), "tokens": store.num_tokens} for name, store in stores.items()}
-    return {f"{name}_{what}": number for name, both in counts.items() for what, number in both.items()}
+    sizes: dict[str, int] = {}
+    for name, store in stores.items():
+        sizes |= {f"{name}_rows": len(store), f"{name}_tokens": store.num_tokens}
+    return sizes
 
 
 def _storable(source: object) -> object:
@@ -180,7 +173,7 @@ def example_key(example: Example, *, seed: int) -> int:
     return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
 
 
-def _two_parts(recipe: Recipe, everything: Part, paths: Sequence[str]) -> tuple[Part, Part]:
+def _two_parts(recipe: Recipe, everything: Part, paths: Files) -> tuple[Part, Part]:
     """The training part and the held-out part, each to be read as often as needed."""
     seed, data = recipe.train.seed, recipe.data
 
@@ -210,9 +203,8 @@ def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folde
         return codec.with_targets(block, [[cast(Any, e.source).place] for e in block])  # each is stored once
 
     columns = [codec.source.column(folder / f"{part}_source"), codec.target.column(folder / f"{part}_target")]
-    there = [place for place, column in enumerate(columns) if column is not None]
-    rows = (tuple(row[place] for place in there) for row in limits.rows(encode, examples))
-    write_stores([column for column in columns if column is not None], rows)
+    rows = (tuple(compress(row, columns)) for row in limits.rows(encode, examples))
+    write_stores(list(filter(None, columns)), rows)
     limits.report(part)
 
 

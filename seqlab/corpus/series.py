@@ -1,13 +1,12 @@
 """The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches, warn
 from seqlab.data.series import Series, read_series, usual_season
@@ -21,7 +20,7 @@ PARTS = ("train", "validation", "test")
 MANY = 10  # series, of which one may be left out without a word from the user
 
 
-def prepare_series(recipe: Recipe, paths: Sequence[str], valid: Sequence[str], folder: Path) -> Codec:
+def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
     """Read the table, learn its scale from the training part, and store it."""
     if len(paths) != 1 or valid:
         raise UsageError(

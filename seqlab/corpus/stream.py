@@ -1,6 +1,6 @@
 """One endless text, prepared for training a language model: encoded, stored, and cut into parallel streams."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Ids
+from seqlab.codecs.codec import Codec, Files, Ids, Nothing
+from seqlab.codecs.text import TextTarget, learn_tokenizer
 from seqlab.corpus.examples import BLOCK, Corpus, store_sizes
 from seqlab.data.lines import read_text
 from seqlab.data.store import Column, TokenStore, write_stores
@@ -35,22 +36,22 @@ class StreamBatches:
         return self.streams.batch(epoch, index)
 
 
-def prepare_stream(
-    recipe: Recipe, learn: Callable[[Iterator[str]], Codec], files: Sequence[str], valid: Sequence[str], folder: Path
-) -> Codec:
-    """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that."""
-    text = partial(_Text, encoding=recipe.data.encoding)
-    total = sum(map(len, text(files, 0, None).blocks()))
+def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+    """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that.
+
+    The tokenizer of an `old` model stays as it is.
+    """
+    part_of = partial(_Text, encoding=recipe.data.encoding)
+    total = sum(map(len, part_of(files, 0, None).blocks()))
     first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
     cut = total if valid else min(first, total - 2)
-    train = text(files, 0, max(cut, 0))
-    codec = learn(train.blocks())
-    tokenizer = codec.target_tokenizer
-    held_out = text(valid, 0, None) if valid else text(files, max(cut, 0), None)
-    for part, piece in (("train", train), ("validation", held_out)):
-        rows = ((ids,) for ids in _encoded(tokenizer, piece))
+    train = part_of(files, 0, max(cut, 0))
+    tokenizer = learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
+    held_out = part_of(valid, 0, None) if valid else part_of(files, max(cut, 0), None)
+    for part, text in (("train", train), ("validation", held_out)):
+        rows = ((ids,) for ids in _encoded(tokenizer, text))
         write_stores([Column(folder / f"{part}_stream", len(tokenizer))], rows)
-    return codec
+    return Codec(Nothing(), TextTarget(tokenizer))
 
 
 def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
@@ -63,10 +64,10 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 
 
-def read_tokens(tokenizer: Tokenizer, files: Sequence[str], encoding: str | None = None) -> np.ndarray:
+def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None) -> np.ndarray:
     """The ids of a text in files."""
-    pieces = [np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None, encoding))]
-    return np.concatenate(pieces)
+    text = _Text(files, 0, None, encoding)
+    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, text)])
 
 
 def carries_state(recipe: Recipe) -> bool:
@@ -85,7 +86,7 @@ def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
 class _Text:
     """A text from one character to another, a block of lines at a time."""
 
-    paths: Sequence[str]
+    paths: Files
     start: int
     stop: int | None
     encoding: str | None = None

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import IO, final
+from typing import IO, BinaryIO, final
 
 import numpy as np
 from jaxtyping import Shaped
@@ -20,27 +20,32 @@ MOST_NUMBERS = 2**31  # in one array
 MOST_BYTES = 4 * 2**30  # of one array in an .npz, unpacked
 _HEADER_BYTES = 1 << 14  # NumPy trusts no header of more than 10,000 characters
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HINT = "np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name."
 _KINDS = {"numbers": "biuf", "integers": "iu", "numbers or strings": "biufUS"}  # of dtype
 
 
 @contextmanager
-def readable(path: str, where: str) -> Iterator[None]:
-    """What can go wrong with a file that is absent, damaged or something else, as one kind of error."""
+def open_saved(path: str, where: str) -> Iterator[BinaryIO]:
+    """A file that NumPy has saved; whatever is wrong with it is one kind of error."""
     if not os.path.isfile(path):
         raise DataError(
             f"{where}: there is no such file",
             hint=f"it was looked for at '{path}'; a path in a table starts where the table lies.",
         )
+    with readable(where), open(path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def readable(where: str, *, hint: str = _HINT) -> Iterator[None]:
+    """Whatever goes wrong with bytes that are damaged or something else, as one kind of error."""
     try:
         yield
     except SeqlabError:
         raise
     except Exception as error:  # a forged zip or header can make their readers raise nearly anything
         reason = str(error).partition("\n")[0]  # NumPy goes on to advise trusting the file, which this never does
-        raise DataError(
-            f"{where}: this cannot be read as NumPy writes it: {reason}",
-            hint="np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name.",
-        ) from error
+        raise DataError(f"{where}: this cannot be read as NumPy writes it: {reason}", hint=hint) from error
 
 
 def member(archive: zipfile.ZipFile, path: str, name: str, kind: str) -> "SavedArray":
@@ -72,21 +77,25 @@ class SavedArray:
         stream.seek(head.tell())
         promised = prod(self.shape) * self.dtype.itemsize
         if self.dtype.kind not in _KINDS[kind]:
-            seen = f"an array of dtype {self.dtype} where {kind} are needed"
+            problem = f"an array of dtype {self.dtype} where {kind} are needed"
             hint = "convert it with .astype and save it again; arrays of objects are never read."
         elif min(self.shape, default=0) < 1:
-            seen, hint = f"nothing in an array of shape {self.shape}", "a sequence has at least one frame; drop it."
+            problem, hint = f"nothing in an array of shape {self.shape}", "a sequence has at least one frame; drop it."
         elif prod(self.shape) > MOST_NUMBERS:
-            seen, hint = f"{prod(self.shape):,} numbers, more than {MOST_NUMBERS:,}", "split it into several."
+            problem, hint = f"{prod(self.shape):,} numbers, more than {MOST_NUMBERS:,}", "split it into several."
         elif promised > size - head.tell():
-            seen = f"{size - head.tell():,} bytes where its header promises {promised:,}"
+            problem = f"{size - head.tell():,} bytes where its header promises {promised:,}"
             hint = "the file was cut short; fetch or save it again."
         else:
             if by_columns:
-                whole = self.take(self.shape[0]).reshape(self.shape[::-1]).T
+                whole = self.all().reshape(self.shape[::-1]).T
                 self.stream = io.BytesIO(whole.tobytes())
             return
-        raise DataError(f"{where}: {seen}", hint=hint)
+        raise DataError(f"{where}: {problem}", hint=hint)
+
+    def all(self) -> Shaped[np.ndarray, "N *S"]:
+        """Every entry of the first axis."""
+        return self.take(self.shape[0])
 
     def take(self, count: int) -> Shaped[np.ndarray, "N *S"]:
         """The next entries."""

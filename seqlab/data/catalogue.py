@@ -48,10 +48,10 @@ def datasets() -> tuple[Dataset, ...]:
 
 def find(name: str) -> Dataset:
     """The data set of that name."""
-    known = {dataset.name: dataset for dataset in datasets()}
-    if name not in known:
-        raise UsageError(f"there is no data set '{name}'", hint=nearest(name, known))
-    return known[name]
+    by_name = {dataset.name: dataset for dataset in datasets()}
+    if name not in by_name:
+        raise UsageError(f"there is no data set '{name}'", hint=nearest(name, by_name))
+    return by_name[name]
 
 
 def fetch(dataset: Dataset, directory: str | Path, *, address: str | None = None) -> Path:
@@ -71,9 +71,9 @@ def fetch(dataset: Dataset, directory: str | Path, *, address: str | None = None
     try:
         with temporary.open("wb") as target:
             _download(address, target, limit=dataset.size)
-        seen = _sha256(temporary)
-        if seen != dataset.sha256:
-            raise _not_the_file(address, f"its sha256 is {seen}, not {dataset.sha256}")
+        digest = _sha256(temporary)
+        if digest != dataset.sha256:
+            raise _not_the_file(address, f"its sha256 is {digest}, not {dataset.sha256}")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -108,8 +108,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _not_the_file(address: str, seen: str) -> DataError:
+def _not_the_file(address: str, reason: str) -> DataError:
     return DataError(
-        f"{address}: this is not the file that is described: {seen}",
+        f"{address}: this is not the file that is described: {reason}",
         hint="it was changed or cut on the way, or a new version stands there. Nothing was kept.",
     )

@@ -3,10 +3,11 @@
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -20,7 +21,8 @@ CONTAINERS = (".zip", ".npz", ".safetensors")
 
 
 @contextmanager
-def open_archive(path: str) -> Iterator[Any]:
+def open_archive(path: str) -> "Iterator[ImageArchive]":
+    """What holds the pictures: each is found by its name with `get`."""
     kind = Path(path).suffix.lower()
     if kind not in CONTAINERS or os.path.isdir(path):
         yield Files(path, None)
@@ -43,39 +45,25 @@ def open_archive(path: str) -> Iterator[Any]:
             yield Arrays(path, archive) if kind == ".npz" else Files(path, archive)
 
 
-class ImageArchive(Protocol):
-    """Where pictures lie, each under a name."""
-
-    def names(self) -> set[str]: ...
-
-    def resolve(self, name: str) -> str: ...
-
-    def get(self, name: str, where: str) -> bytes | Shaped[np.ndarray, "..."]: ...
-
-
 class Files:
     """Files of a directory or of a .zip; a name alone will do where it is the only one."""
 
     def __init__(self, path: str, archive: zipfile.ZipFile | None) -> None:
         self.path, self.archive = path, archive
-        self._listed: dict[str, str] | None = None
 
-    def names(self) -> set[str]:
-        return set(self._names().values())
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Every picture by its path, and by its name alone."""
+        if self.archive is not None:
+            files = self.archive.namelist()
+        else:
+            files = [p.relative_to(self.path).as_posix() for p in sorted(Path(self.path).rglob("*")) if p.is_file()]
+        visible = [f for f in files if f.lower().endswith(SUFFIXES) and not PurePosixPath(f).name.startswith(".")]
+        return {PurePosixPath(f).name: f for f in reversed(visible)} | {f: f for f in visible}
 
-    def _names(self) -> dict[str, str]:
-        """Every file by its path, and by its name alone."""
-        if self._listed is None:
-            if self.archive is not None:
-                files = self.archive.namelist()
-            else:
-                files = [p.relative_to(self.path).as_posix() for p in sorted(Path(self.path).rglob("*")) if p.is_file()]
-            visible = [f for f in files if f.lower().endswith(SUFFIXES) and not PurePosixPath(f).name.startswith(".")]
-            self._listed = {PurePosixPath(f).name: f for f in reversed(visible)} | {f: f for f in visible}
-        return self._listed
-
-    def resolve(self, name: str) -> str:
-        return self._names().get(name, name)
+    def others(self, names: Iterable[str]) -> set[str]:
+        """The pictures that are not among these."""
+        return {*self.files.values()} - {self.files.get(name, name) for name in names}
 
     def get(self, name: str, where: str) -> bytes:
         if Path(name).anchor or ".." in Path(name).parts:
@@ -83,13 +71,10 @@ class Files:
                 f"{where}: this path leads out of {self.path}",
                 hint="names in a table are relative to where the pictures lie, without '..'.",
             )
-        place = name if self._size(name) is not None else self.resolve(name)
-        size = self._size(place)
+        place = name if self.size(name) is not None else self.files.get(name, name)
+        size = self.size(place)
         if size is None:
-            raise DataError(
-                f"{where}: there is no such picture",
-                hint=f"'{name}' was looked for in {self.path or 'this directory'}.",
-            )
+            raise _missing(where, f"'{name}' was looked for in {self.path or 'this directory'}.")
         if size > MOST_BYTES:
             raise DataError(f"{where}: a file of {size:,} bytes", hint="make the picture smaller.")
         if self.archive is None:
@@ -101,7 +86,8 @@ class Files:
                 f"{where}: cannot be unpacked: {error}", hint="the .zip is damaged; make it again."
             ) from None
 
-    def _size(self, name: str) -> int | None:
+    def size(self, name: str) -> int | None:
+        """The bytes of a file, where there is one of that name."""
         if self.archive is None:
             path = Path(self.path) / name
             return path.stat().st_size if path.is_file() else None
@@ -115,20 +101,16 @@ class Arrays:
         self.path, self.archive = path, archive
         self._read: dict[str, np.ndarray] = {}
 
-    def names(self) -> set[str]:
+    def others(self, names: Iterable[str]) -> set[str]:
         return set()
-
-    def resolve(self, name: str) -> str:
-        return name
 
     def has(self, name: str) -> bool:
         return f"{name}.npy" in self.archive.namelist()
 
     def whole(self, name: str, kind: str = "numbers") -> Shaped[np.ndarray, "..."]:
         if name not in self._read:
-            with readable(self.path, f"{self.path}: '{name}'"):
-                array = member(self.archive, self.path, name, kind)
-                self._read[name] = array.take(array.shape[0])
+            with readable(f"{self.path}: '{name}'"):
+                self._read[name] = member(self.archive, self.path, name, kind).all()
         return self._read[name]
 
     def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
@@ -145,16 +127,16 @@ class Tensors:
     def __init__(self, path: str, file: Any) -> None:
         self.path, self.file, self.keys = path, file, set(file.keys())
 
-    def names(self) -> set[str]:
-        return self.keys
-
-    def resolve(self, name: str) -> str:
-        return name
+    def others(self, names: Iterable[str]) -> set[str]:
+        return self.keys - {*names}
 
     def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
         if name not in self.keys:
             raise _missing(where, f"{self.path} has no tensor '{name}'.")
         return self.file.get_tensor(name)
+
+
+ImageArchive = Files | Arrays | Tensors
 
 
 def _missing(where: str, hint: str) -> DataError:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from seqlab.data.arrays import SavedArray
+from seqlab.data.arrays import SavedArray, readable
 from seqlab.data.vectors import as_vectors
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning
 from seqlab.recipe import Image
@@ -23,28 +23,14 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 Values = Shaped[np.ndarray, "T F"]
 
 
-def picture_values(found: bytes | Shaped[np.ndarray, "..."], where: str, image: Image | None) -> Values:
+def picture_values(content: bytes | Shaped[np.ndarray, "..."], where: str, image: Image | None) -> Values:
     """A file's bytes, or an array, as rows of pixels (H, W·C); without `image`, as features (places, features)."""
-    if isinstance(found, bytes) and (image is None or found.startswith(b"\x93NUMPY")):
-        found = _saved(found, where)
-    if isinstance(found, bytes):
-        assert image is not None
-        return _decoded(found, where, image)
-    return _features(found, where) if image is None else _pixels(found, where, image)
-
-
-def _saved(content: bytes, where: str) -> Shaped[np.ndarray, "..."]:
-    try:
-        array = SavedArray(io.BytesIO(content), len(content), where, "numbers")
-        return array.take(array.shape[0])
-    except SeqlabError:
-        raise
-    except Exception as error:  # a forged header can make NumPy raise nearly anything
-        reason = str(error).partition("\n")[0]
-        raise DataError(
-            f"{where}: this cannot be read as NumPy writes it: {reason}",
-            hint="features come as np.save writes them; for pictures, the recipe needs [image].",
-        ) from error
+    if isinstance(content, bytes):
+        if image is not None and not content.startswith(b"\x93NUMPY"):
+            return _decoded(content, where, image)
+        with readable(where, hint="features come as np.save writes them; for pictures, the recipe needs [image]."):
+            content = SavedArray(io.BytesIO(content), len(content), where, "numbers").all()
+    return _features(content, where) if image is None else _pixels(content, where, image)
 
 
 def _features(array: Shaped[np.ndarray, "..."], where: str) -> Values:
@@ -126,9 +112,9 @@ def _fitted(opened: Any, image: Image) -> Values:
     return np.array(ImageOps.fit(coloured, (image.width, image.height))).reshape(image.height, -1)
 
 
-def _too_large(where: str, seen: str) -> DataError:
+def _too_large(where: str, size: str) -> DataError:
     return DataError(
-        f"{where}: {seen}, more than {MOST_PIXELS:,} in all; it was not decoded",
+        f"{where}: {size}, more than {MOST_PIXELS:,} in all; it was not decoded",
         hint="make the picture smaller, or set image.bad to 'skip'.",
     )
 

@@ -22,7 +22,7 @@ _FORMATS = (
     ".zip, .npz or .safetensors that holds them; a directory or .zip with a captions.tsv or labels.tsv, or with a "
     "sub-directory for each label; or an .npz with images and captions or labels."
 )
-_Said = tuple[str, str, tuple[Box, ...]]  # where it stands, what is said of the picture, where the things are
+Caption = tuple[str, str, tuple[Box, ...]]  # where it stands, its text, and where in the picture the things are
 
 
 def read_pictures(
@@ -35,12 +35,15 @@ def read_pictures(
     """
     bad: list[str] = []
     width: int | None = None
-    with _opened(paths, labels=labels, wanted=(source, target)) as (archive, table):
-        for name, said in table.items():
+    with _opened(paths, labels=labels, columns=(source, target)) as (archive, table):
+        for name, captions in table.items():
+            first = captions[0][0]
             try:
-                picture = Picture(name, picture_values(archive.get(name, said[0][0]), said[0][0], image))
-                if any(not text for _, text, _ in said):
-                    raise _empty(next(where for where, text, _ in said if not text))
+                picture = Picture(name, picture_values(archive.get(name, first), first, image))
+                for where, text, _ in captions:
+                    if not text:
+                        message = f"{where}: nothing is said of this picture"
+                        raise DataError(message, hint="fill it in, or drop the line.")
             except DataError as error:
                 if image is None or image.bad == "refuse":
                     raise
@@ -49,13 +52,13 @@ def read_pictures(
             width = width or picture.values.shape[1]
             if picture.values.shape[1] != width:
                 raise DataError(
-                    f"{said[0][0]}: {picture.values.shape[1]} features where those before have {width}",
+                    f"{first}: {picture.values.shape[1]} features where those before have {width}",
                     hint="features of all pictures come from the same network.",
                 )
-            for where, text, boxes in said:
+            for where, text, boxes in captions:
                 yield Example(picture, text, where, boxes)
-        unused = sorted(archive.names() - {archive.resolve(name) for name in table})
-    _tell(bad, unused, paths)
+        unused = sorted(archive.others(table))
+    _warn(bad, unused, paths)
     if width is None:
         raise DataError(f"{' and '.join(paths)}: no picture was found that can be used", hint=_FORMATS)
 
@@ -68,23 +71,22 @@ def load_picture(path: str, image: Image | None) -> Values:
         return picture_values(archive.get(Path(path).relative_to(root).as_posix(), path), path, image)
 
 
-def _tell(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
-    for said in bad[:NAMED]:
-        warnings.warn(f"{said}; skipped", SeqlabWarning, stacklevel=3)
+def _warn(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
+    for message in bad[:NAMED]:
+        warnings.warn(f"{message}; skipped", SeqlabWarning, stacklevel=3)
     if len(bad) > NAMED:
         warnings.warn(f"and {len(bad) - NAMED} more pictures skipped", SeqlabWarning, stacklevel=3)
     if unused:
-        count = "1 picture has" if len(unused) == 1 else f"{len(unused):,} pictures have"
-        said = f"{paths[-1]}: {count} nothing said of it and is not used: {unused[0]}"
+        message = f"1 picture has nothing said of it and is not used: {unused[0]}"
         if len(unused) > 1:
-            said = f"{paths[-1]}: {count} nothing said of them and are not used, the first is {unused[0]}"
-        warnings.warn(said, SeqlabWarning, stacklevel=3)
+            message = f"{len(unused):,} pictures have nothing said of them and are not used, the first is {unused[0]}"
+        warnings.warn(f"{paths[-1]}: {message}", SeqlabWarning, stacklevel=3)
 
 
 @contextmanager
 def _opened(
-    paths: Sequence[str], *, labels: bool, wanted: Columns
-) -> Iterator[tuple[ImageArchive, dict[str, list[_Said]]]]:
+    paths: Sequence[str], *, labels: bool, columns: Columns
+) -> Iterator[tuple[ImageArchive, dict[str, list[Caption]]]]:
     """Where the pictures are, and what is said of each."""
     if len(paths) > 2:
         raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
@@ -94,47 +96,43 @@ def _opened(
         second = os.path.dirname(first)
     with open_archive(second if second is not None else first) as archive:
         if second is not None:
-            yield archive, _table(first, wanted, layout)
+            yield archive, _table(first, columns, layout)
         elif isinstance(archive, Arrays):
-            yield archive, _in_arrays(archive, wanted[1], labels=labels)
+            yield archive, _in_arrays(archive, columns[1], labels=labels)
+        elif isinstance(archive, Files):
+            yield archive, _inside(archive, columns, layout, labels=labels)
         else:
-            yield archive, _inside(archive, wanted, layout, labels=labels)
+            raise DataError(f"{first}: features alone, and nothing is said of them", hint=_FORMATS)
 
 
 def _is_container(path: str) -> bool:
     return os.path.isdir(path) or Path(path).suffix.lower() in CONTAINERS
 
 
-def _table(path: str, wanted: Columns, layout: Layout, shown: str = "") -> dict[str, list[_Said]]:
-    table: dict[str, list[_Said]] = {}
-    for line, (name, text) in two_columns(path, wanted, layout):
+def _table(path: str, columns: Columns, layout: Layout, name_of_path: str = "") -> dict[str, list[Caption]]:
+    table: dict[str, list[Caption]] = {}
+    for line, (name, text) in two_columns(path, columns, layout):
         name = re.sub(r"#\d+$", "", name.strip())
-        where = line.replace(path, shown) if shown else line
-        table.setdefault(name, []).append((f"{where} ({name})", text.strip(), ()))
+        table.setdefault(name, []).append((f"{line.replace(path, name_of_path or path)} ({name})", text.strip(), ()))
     return table
 
 
-def _inside(files: Files, wanted: Columns, layout: Layout, *, labels: bool) -> dict[str, list[_Said]]:
+def _inside(files: Files, columns: Columns, layout: Layout, *, labels: bool) -> dict[str, list[Caption]]:
     """The table that lies with the pictures; without one, the directory of each is its label."""
     stem = ("labels", "captions") if labels else ("captions",)
-    names = [s + ending for s in stem for ending in (*TABLES, ".txt")]
-    if files.archive is None:
-        tables = [n for n in names if (Path(files.path) / n).is_file()]
-        if tables:
-            return _table(os.path.join(files.path, tables[0]), wanted, layout)
-    else:
-        tables = [n for n in names if n in files.archive.NameToInfo]
-        if tables:
+    for name in (s + ending for s in stem for ending in (*TABLES, ".txt")):
+        if files.size(name) is not None:
+            path = os.path.join(files.path, name)
             with TemporaryDirectory() as folder:
-                return _table(files.archive.extract(tables[0], folder), wanted, layout, f"{files.path}/{tables[0]}")
-    named = {n: PurePosixPath(n).parent.name for n in sorted(files.names())} if labels else {}
+                return _table(files.archive.extract(name, folder) if files.archive else path, columns, layout, path)
+    named = {n: PurePosixPath(n).parent.name for n in sorted({*files.files.values()})} if labels else {}
     if not named or not all(named.values()):
         missing = "labels.tsv, and no sub-directory for each label" if labels else "captions.tsv"
         raise DataError(f"{files.path}: there is no {missing} in it", hint=_FORMATS)
     return {name: [(os.path.join(files.path, name), label, ())] for name, label in named.items()}
 
 
-def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str, list[_Said]]:
+def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str, list[Caption]]:
     """`images` beside `captions` or `labels`, one or several for each; `boxes` say where the `nouns` are."""
     pictures = archive.whole("images")
     target = target or ("labels" if labels else "captions")
@@ -146,16 +144,11 @@ def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str
         )
     boxed = archive.has("boxes") and archive.has("nouns")
     boxes = zip(archive.whole("nouns", "numbers or strings"), archive.whole("boxes"), strict=True) if boxed else None
-    table: dict[str, list[_Said]] = {}
+    table: dict[str, list[Caption]] = {}
     for number, row in enumerate(texts.reshape(len(texts), -1).tolist()):
         where = f"{archive.path}[{number}]"
-        known = (
-            tuple(cast(Box, (str(n), *map(float, box))) for n, box in zip(*next(boxes), strict=True)) if boxes else ()
-        )
-        said = [(text.decode() if isinstance(text, bytes) else str(text)).strip() for text in row]
-        table[f"images/{number}"] = [(where, text, known) for text in said if text] or [(where, "", ())]
+        things = zip(*next(boxes), strict=True) if boxes else ()
+        places = tuple(cast(Box, (str(noun), *map(float, box))) for noun, box in things)
+        captions = [(text.decode() if isinstance(text, bytes) else str(text)).strip() for text in row]
+        table[f"images/{number}"] = [(where, text, places) for text in captions if text] or [(where, "", ())]
     return table
-
-
-def _empty(where: str) -> DataError:
-    return DataError(f"{where}: nothing is said of this picture", hint="fill it in, or drop the line.")

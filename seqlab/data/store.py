@@ -50,10 +50,11 @@ class TokenStore:
         path = Path(path)
         header = _read_header(path)
         dtype = np.dtype(header["dtype"]).newbyteorder("<")
-        flat = _mapped(path, dtype, (header["num_tokens"], *_features(header["dtype"], header.get("width", 1))))
-        offsets = _mapped(_offsets_path(path), np.dtype("<u8"), (header["num_rows"] + 1,))
+        flat = _mapped(path, dtype, (header["num_tokens"], *_features(header["dtype"], header["width"])))
+        place = _beside(path, ".offsets")
+        offsets = _mapped(place, np.dtype("<u8"), (header["num_rows"] + 1,))
         if offsets[0] != 0 or offsets[-1] != header["num_tokens"]:
-            raise _damaged(_offsets_path(path), f"its rows end at {offsets[-1]}, not at {header['num_tokens']}")
+            raise _damaged(place, f"its rows end at {offsets[-1]}, not at {header['num_tokens']}")
         return cls(path, flat, offsets, header["vocabulary_size"])
 
     def __len__(self) -> int:
@@ -156,8 +157,8 @@ class _Writer:
         self.features = _features(self.dtype, column.width)
         self.in_memory = _in_memory(np.dtype(self.dtype))
         column.path.parent.mkdir(parents=True, exist_ok=True)
-        self.parts = [column.path, _offsets_path(column.path), _header_path(column.path)]
-        self.temporary = [part.with_name(part.name + ".tmp") for part in self.parts]
+        self.parts = [column.path, _beside(column.path, ".offsets"), _beside(column.path, ".json")]
+        self.temporary = [_beside(part, ".tmp") for part in self.parts]
         self.num_rows = self.num_tokens = 0
         self._numbers, self._ends = self._empty(), array("q", [0])
 
@@ -243,29 +244,25 @@ def _in_memory(dtype: np.dtype) -> type[np.int64] | type[np.float32] | type[np.u
     return np.float32 if dtype.kind == "f" else np.uint8 if dtype.itemsize == 1 else np.int64
 
 
-def _offsets_path(path: Path) -> Path:
-    return path.with_name(path.name + ".offsets")
-
-
-def _header_path(path: Path) -> Path:
-    return path.with_name(path.name + ".json")
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
 
 
 def _read_header(path: Path) -> dict:
-    name = _header_path(path)
+    name = _beside(path, ".json")
     try:
         header = json.loads(name.read_text(encoding="utf-8"))
-        counts = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size")]
-        known = header["dtype"] in DTYPES and all(isinstance(count, int) and count >= 0 for count in counts)
-        width = header.get("width", 1)  # older stores do not say: each position was one id
-        known = known and isinstance(width, int) and width >= 1
+        sizes = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size")]
+        width = header.setdefault("width", 1)  # older stores do not say: each position was one id
+        whole = all(isinstance(size, int) and size >= 0 for size in (*sizes, width))
+        valid = header["dtype"] in DTYPES and whole and width > 0
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no token store here", hint="prepare the data first.") from error
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise _damaged(name, "it cannot be read") from error
     if header.get("format") != FORMAT:
         raise _damaged(name, f"its format is {header.get('format')}, and this version reads {FORMAT}")
-    if not known:
+    if not valid:
         raise _damaged(name, f"it says {json.dumps(header)}")
     return header
 
@@ -278,7 +275,8 @@ def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     return np.memmap(path, dtype=dtype, mode="r", shape=shape) if needed else np.empty(shape, dtype=dtype)
 
 
-def _damaged(path: Path, seen: str) -> DataError:
+def _damaged(path: Path, reason: str) -> DataError:
     return DataError(
-        f"{path}: the token store is damaged: {seen}", hint="delete it and prepare the data again; nothing was changed."
+        f"{path}: the token store is damaged: {reason}",
+        hint="delete it and prepare the data again; nothing was changed.",
     )

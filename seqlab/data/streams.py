@@ -54,9 +54,7 @@ class Streams:
 
 def in_order(flat: Integer[np.ndarray, " N"], *, steps: int) -> Iterator[Batch]:
     """For evaluation: one stream from beginning to end, every token but the first predicted once."""
-    _need_two_tokens(flat)
-    for start in range(0, len(flat) - 1, steps):
-        yield _batch(flat[None, start : start + steps + 1])
+    return in_chunks(flat, steps=steps, rows=1)
 
 
 def in_chunks(flat: Integer[np.ndarray, " N"], *, steps: int, rows: int) -> Iterator[Batch]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Integer, Shaped
 
-from seqlab.data.arrays import SavedArray, member, readable
+from seqlab.data.arrays import SavedArray, member, open_saved
 from seqlab.data.lines import extension
 from seqlab.data.sources import Example, Vectors
 from seqlab.data.tables import TABLES, Layout, two_columns
@@ -24,7 +24,7 @@ _FORMATS = (
     "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
     "a sub-directory of .npy files for each label, or an .npz with values, lengths and labels."
 )
-_Found = tuple[str, Vectors, tuple[str, ...]]  # where it stands, its frames, its label or labels
+Labelled = tuple[str, Vectors, tuple[str, ...]]  # where it stands, its frames, its label or labels
 
 
 def read_vectors(paths: Sequence[str], *, target: str | None = None, words: bool = False) -> Iterator[Example]:
@@ -35,7 +35,7 @@ def read_vectors(paths: Sequence[str], *, target: str | None = None, words: bool
     """
     first: tuple[str, int] | None = None
     for path in paths:
-        for where, vectors, labels in _found(path, target, words=words):
+        for where, vectors, labels in _labelled(path, target, words=words):
             place, width = first = first or (where, vectors.shape[1])
             if vectors.shape[1] != width:
                 raise DataError(
@@ -54,12 +54,7 @@ def read_vectors(paths: Sequence[str], *, target: str | None = None, words: bool
         raise DataError(f"{' and '.join(paths)}: no example was found", hint=_FORMATS)
 
 
-def load_vectors(path: str) -> Vectors:
-    """The frames in one .npy file; a one-dimensional array is a sequence of single numbers."""
-    return _load(path, path)
-
-
-def _found(path: str, target: str | None, *, words: bool) -> Iterator[_Found]:
+def _labelled(path: str, target: str | None, *, words: bool) -> Iterator[Labelled]:
     if os.path.isdir(path):
         tables = [name for name in ("labels.tsv", "labels.csv") if os.path.isfile(os.path.join(path, name))]
         return _in_table(os.path.join(path, tables[0]), target, words=words) if tables else _in_folders(path, target)
@@ -70,7 +65,7 @@ def _found(path: str, target: str | None, *, words: bool) -> Iterator[_Found]:
     raise DataError(f"{path}: frames with labels are not read from this kind of file", hint=_FORMATS)
 
 
-def _in_table(path: str, target: str | None, *, words: bool) -> Iterator[_Found]:
+def _in_table(path: str, target: str | None, *, words: bool) -> Iterator[Labelled]:
     for line, (name, text) in two_columns(path, (None, target), _LAYOUT):
         name = name.strip()
         where = f"{line} ({name})"
@@ -79,20 +74,20 @@ def _in_table(path: str, target: str | None, *, words: bool) -> Iterator[_Found]
                 f"{where}: this path leads out of the table's directory",
                 hint="paths are relative to the table, without '..': keep the files beside it or below.",
             )
-        vectors = _load(os.path.join(os.path.dirname(path), name), where)
+        vectors = load_vectors(os.path.join(os.path.dirname(path), name), where)
         yield where, vectors, tuple(text.split()) if words else (text.strip(),)
 
 
-def _in_folders(path: str, target: str | None) -> Iterator[_Found]:
+def _in_folders(path: str, target: str | None) -> Iterator[Labelled]:
     if target is not None:
         raise UsageError(f"the column '{target}' was asked for, but {path} has no labels.tsv", hint="leave it out.")
     for file in sorted(Path(path).glob("[!.]*/[!.]*.npy")):
         yield str(file), load_vectors(str(file)), (file.parent.name,)
 
 
-def _in_archive(path: str, target: str, *, words: bool) -> Iterator[_Found]:
+def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
     """All frames end to end, (frames, features), or side by side with pads, (sequences, frames, features)."""
-    with readable(path, path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+    with open_saved(path, path) as file, zipfile.ZipFile(file) as archive:
         values = member(archive, path, "values", "numbers")
         labels = member(archive, path, target, "numbers or strings")
         lengths = _lengths(archive, path, values)
@@ -116,24 +111,24 @@ def _lengths(archive: zipfile.ZipFile, path: str, values: "SavedArray") -> Integ
     most = values.shape[1] if padded else values.shape[0]
     if padded and "lengths.npy" not in archive.namelist():
         return np.broadcast_to(most, values.shape[:1])
-    array = member(archive, path, "lengths", "integers")
-    lengths = array.take(array.shape[0]).reshape(-1)
+    lengths = member(archive, path, "lengths", "integers").all().reshape(-1)
     outside = np.flatnonzero((lengths < 1) | (lengths > most))
     if outside.size:
-        seen = f"length {outside[0]} is {lengths[outside[0]]} where 1 to {most} frames are possible"
+        problem = f"length {outside[0]} is {lengths[outside[0]]} where 1 to {most} frames are possible"
     elif padded and len(lengths) != values.shape[0]:
-        seen = f"{len(lengths)} lengths for {values.shape[0]} sequences"
+        problem = f"{len(lengths)} lengths for {values.shape[0]} sequences"
     elif not padded and lengths.sum(dtype=np.int64) != most:
-        seen = f"the lengths add up to {lengths.sum(dtype=np.int64)} frames where 'values' has {most}"
+        problem = f"the lengths add up to {lengths.sum(dtype=np.int64)} frames where 'values' has {most}"
     else:
         return lengths
-    raise DataError(f"{path}: {seen}", hint="'lengths' says how many frames each sequence has, in order.")
+    raise DataError(f"{path}: {problem}", hint="'lengths' says how many frames each sequence has, in order.")
 
 
-def _load(path: str, where: str) -> Vectors:
-    with readable(path, where), open(path, "rb") as stream:
-        array = SavedArray(stream, os.path.getsize(path), where, "numbers")
-        return as_vectors(array.take(array.shape[0]), where)
+def load_vectors(path: str, where: str | None = None) -> Vectors:
+    """The frames in one .npy file; a one-dimensional array is a sequence of single numbers."""
+    where = where or path
+    with open_saved(path, where) as file:
+        return as_vectors(SavedArray(file, os.path.getsize(path), where, "numbers").all(), where)
 
 
 def as_vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:

@@ -45,11 +45,11 @@ class Windows:
         """The windows at these places, side by side."""
         steps = self.origins(rows)[:, None] + np.arange(-self.look_back, self.horizon)
         values = np.asarray(self.table[steps, (rows % self.num_variables)[:, None]], dtype=np.float32)
-        known = None
+        covariates = None
         if self.table.shape[1] > self.num_variables:
-            known = _padded(np.asarray(self.table[:, self.num_variables :][steps], dtype=np.float32))
+            covariates = _padded(np.asarray(self.table[:, self.num_variables :][steps], dtype=np.float32))
         past, future = values[:, : self.look_back], values[:, self.look_back :]
-        return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), known)
+        return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), covariates)
 
     def origins(self, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
         """The row of the table at which each window's horizon begins."""
@@ -67,8 +67,8 @@ class Windows:
     def whole(self, *, most: int) -> Batch:
         """Each variable as one long row that ends where this part ends, and has `most` steps at the most."""
         part = np.asarray(self.table[max(0, self.end - most) : self.end], dtype=np.float32)
-        values, known = part[:, : self.num_variables].T, part[:, self.num_variables :]
-        covariates = _padded(np.repeat(known[None], self.num_variables, 0)) if known.shape[1] else None
+        values, others = part[:, : self.num_variables].T, part[:, self.num_variables :]
+        covariates = _padded(np.repeat(others[None], self.num_variables, 0)) if others.shape[1] else None
         return Batch(torch.arange(self.num_variables), _padded(values), None, covariates)
 
 

@@ -15,14 +15,14 @@ from seqlab.kernels.logits import largest, log_total
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
-from seqlab.types import RowIds, State
+from seqlab.types import BestIds, BestScores, RowIds
 
 BeamScores = Float[Tensor, "B K"]
 
 
 @dataclass(frozen=True)
 class Beam:
-    """How wide to search and how to rank what is found."""
+    """How wide to search and how to rank the results."""
 
     width: int = 5
     length_penalty: float = 1.0  # E61's α; 0 ranks by the sum, as the slides do
@@ -40,7 +40,7 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output that was found, without its prefix; where it ended, the last log-probability is the end token's."""
+    """One output, without its prefix; where it ended, the last log-probability is the end token's."""
 
     tokens: tuple[int, ...]
     log_probabilities: tuple[float, ...]
@@ -65,7 +65,7 @@ class BeamStep:
 
 
 @dataclass(frozen=True)
-class Found:
+class BeamResult:
     """The hypotheses of each source, best first, and every step of the search."""
 
     best: list[list[Hypothesis]]
@@ -75,7 +75,7 @@ class Found:
 @torch.inference_mode()
 def beam_search(
     decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits, *, record: bool = False
-) -> Found:
+) -> BeamResult:
     """Continue each source's prefix by the K likeliest hypotheses until K have ended or the limit is reached.
 
     There is always a result: where nothing ended, the hypotheses of the moment are it. With `record`, every
@@ -87,7 +87,7 @@ def beam_search(
         candidates = search.step()
         if record:
             steps.extend(candidates.recorded(beam.width))
-    return Found([sorted(found, key=lambda h: -h.score)[: beam.width] for found in search.found], steps)
+    return BeamResult([sorted(row, key=lambda h: -h.score)[: beam.width] for row in search.results], steps)
 
 
 class _Search:
@@ -95,20 +95,18 @@ class _Search:
 
     def __init__(self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits) -> None:
         self.decoder, self.prefix, self.beam, self.limits = for_search(decoder), prefix, beam, limits
-        self.found: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
+        self.results: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
         self.sources = list(range(len(prefix)))
         if not self.sources:
             return
-        self.context, state = self.decoder.start(memory)
-        shared = int(prefix.lengths.min()) - 1
-        if shared:
-            _, state = self.decoder.read(prefix.values[:, :shared], self.context, state)
-        self.position = shared  # of the token that is read next
-        self.state: State = state
-        self.token = prefix.values[:, shared : shared + 1]
+        self.context, self.state = self.decoder.start(memory)
+        self.shared = self.position = int(prefix.lengths.min()) - 1  # the position of the token that is read next
+        if self.shared:
+            _, self.state = self.decoder.read(prefix.values[:, : self.shared], self.context, self.state)
+        self.token = prefix.values[:, self.shared : self.shared + 1]
         self.scores = torch.zeros(len(prefix), 1, dtype=torch.float64)
-        self.given = prefix.lengths  # of each source's prefix
-        self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # new tokens of each live hypothesis
+        self.prefix_lengths = prefix.lengths
+        self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # tokens of each live hypothesis
         self.log_p = torch.zeros(len(prefix), 1, 0, dtype=torch.float64)
 
     def step(self) -> "_Candidates":
@@ -116,9 +114,12 @@ class _Search:
         beams = self.token.shape
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
         total = log_total(logits)
-        since = self.position + 1 - self.given  # new tokens so far; below 0, one is forced
-        logits = self._restricted(logits.unflatten(0, beams), total.unflatten(0, beams), since).flatten(0, 1)
-        forced = self.position + 1 < self.prefix.values.shape[1]
+        self.position += 1
+        since = self.position - self.prefix_lengths  # new tokens so far; below 0, one is forced
+        forced = self.position < self.prefix.values.shape[1]
+        if self.beam.min_length or self.beam.no_repeat or forced:
+            logits = self._restricted(logits.unflatten(0, beams).clone(), total.unflatten(0, beams), since)
+            logits = logits.flatten(0, 1)
         best, best_tokens = largest(logits, 2 * self.beam.width, () if forced else self.limits.never)
         log_p = (best - total[:, None]).unflatten(0, beams)
         scores, parents, places = beam_step(self.scores, log_p, 2 * self.beam.width)
@@ -126,26 +127,23 @@ class _Search:
         tokens, chosen = best_tokens.view(beams[0], -1).gather(1, where), log_p.flatten(1).gather(1, where).double()
         ends = torch.zeros_like(tokens, dtype=torch.bool) if self.limits.end is None else tokens == self.limits.end
         candidates = _Candidates(list(self.sources), scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
-        self._put_aside(candidates)
+        for b, place in (candidates.ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist():
+            self._add(b, int(parents[b, place]), scores[b, place], float(chosen[b, place]))
         self._advance(candidates, since)
         return candidates
 
     def _restricted(self, logits: Float[Tensor, "B K V"], total: BeamScores, since: RowIds) -> Float[Tensor, "B K V"]:
         """Without what may not come yet: an early end, a repeated n-gram; or all but a forced token."""
-        forced = self.position + 1 < self.prefix.values.shape[1]
-        if not (self.beam.min_length or self.beam.no_repeat or forced):
-            return logits
-        logits = logits.clone()
         if self.limits.end is not None:
             logits[since < self.beam.min_length, :, self.limits.end] = -math.inf
         if self.beam.no_repeat is not None:
             for b, k, token in self._repeats(self.beam.no_repeat):
                 logits[b, k, token] = -math.inf
-        if forced:  # by whoever gave the prefix, and he may give what is never chosen
+        if self.position < self.prefix.values.shape[1]:  # a prefix may hold what is never chosen
             logits[:, :, list(self.limits.never)] = -math.inf
-            given = self.prefix.values[self.sources, self.position + 1]
+            forced = self.prefix.values[self.sources, self.position]
             logits[since < 0] = -math.inf
-            logits[since < 0, :, given[since < 0]] = total[since < 0]
+            logits[since < 0, :, forced[since < 0]] = total[since < 0]
         return logits
 
     def _repeats(self, n: int) -> Iterator[tuple[int, int, int]]:
@@ -157,23 +155,12 @@ class _Search:
                     if row[start : start + n - 1] == last:
                         yield b, k, row[start + n - 1]
 
-    def _put_aside(self, candidates: "_Candidates") -> None:
-        """Hypotheses that end among the first K are results."""
-        finite = candidates.scores > -math.inf
-        ended = (candidates.ends & finite)[:, : self.beam.width]
-        for b, place in ended.nonzero().tolist():
-            parent = int(candidates.parents[b, place])
-            logs = (*self._new(self.log_p, b, parent), float(candidates.log_p[b, place]))
-            self._add(b, self._new(self.history, b, parent), logs, float(candidates.scores[b, place]), ended=True)
-
-    def _new(self, kept: Tensor, b: int, k: int) -> tuple:
-        """What a hypothesis has since the end of its own prefix."""
-        forced = int(self.prefix.lengths[self.sources[b]] - self.prefix.lengths.min())
-        return tuple(kept[b, k, forced:].tolist())
-
-    def _add(self, b: int, tokens: tuple[int, ...], logs: tuple[float, ...], score: float, *, ended: bool) -> None:
-        normal = float(length_normalised(torch.tensor(score, dtype=torch.float64), len(logs), self.beam.length_penalty))
-        self.found[self.sources[b]].append(Hypothesis(tokens, logs, normal, ended))
+    def _add(self, b: int, k: int, score: Tensor, *end: float) -> None:
+        """A result, without its prefix; where it ended, with the log-probability of its end."""
+        num_forced = int(self.prefix_lengths[b]) - self.shared - 1
+        tokens, log_p = (tuple(part[b, k, num_forced:].tolist()) for part in (self.history, self.log_p))
+        normal = float(length_normalised(score, len(log_p) + len(end), self.beam.length_penalty))
+        self.results[self.sources[b]].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
 
     def _advance(self, candidates: "_Candidates", since: RowIds) -> None:
         """The K best that did not end go on; sources that are done go."""
@@ -189,28 +176,26 @@ class _Search:
         going = self._going(scores, since)
         places = parents + torch.arange(0, rows * width, width)[:, None]
         if not going.all():
-            self._cut_off(~going, scores, since)
+            self._cut_off(~going, scores)
             kept = going.nonzero()[:, 0]
-            self.context, self.given = reorder(self.context, kept), self.given[kept]
-            places, tokens, scores = places[kept], tokens[kept], scores[kept]
-            self.history, self.log_p = self.history[kept], self.log_p[kept]
-            self.sources = [self.sources[b] for b in kept.tolist()]
+            places, tokens, scores = reorder((places, tokens, scores), kept)
+            own = (self.history, self.log_p, self.prefix_lengths)
+            self.history, self.log_p, self.prefix_lengths = reorder(own, kept)
+            self.context, self.sources = reorder(self.context, kept), [self.sources[b] for b in kept.tolist()]
         self.state = reorder(self.state, places.flatten())
         self.token, self.scores = tokens, scores
-        self.position += 1
 
     def _going(self, scores: BeamScores, since: RowIds) -> Bool[Tensor, " B"]:
         """A source goes on while it has room, a live hypothesis, and less than K results."""
-        few = torch.tensor([len(self.found[source]) < self.beam.width for source in self.sources])
+        few = torch.tensor([len(self.results[source]) < self.beam.width for source in self.sources])
         return (since + 1 < self.limits.most) & (scores[:, 0] > -math.inf) & few
 
-    def _cut_off(self, done: Tensor, scores: BeamScores, since: RowIds) -> None:
+    def _cut_off(self, done: Tensor, scores: BeamScores) -> None:
         """What is still unfinished at the limit: a result only where there are not enough that ended."""
         for b in done.nonzero()[:, 0].tolist():
-            for k in range(scores.shape[1]):
-                if len(self.found[self.sources[b]]) < self.beam.width and scores[b, k] > -math.inf:
-                    tokens, logs = self._new(self.history, b, k), self._new(self.log_p, b, k)
-                    self._add(b, tokens, logs, float(scores[b, k]), ended=False)
+            for k in (scores[b] > -math.inf).nonzero()[:, 0].tolist():
+                if len(self.results[self.sources[b]]) < self.beam.width:
+                    self._add(b, k, scores[b, k])
 
 
 @dataclass
@@ -218,10 +203,10 @@ class _Candidates:
     """The 2K best extensions of each source's beam."""
 
     sources: list[int]
-    scores: Float[Tensor, "B k"]
-    parents: Int[Tensor, "B k"]
-    tokens: Int[Tensor, "B k"]
-    log_p: Float[Tensor, "B k"]  # of these tokens
+    scores: BestScores
+    parents: BestIds
+    tokens: BestIds
+    log_p: BestScores  # of these tokens
     ends: Tensor
 
     def live(self, width: int) -> Int[Tensor, "B K"]:

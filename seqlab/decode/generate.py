@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,24 +15,14 @@ from seqlab.keyed import uniform
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
-from seqlab.types import Logits, PerRow, RowIds, State
+from seqlab.types import Logits, PerRow, RowIds
 
 LiveRows = Int[Tensor, " b"]
 
 
-@runtime_checkable
-class Rule(Protocol):
-    def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
-        """The next token of each row; `rows` are the rows' numbers in the whole job, not in this batch.
-
-        Tokens of `never` are not chosen.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Greedy:
-    """E58: the likeliest token."""
+    """E58: the likeliest token. Tokens of `never` are not chosen; `rows` are the rows' numbers in the whole job."""
 
     def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
         return largest(logits, 1, never)[1][:, 0]
@@ -68,6 +57,9 @@ class Sample:
         return choose(logits.double().softmax(-1), uniform(rows, self.seed, step))
 
 
+Rule = Greedy | Sample  # how the next token of each row is chosen
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a row ends: at token `end` (None: never), or after `most` new tokens; and what is never chosen."""
@@ -91,23 +83,6 @@ class Generated:
     def log_probability(self) -> PerRow:
         """E57: their sum."""
         return torch.tensor([math.fsum(row) for row in self.log_probabilities], dtype=torch.float64)
-
-
-@dataclass
-class _Live:
-    """The rows that have not ended: where they stand in the batch, and all that must be kept in step with them."""
-
-    places: LiveRows
-    numbers: LiveRows  # in the whole job
-    given: LiveRows  # tokens of their prefixes
-    token: LiveRows
-    context: State
-    state: State
-
-    def keep(self, rows: Int[Tensor, " k"]) -> None:
-        self.places, self.numbers, self.given = self.places[rows], self.numbers[rows], self.given[rows]
-        self.token = self.token[rows]
-        self.context, self.state = reorder(self.context, rows), reorder(self.state, rows)
 
 
 @torch.inference_mode()
@@ -153,26 +128,27 @@ def _steps(
     context, state = decoder.start(memory)
     if shared:
         _, state = decoder.read(prefix.values[:, :shared], context, state)
-    live = _Live(torch.arange(len(rows)), rows, prefix.lengths, prefix.values[:, shared], context, state)
-    longest = int(prefix.lengths.max())
-    for position in range(shared, longest + limits.most - 1):
-        logits, live.state = decoder.step(live.token, live.context, live.state)
+    places, numbers, prefix_lengths = torch.arange(len(rows)), rows, prefix.lengths  # of the rows that have not ended
+    token, longest = prefix.values[:, shared], int(prefix.lengths.max())
+    for position in range(shared + 1, longest + limits.most):
+        logits, state = decoder.step(token, context, state)
         total = log_total(logits)
-        since = position + 1 - live.given  # new tokens of each row; below 0, one is forced
-        chosen = _choose(rule, logits, live.numbers, since, limits.never)
-        log_p = logits.gather(-1, chosen[:, None])[:, 0] - total
+        since = position - prefix_lengths  # new tokens of each row; below 0, one is forced
+        token = _choose(rule, logits, numbers, since, limits.never)
+        log_p = logits.gather(-1, token[:, None])[:, 0] - total
         free = since >= 0
         ended = free & (since + 1 >= limits.most)
         if limits.end is not None:
-            ended |= free & (chosen == limits.end)
-        yield live.places[free], chosen[free], log_p[free]
-        if position + 1 < longest:  # of some rows the next token is given
-            chosen = torch.where(free, chosen, prefix.values[:, position + 1][live.places])
-        live.token = chosen
+            ended |= free & (token == limits.end)
+        yield places[free], token[free], log_p[free]
+        if position < longest:
+            token = torch.where(free, token, prefix.values[:, position][places])
+        if ended.all():
+            return
         if ended.any():
-            if ended.all():
-                return
-            live.keep(torch.nonzero(~ended)[:, 0])
+            live = torch.nonzero(~ended)[:, 0]
+            places, numbers, prefix_lengths, token = reorder((places, numbers, prefix_lengths, token), live)
+            context, state = reorder(context, live), reorder(state, live)
 
 
 def _choose(

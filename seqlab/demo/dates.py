@@ -12,8 +12,8 @@ from typing import Any
 
 from seqlab import lab
 from seqlab.data.synthetic import LANGUAGES, Dated, split_dates
-from seqlab.explain import terminal
 from seqlab.explain.attention import alignment
+from seqlab.explain.charts import HeatMap
 from seqlab.tasks import subject
 from seqlab.training.log import Reporter
 
@@ -118,5 +118,5 @@ def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
 def _drawn(model: lab.Model, test: list[Dated]) -> str:
     """The alignment of a French date, where the day comes first and in the answer last."""
     text = next(text for text, _, language in test if language == "fr" and 14 <= len(text) <= 26)
-    looked = subject(model.bundle, text)
-    return terminal.heat_map(alignment(looked), looked.answered, looked.source, reach=(0.0, 1.0))
+    example = subject(model.bundle, text)
+    return HeatMap(alignment(example), example.answered, example.source, reach=(0.0, 1.0)).letters()

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.explain.plots import Band, Curve, line_chart
+from seqlab.explain.plots import Band, Curve, Lines
 from seqlab.explain.view import View
 from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, constant_velocity
@@ -70,7 +70,7 @@ class Tracked:
             "smoother, noises guessed": self.guessed,
             "smoother, noises learnt by EM": self.learnt,
         }
-        return {name: float(np.sqrt(np.square(found - self.path).mean())) for name, found in ways.items()}
+        return {name: float(np.sqrt(np.square(estimate - self.path).mean())) for name, estimate in ways.items()}
 
     def to_json(self) -> dict[str, Any]:
         parts = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in asdict(self).items()}
@@ -89,25 +89,25 @@ class Tracked:
         }
         plane = [Curve(name, p[:, 1], p[:, 0], dashed=name == "filter") for name, p in ways.items()]
         low, high = (self.smoothed[:, 0] + side * 1.2816 * self.smoothed_deviation[:, 0] for side in (-1, 1))
-        seen = Curve("where it was seen", apart[:, 0], np.repeat(np.arange(len(self.path), dtype=float), 2))
-        lines = [Curve("where it was", self.path[:, 0]), seen, Curve("smoother", self.smoothed[:, 0])]
+        dots = Curve("where it was seen", apart[:, 0], np.repeat(np.arange(len(self.path), dtype=float), 2))
+        lines = [Curve("where it was", self.path[:, 0]), dots, Curve("smoother", self.smoothed[:, 0])]
         return View(
             "tracking",
             "a moving target, from noisy sightings",
             self.to_json(),
-            (
-                line_chart(plane, title="the plane", titles=("x", "y"), size=(720, 520)),
-                line_chart(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")),
-            ),
-            lambda width, colour: self.picture(width=min(width, 78)),
+            [
+                Lines(plane, title="the plane", titles=("x", "y"), size=(720, 520)).draw(),
+                Lines(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")).draw(),
+                lambda width, colour: self.picture(width=min(width, 78)),
+            ],
         )
 
     def picture(self, *, width: int = 78, height: int = 22) -> str:
         """The plane in letters: the path as dots, sightings as o, the smoothed path as stars."""
-        seen = self.sightings[~np.isnan(self.sightings).any(1)]
-        low, high = (edge(np.concatenate([self.path, seen, self.smoothed]), 0) for edge in (np.min, np.max))
+        sightings = self.sightings[~np.isnan(self.sightings).any(1)]
+        low, high = (edge(np.concatenate([self.path, sightings, self.smoothed]), 0) for edge in (np.min, np.max))
         canvas = np.full((height, width), " ")
-        for points, letter in ((_between(self.path), "."), (seen, "o"), (_between(self.smoothed), "*")):
+        for points, letter in ((_between(self.path), "."), (sightings, "o"), (_between(self.smoothed), "*")):
             column, row = ((points - low) / np.maximum(high - low, 1e-9)).T * [[width - 1], [height - 1]]
             canvas[height - 1 - row.round().astype(int), column.round().astype(int)] = letter
         return "\n".join("".join(line).rstrip() for line in canvas)

@@ -13,13 +13,12 @@ from torch.linalg import vector_norm
 from torch.nn.functional import softmax
 
 from seqlab.padded import Padded
-from seqlab.types import Mask, PerRow, RowIds, Vector, Vectors
+from seqlab.types import Features, Mask, PerPosition, PerRow, RowIds, Vector, Vectors
 
 Queries = Float[Tensor, "... S D"]
 Weights = Float[Tensor, "*rows S T"]
 Scores = Float[Tensor, "... S T"]
 Keys = Float[Tensor, "... T D"]
-Features = Float[Tensor, "... D"]
 
 
 def dot(x: Features, y: Features) -> Float[Tensor, "..."]:
@@ -128,8 +127,8 @@ def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Boo
     With a window it sees no further back than that many keys, itself among them.
     """
     last = num_keys - num_queries
-    seen = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(last)
-    return seen if window is None else seen.triu(last - window + 1)
+    visible = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(last)
+    return visible if window is None else visible.triu(last - window + 1)
 
 
 def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> PerRow:
@@ -170,7 +169,7 @@ def max_pool(states: Vectors, real: Mask) -> Vector:
     return largest.masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
-def attention_pool(states: Vectors, score: Float[Tensor, "B T"], real: Mask) -> tuple[Vector, Float[Tensor, "B T"]]:
+def attention_pool(states: Vectors, score: PerPosition, real: Mask) -> tuple[Vector, PerPosition]:
     """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
     weights = masked_softmax(score, real)
     return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights

@@ -59,7 +59,7 @@ def _join(symbols: Symbols, pair: Pair) -> Symbols:
     joined: list[str] = []
     at = 0
     while at < len(symbols):
-        found = symbols[at : at + 2] == pair
-        joined.append(pair[0] + pair[1] if found else symbols[at])
-        at += 2 if found else 1
+        matches = symbols[at : at + 2] == pair
+        joined.append(pair[0] + pair[1] if matches else symbols[at])
+        at += 2 if matches else 1
     return tuple(joined)

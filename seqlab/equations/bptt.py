@@ -13,11 +13,9 @@ from torch import Tensor
 from torch.linalg import matrix_norm, vector_norm
 
 from seqlab.equations.recurrent import output, rnn_step
-from seqlab.types import Scalar
+from seqlab.types import HiddenVector, Scalar, Square
 
-Square = Float[Tensor, "H H"]
 Readout = Float[Tensor, "V H"]
-Hidden = Float[Tensor, " H"]
 States = Float[Tensor, "T H"]
 InputSteps = Float[Tensor, "T D"]
 OutputGradients = Float[Tensor, "T V"]
@@ -28,17 +26,17 @@ class Gradients(NamedTuple):
 
     c: Float[Tensor, " V"]
     V: Readout
-    b: Hidden
+    b: HiddenVector
     W: Square
     U: Float[Tensor, "H D"]
 
 
 def forward(
     x: InputSteps,
-    h0: Hidden,
+    h0: HiddenVector,
     W: Square,
     U: Float[Tensor, "H D"],
-    b: Hidden,
+    b: HiddenVector,
     V: Readout,
     c: Float[Tensor, " V"],
 ) -> tuple[States, OutputGradients]:
@@ -60,7 +58,7 @@ def state_gradients(h: States, W: Square, V: Readout, g_o: OutputGradients) -> S
 
 def gradients(
     x: InputSteps,
-    h0: Hidden,
+    h0: HiddenVector,
     h: States,
     W: Square,
     V: Readout,
@@ -79,7 +77,7 @@ def gradients(
 
 def truncated(
     x: InputSteps,
-    h0: Hidden,
+    h0: HiddenVector,
     h: States,
     W: Square,
     V: Readout,

@@ -10,21 +10,34 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import log_softmax, pad, softmax
 
-from seqlab.types import Logits, Mask, PerRow, PositionIds, RowIds, Scalar
+from seqlab.types import (
+    BestIds,
+    BestScores,
+    FlatIds,
+    FlatLogits,
+    FlatNumbers,
+    Logits,
+    Mask,
+    PerRow,
+    PositionIds,
+    PositionLogits,
+    RowIds,
+    Scalar,
+)
 
 
-def cross_entropy(
-    logits: Float[Tensor, "N V"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0
-) -> Float[Tensor, " N"]:
+def cross_entropy(logits: FlatLogits, gold: FlatIds, *, label_smoothing: float = 0.0) -> FlatNumbers:
     """E4: -Σ_v q_v log p_v at each position, in nats, with p = softmax(logits).
 
     q is 1 at the gold token; with label smoothing ε it is (1 - ε) there plus ε/V everywhere.
     """
-    log_p = log_softmax(logits, dim=-1)
+    return smoothed_loss(log_softmax(logits, dim=-1), gold, label_smoothing)
+
+
+def smoothed_loss(log_p: FlatLogits, gold: FlatIds, smoothing: float) -> FlatNumbers:
+    """-Σ_v q_v log p_v from log p."""
     loss = -log_p.gather(-1, gold[:, None]).squeeze(-1)
-    if label_smoothing == 0.0:
-        return loss
-    return (1 - label_smoothing) * loss - label_smoothing * log_p.mean(-1)
+    return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
 
 
 def perplexity(mean_loss: float | Scalar) -> float:
@@ -35,7 +48,7 @@ def perplexity(mean_loss: float | Scalar) -> float:
         return math.inf
 
 
-def sequence_log_probability(logits: Float[Tensor, "B T V"], gold: PositionIds, real: Mask) -> PerRow:
+def sequence_log_probability(logits: PositionLogits, gold: PositionIds, real: Mask) -> PerRow:
     """E57: log p(y|x) = Σ_t log p(y_t | y_<t, x) over the real positions."""
     log_p = -cross_entropy(logits[real], gold[real])
     return logits.new_zeros(real.shape).masked_scatter(real, log_p).sum(1)
@@ -94,7 +107,7 @@ def choose(probabilities: Logits, uniform: PerRow) -> RowIds:
 
 def beam_step(
     scores: Float[Tensor, "B K"], log_p: Float[Tensor, "B K V"], keep: int
-) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"], Int[Tensor, "B k"]]:
+) -> tuple[BestScores, BestIds, BestIds]:
     """E60: extend each of the K hypotheses by each token, and keep the best: their scores, parents and tokens.
 
     Only the best of each hypothesis can be among the best of all: whoever has these already gives them alone.

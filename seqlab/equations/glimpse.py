@@ -65,5 +65,5 @@ def read_window(
     intensity: PerRow,
 ) -> Float[Tensor, "B N N C"]:
     """E64: γ F_Y x F_Xᵀ, for each channel."""
-    seen = torch.einsum("bnh,bhwc,bmw->bnmc", rows, pixels, columns)
-    return intensity[:, None, None, None] * seen
+    window = torch.einsum("bnh,bhwc,bmw->bnmc", rows, pixels, columns)
+    return intensity[:, None, None, None] * window

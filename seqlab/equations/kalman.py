@@ -15,10 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.types import Mask, PerRow, Vector, Vectors
+from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, PerRow, Square, Vector, Vectors
 
-Means = Float[Tensor, "B T H"]
-Observed = Bool[Tensor, "B T D"]
 Regression = Float[Tensor, "Y Z"]
 Covariance = Float[Tensor, "*rows H H"]
 Mean = Float[Tensor, "B H"]
@@ -28,21 +26,21 @@ Factor = Float[Tensor, "*rows D D"]
 class System(NamedTuple):
     """The parameters, in the lectures' letters; W_hx only where there are inputs."""
 
-    W_hh: Float[Tensor, "H H"]
+    W_hh: Square
     W_hy: Float[Tensor, "D H"]
-    Q: Float[Tensor, "H H"]
+    Q: Square
     R: Float[Tensor, "D D"]
-    m_1: Float[Tensor, " H"]
-    P_1: Float[Tensor, "H H"]
+    m_1: HiddenVector
+    P_1: Square
     W_hx: Float[Tensor, "H X"] | None = None
 
 
 class Filtered(NamedTuple):
     """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
 
-    predicted_mean: Means
+    predicted_mean: HiddenStates
     predicted_covariance: Covariance
-    mean: Means
+    mean: HiddenStates
     covariance: Covariance
     log_likelihood: PerRow
     shared: bool
@@ -51,7 +49,7 @@ class Filtered(NamedTuple):
 class Smoothed(NamedTuple):
     """What is known of h_t after the whole row; `lagged` is Cov(h_t, h_{t-1}), and zero where there is no h_{t-1}."""
 
-    mean: Means
+    mean: HiddenStates
     covariance: Covariance
     lagged: Covariance
 
@@ -79,12 +77,12 @@ def condition(
     P: Covariance,
     system: System,
     y: Vector,
-    seen: Bool[Tensor, "B D"],
+    entries: Bool[Tensor, "B D"],
 ) -> tuple[Mean, Covariance, PerRow]:
     """E13: m ← m + K (y_t - W_hy m) and P ← P - K W_hy P, with `gain`'s K; and log p(y_t | before), a term of E68."""
-    K, L, P = gain(P, system, seen)
-    v = torch.where(seen, y - m @ system.W_hy.mT, 0.0)[..., None]
-    return m + (K @ v)[..., 0], P, log_density(v, L, seen)[..., 0]
+    K, L, P = gain(P, system, entries)
+    v = torch.where(entries, y - m @ system.W_hy.mT, 0.0)[..., None]
+    return m + (K @ v)[..., 0], P, log_density(v, L, entries)[..., 0]
 
 
 def spread(P: Covariance, system: System) -> Covariance:
@@ -93,7 +91,7 @@ def spread(P: Covariance, system: System) -> Covariance:
 
 
 def gain(
-    P: Covariance, system: System, seen: Bool[Tensor, "*rows D"] | None = None
+    P: Covariance, system: System, entries: Bool[Tensor, "*rows D"] | None = None
 ) -> tuple[Float[Tensor, "*rows H D"], Factor, Covariance]:
     """E13: K = P W_hyᵀ S⁻¹ with S = W_hy P W_hyᵀ + R; L Lᵀ = S; and P - K W_hy P, as a sum of squares.
 
@@ -101,18 +99,18 @@ def gain(
     """
     U = system.W_hy @ P
     S = U @ system.W_hy.mT + system.R
-    if seen is not None:
-        U = U * seen[..., None]
-        S = torch.where(seen[..., :, None] & seen[..., None, :], S, _eye(S))
+    if entries is not None:
+        U = U * entries[..., None]
+        S = torch.where(entries[..., :, None] & entries[..., None, :], S, _eye(S))
     L = factor(S)
     K = torch.cholesky_solve(U, L).mT
     return K, L, _joseph(P, K, system.W_hy, system.R)
 
 
-def log_density(v: Float[Tensor, "*rows D N"], L: Factor, seen: Bool[Tensor, "*rows D"]) -> Float[Tensor, "*rows N"]:
+def log_density(v: Float[Tensor, "*rows D N"], L: Factor, entries: Bool[Tensor, "*rows D"]) -> Float[Tensor, "*rows N"]:
     """log N(v; 0, L Lᵀ) = -½ (vᵀ S⁻¹ v + log |S| + d log 2π), over the d entries that were seen (v is 0 at others)."""
     z = torch.linalg.solve_triangular(L, _eye(L), upper=False) @ v
-    volume = (2 * L.diagonal(dim1=-2, dim2=-1).log() + math.log(2 * math.pi)) * seen
+    volume = (2 * L.diagonal(dim1=-2, dim2=-1).log() + math.log(2 * math.pi)) * entries
     return -0.5 * ((z * z).sum(-2) + volume.sum(-1, keepdim=True))
 
 
@@ -120,11 +118,11 @@ def kalman_filter(
     system: System,
     y: Vectors,
     real: Mask,
-    observed: Mask | Observed | None = None,
+    observed: Mask | Entries | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
-    seen = entries_seen(y, real, observed)
+    entries = entries_seen(y, real, observed)
     m, P = system.m_1.expand(len(y), -1), system.P_1.expand(len(y), -1, -1)
     steps, log_likelihood = [], y.new_zeros(len(y))
     for t in range(y.shape[1]):
@@ -132,17 +130,17 @@ def kalman_filter(
             moved, spread_out = predict(m, P, system, None if x is None else x[:, t])
             m, P = torch.where(real[:, t, None], moved, m), torch.where(real[:, t, None, None], spread_out, P)
         before = m, P
-        m, P, log_p = condition(m, P, system, y[:, t], seen[:, t])
+        m, P, log_p = condition(m, P, system, y[:, t], entries[:, t])
         log_likelihood = log_likelihood + log_p
         steps.append((*before, m, P))
     prior_mean, prior, mean, posterior = (torch.stack(part, 1) for part in zip(*steps, strict=True))
     return Filtered(prior_mean, prior, mean, posterior, log_likelihood, shared=False)
 
 
-def entries_seen(y: Vectors, real: Mask, observed: Mask | Observed | None) -> Observed:
+def entries_seen(y: Vectors, real: Mask, observed: Mask | Entries | None) -> Entries:
     """Which entries there are to learn from."""
-    seen = real[..., None].expand(y.shape)
-    return seen if observed is None else seen & (observed[..., None] if observed.dim() == 2 else observed)
+    entries = real[..., None].expand(y.shape)
+    return entries if observed is None else entries & (observed[..., None] if observed.dim() == 2 else observed)
 
 
 def smoother_gain(P: Covariance, system: System) -> tuple[Covariance, Covariance]:

@@ -4,14 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.types import Logits, Mask, PerRow, PositionIds, Scalar, Vectors
+from seqlab.types import Logits, Mask, PerPosition, PerRow, PositionIds, Scalar, Vectors
 
 
 def corrupt(
     tokens: PositionIds,
     eligible: Mask,
-    chance: Float[Tensor, "B T"],
-    fate: Float[Tensor, "B T"],
+    chance: PerPosition,
+    fate: PerPosition,
     others: PositionIds,
     *,
     mask: int,

@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.types import Logits, Vector
-
-Features = Float[Tensor, "... D"]
+from seqlab.types import Features, HiddenStates, HiddenVector, Logits, Square, Vector
 
 Activation = Callable[[Tensor], Tensor]
 Tap = Callable[[str, Tensor], Tensor]
@@ -31,9 +29,9 @@ def untapped(name: str, x: Tensor) -> Tensor:
 def rnn_step(
     x: Vector,
     h: Hidden,
-    W: Float[Tensor, "H H"],
+    W: Square,
     U: Float[Tensor, "H D"],
-    b: Float[Tensor, " H"],
+    b: HiddenVector,
     phi: Activation = torch.tanh,
     *,
     tap: Tap = untapped,
@@ -52,7 +50,7 @@ def vec2seq_step(
     y_prev: Logits,
     h: Hidden,
     W_xh: Float[Tensor, "H D+V"],
-    W_hh: Float[Tensor, "H H"],
+    W_hh: Square,
     phi: Activation = torch.tanh,
 ) -> Hidden:
     """E19: h_t = φ(W_xh [x; y_{t-1}] + W_hh h_{t-1}): the same x at every step, and what was said last."""
@@ -63,18 +61,17 @@ def stacked_step(
     x: Vector,
     h: Sequence[Hidden],
     W_xh: Sequence[Float[Tensor, "H _"]],
-    W_hh: Sequence[Float[Tensor, "H H"]],
-    phi: Activation = torch.tanh,
+    W_hh: Sequence[Square],
 ) -> tuple[Hidden, ...]:
-    """E20: h_t^l = φ(W_xh^l h_t^{l-1} + W_hh^l h_{t-1}^l), from the lowest layer up, with h_t^0 = x_t."""
+    """E20: h_t^l = tanh(W_xh^l h_t^{l-1} + W_hh^l h_{t-1}^l), from the lowest layer up, with h_t^0 = x_t."""
     states: list[Tensor] = []
     for h_prev, W_up, W_on in zip(h, W_xh, W_hh, strict=True):
         below = states[-1] if states else x
-        states.append(phi(below @ W_up.mT + h_prev @ W_on.mT))
+        states.append((below @ W_up.mT + h_prev @ W_on.mT).tanh())
     return tuple(states)
 
 
-def bidirectional(forward: Float[Tensor, "B T H"], backward: Float[Tensor, "B T H"]) -> Float[Tensor, "B T 2*H"]:
+def bidirectional(forward: HiddenStates, backward: HiddenStates) -> Float[Tensor, "B T 2*H"]:
     """E21: [h_t→; h_t←], where `backward` at t has read the positions from the end down to t."""
     return torch.cat([forward, backward], dim=-1)
 
@@ -116,7 +113,7 @@ def gru_step(x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap:
 
 
 def gru_torch_step(
-    x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, b_n: Float[Tensor, " H"], *, tap: Tap = untapped
+    x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, b_n: HiddenVector, *, tap: Tap = untapped
 ) -> Hidden:
     """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)) and h_t = (1 - z) n + z h_{t-1}.
 

@@ -7,29 +7,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.types import Mask, Scalar, Vectors
+from seqlab.types import Features, FlatVectors, Mask, PerPosition, Scalar, Vectors
 
-Features = Float[Tensor, "... D"]
-PerToken = Float[Tensor, "B T"]
 PerFeature = Float[Tensor, " D"]
 
 Sublayer = Callable[[Tensor], Tensor]
 
+EPSILON = 1e-5  # of norms
 
-def layer_norm(x: Features, gain: PerFeature, bias: PerFeature, *, epsilon: float = 1e-5) -> Features:
+
+def layer_norm(x: Features, gain: PerFeature, bias: PerFeature) -> Features:
     """E50: gain (x - μ) / √(σ² + ε) + bias, with μ and σ² over the features of each position, σ² with 1/d."""
     mean = x.mean(-1, keepdim=True)
     variance = (x - mean).square().mean(-1, keepdim=True)
-    return gain * (x - mean) / (variance + epsilon).sqrt() + bias
+    return gain * (x - mean) / (variance + EPSILON).sqrt() + bias
 
 
-def batch_norm(
-    x: Float[Tensor, "N D"], gain: PerFeature, bias: PerFeature, *, epsilon: float = 1e-5
-) -> Float[Tensor, "N D"]:
+def batch_norm(x: FlatVectors, gain: PerFeature, bias: PerFeature) -> FlatVectors:
     """E51: the same with μ and σ² over all positions of the batch, for each feature."""
     mean = x.mean(0)
     variance = (x - mean).square().mean(0)
-    return gain * (x - mean) / (variance + epsilon).sqrt() + bias
+    return gain * (x - mean) / (variance + EPSILON).sqrt() + bias
 
 
 def add_and_norm(x: Features, sublayer: Sublayer, norm: Sublayer) -> Features:
@@ -81,9 +79,9 @@ class Halting(NamedTuple):
     """Where each token stands in adaptive computation (E56)."""
 
     state: Vectors  # frozen as soon as the token has halted
-    spent: PerToken  # halting probability used up so far
-    steps: PerToken  # steps taken so far
-    remainder: PerToken  # what was left at the last step
+    spent: PerPosition  # halting probability used up so far
+    steps: PerPosition  # steps taken so far
+    remainder: PerPosition  # what was left at the last step
 
     @property
     def running(self) -> Mask:
@@ -99,7 +97,7 @@ def start_halting(x: Vectors) -> Halting:
 def halting_step(
     before: Halting,
     proposed: Vectors,
-    p: PerToken,
+    p: PerPosition,
     *,
     threshold: float = 0.99,
     last: bool = False,

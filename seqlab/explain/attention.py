@@ -7,22 +7,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.canvas import Canvas, Grid, Item, Text
-from seqlab.explain.charts import bipartite, heat_map
+from seqlab.explain.canvas import Grid, Matrix
+from seqlab.explain.charts import PANEL, HeatMap, Panel, bipartite, farthest, panels
 from seqlab.explain.palette import SEQUENTIAL, levels
 from seqlab.explain.view import View
 from seqlab.subject import Subject
-from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 FOLLOWED = 0.5  # of a head's weight on one kind of place, for it to be called after that
 LARGE = 64  # tokens from which numbers are not written out for every head
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Map:
     """The weights of one attention: each row's weights over the columns sum to one, in every head."""
 
@@ -36,15 +33,28 @@ class Map:
         weights = self.weights[head]
         if self.rows != self.columns or len(weights) < 3:
             return "", 0.0
-        shares = {
-            "the token before": float(np.diagonal(weights, -1).mean()),
-            "the token itself": float(np.diagonal(weights).mean()),
-            "the token after": float(np.diagonal(weights, 1).mean()),
-            "the first token": float(weights[1:, 0].mean()),
-            "the last token": float(weights[:-1, -1].mean()),
+        places = {
+            "the token before": np.diagonal(weights, -1),
+            "the token itself": np.diagonal(weights),
+            "the token after": np.diagonal(weights, 1),
+            "the first token": weights[1:, 0],
+            "the last token": weights[:-1, -1],
         }
-        best = max(shares, key=lambda what: shares[what])
+        shares = {place: float(part.mean()) for place, part in places.items()}
+        best = max(shares, key=shares.__getitem__)
         return best if shares[best] >= FOLLOWED else "", shares[best]
+
+    def followed(self) -> list[tuple[str, float]]:
+        """The same for each head."""
+        return [self.follows(head) for head in range(len(self.weights))]
+
+    def to_json(self) -> dict[str, Any]:
+        """All weights of a short input; of a long one, what each row looks at most and how much."""
+        heads = [{"follows": place, "share": share} for place, share in self.followed()]
+        table = {"name": self.name, "rows": self.rows, "columns": self.columns, "heads": heads}
+        if max(self.weights.shape[1:]) <= LARGE:
+            return table | {"weights": self.weights}
+        return table | {"looks_at": self.weights.argmax(-1), "weight": self.weights.max(-1)}
 
 
 def attention_maps(subject: Subject, trace: Trace) -> list[Map]:
@@ -62,7 +72,7 @@ def attention_maps(subject: Subject, trace: Trace) -> list[Map]:
     return maps
 
 
-def alignment(subject: Subject) -> Float[np.ndarray, "T S"]:
+def alignment(subject: Subject) -> Matrix:
     """Where each token of the answer looked in the source: of many heads, the mean in the last layer."""
     maps = [m for m in attention_maps(subject, subject.trace()) if m.name.endswith((".cross", "decoder.attention"))]
     if not maps or not subject.source:
@@ -82,17 +92,8 @@ def _sides(subject: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[s
     return subject.written, subject.written
 
 
-def attention_view(
-    bundle: Bundle,
-    given: Any,
-    *,
-    output: str | None = None,
-    layer: str | None = None,
-    head: int | None = None,
-    hypothesis: int = 1,
-) -> View:
+def attention_view(subject: Subject, *, layer: str | None = None, head: int | None = None) -> View:
     """Every layer and head side by side; of one layer (by its name) all heads large, of one head its lines too."""
-    subject = subject_of(bundle, given, output=output, hypothesis=hypothesis)
     maps = attention_maps(subject, subject.trace())
     names = [m.name for m in maps]
     if layer is not None and layer not in names:
@@ -104,65 +105,31 @@ def attention_view(
     last = maps[-1]
     weights = last.weights.mean(0) if head is None else last.weights[head - 1]
     name = f"{last.name}, {'mean of its heads' if head is None and heads[-1] > 1 else f'head {head or 1}'}"
-    canvases = [
-        heat_map(weights, last.rows, last.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0)),
-        bipartite(weights, last.rows, last.columns, title=f"{name}: the strongest of its weights"),
-    ]
+    heat = HeatMap(weights, last.rows, last.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0))
+    links = bipartite(weights, last.rows, last.columns, title=f"{name}: the strongest of its weights")
+    parts: list[Any] = [f"{name}: a row for each that looks", heat, links]
     if head is None and sum(heads) > 1:
-        canvases.append(_all_heads(maps))
-
-    def letters(width: int, colour: bool) -> str:
-        drawn = terminal.heat_map(weights, last.rows, last.columns, width=width, colour=colour, reach=(0.0, 1.0))
-        return "\n".join([f"{name}: a row for each that looks", drawn, *_followed(maps)])
-
+        rows = [(m.name, [_panel(m, h, place) for h, (place, _) in enumerate(m.followed())]) for m in maps]
+        parts.append(panels(rows, title="all heads"))
+    lines = [
+        f"{m.name} head {h} looks at {place}: {100 * share:.0f} % of its weight"
+        for m in maps
+        for h, (place, share) in enumerate(m.followed(), start=1)
+        if place
+    ]
+    data = {"source": subject.source, "written": subject.written, "answered": subject.answered}
     return View(
         "attention",
-        f"attention of {bundle.recipe.name}",
-        {"source": subject.source, "written": subject.written, "answered": subject.answered, "maps": _numbers(maps)},
-        tuple(canvases),
-        letters,
+        f"attention of {subject.bundle.recipe.name}",
+        {**data, "maps": [m.to_json() for m in maps]},
+        [*parts, *lines],
     )
 
 
-def _numbers(maps: list[Map]) -> list[dict[str, Any]]:
-    """All weights of short inputs; of long ones, what each row looks at most and how much."""
-    table = []
-    for m in maps:
-        followed = [m.follows(head) for head in range(len(m.weights))]
-        heads = [{"follows": what, "share": share} for what, share in followed]
-        row: dict[str, Any] = {"name": m.name, "rows": m.rows, "columns": m.columns, "heads": heads}
-        if max(m.weights.shape[1:]) <= LARGE:
-            row["weights"] = m.weights
-        else:
-            row["looks_at"], row["weight"] = m.weights.argmax(-1), m.weights.max(-1)
-        table.append(row)
-    return table
-
-
-def _followed(maps: list[Map]) -> list[str]:
-    lines = []
-    for m in maps:
-        for h in range(len(m.weights)):
-            what, share = m.follows(h)
-            if what:
-                lines.append(f"{m.name} head {h + 1} looks at {what}: {100 * share:.0f} % of its weight")
-    return lines
-
-
-def _all_heads(maps: list[Map]) -> Canvas:
-    """Small pictures of all heads: a row for each layer, a column for each head."""
-    side, gap, left = 132.0, 14.0, 24.0
-    items, y, widest = list[Item](), 8.0, 0.0
-    for m in maps:
-        tall = side * min(1.0, len(m.rows) / max(1, len(m.columns)) + 0.05)
-        items.append(Text(left, y + 12, m.name, 11, "muted"))
-        for h, weights in enumerate(m.weights):
-            x = left + h * (side + gap)
-            down, across = (math.ceil(n / side) for n in weights.shape)  # no finer than it is drawn
-            cells = levels(terminal.farthest(weights, down, across), 0.0, 1.0)
-            names = (m.rows[::down], m.columns[::across])
-            items.append(Grid(x, y + 20, side, tall, cells, SEQUENTIAL, *names, (0.0, 1.0)))
-            items.append(Text(x, y + 34 + tall, f"{h + 1} {m.follows(h)[0]}", 10, "muted"))
-            widest = max(widest, x + side)
-        y += tall + 56
-    return Canvas(widest + left, y, tuple(items), "all heads")
+def _panel(m: Map, head: int, follows: str) -> Panel:
+    """A small picture of one head, no finer than it is drawn."""
+    down, across = (math.ceil(n / PANEL) for n in m.weights[head].shape)
+    cells = levels(farthest(m.weights[head], down, across), 0.0, 1.0)
+    tall = PANEL * min(1.0, len(m.rows) / max(1, len(m.columns)) + 0.05)
+    grid = Grid(0.0, 0.0, PANEL, tall, cells, SEQUENTIAL, m.rows[::down], m.columns[::across])
+    return f"{head + 1} {follows}", (grid,)

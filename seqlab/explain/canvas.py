@@ -17,7 +17,7 @@ from jaxtyping import Num, UInt8
 
 from seqlab.data.png import png
 from seqlab.errors import UsageError
-from seqlab.explain.labels import Pixels, visible
+from seqlab.explain.labels import Pixels, Range, visible
 from seqlab.explain.palette import ROLES, colours
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
@@ -51,7 +51,7 @@ class Item:
         return element(name, attributes, inner)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Rect(Item):
     x: Pixels
     y: Pixels
@@ -66,7 +66,7 @@ class Rect(Item):
         return self._element("rect", place | _paint(self.fill, self.stroke))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Polyline(Item):
     """An open line, or closed an area."""
 
@@ -83,7 +83,7 @@ class Polyline(Item):
         return self._element("polygon" if self.fill else "polyline", look)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Circle(Item):
     x: Pixels
     y: Pixels
@@ -94,7 +94,7 @@ class Circle(Item):
         return self._element("circle", {"cx": self.x, "cy": self.y, "r": self.radius} | _paint(self.fill, ""))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Text(Item):
     """One line whose baseline begins, ends or is centred at a point, and is turned about it."""
 
@@ -115,7 +115,7 @@ class Text(Item):
         return self._element("text", {"x": self.x, "y": self.y} | look, escape(visible(self.text)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Grid(Item):
     """A matrix of coloured cells as one image, however many they are; on a page the pointer reads them."""
 
@@ -127,7 +127,7 @@ class Grid(Item):
     stops: tuple[str, ...]
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
-    limits: tuple[Pixels, Pixels] = (0.0, 1.0)
+    limits: Range = (0.0, 1.0)
 
     def svg(self) -> str:
         shrinks = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
@@ -141,24 +141,24 @@ class Grid(Item):
         return self._element("image", look)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Group(Item):
     """Items moved together."""
 
     x: Pixels
     y: Pixels
-    items: tuple[Item, ...]
+    items: Sequence[Item]
 
     def svg(self) -> str:
         move: dict[str, object] = {"transform": f"translate({self.x:g} {self.y:g})"}
         return self._element("g", move, "".join(item.svg() for item in self.items))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Canvas:
     width: Pixels
     height: Pixels
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     title: str = ""
 
     def to_svg(self) -> str:
@@ -194,11 +194,17 @@ def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
             y += 26
         items.append(Group(0, y, canvas.items))
         y += canvas.height
-    return Canvas(max((canvas.width for canvas in canvases), default=0), y, tuple(items), title)
+    return Canvas(max((canvas.width for canvas in canvases), default=0), y, items, title)
 
 
 def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *, dashed: bool = False) -> Polyline:
     return Polyline(np.array([[x1, y1], [x2, y2]], float), stroke, dashed=dashed)
+
+
+def swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
+    """A curve that leaves and arrives level, with more points where it bends."""
+    share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
+    return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)
 
 
 def element(name: str, attributes: dict[str, object], inner: str = "") -> str:

@@ -2,23 +2,23 @@
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import accumulate, pairwise
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
-from seqlab.explain import terminal
-from seqlab.explain.charts import coloured_text
+from seqlab.explain.tokens import ColouredText
 from seqlab.explain.view import View
-from seqlab.tasks import subject as subject_of
+from seqlab.subject import Subject
 from seqlab.trace import Trace
 
 QUOTES = '"“”«»„‟「」'
-OPEN, CLOSE = "([{", ")]}"
+OPEN = "([{"
+CLOSE = ")]}"
 PLACE = "place in line"
+Layers = dict[str, Float[Tensor, "T H"]]  # states by the name of their layer
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,15 @@ class Follower:
         return abs(self.score) if self.what == PLACE else abs(self.score - 0.5) * 2
 
 
-def states(trace: Trace, side: list[str]) -> dict[str, Float[Tensor, "T H"]]:
+def states(trace: Trace, side: list[str]) -> Layers:
     """The states of every layer that stand beside the tokens of one side."""
     values = {name: trace[name] for name in trace.names() if name.endswith((".c", ".h", ".output"))}
-    beside = {name: value for name, value in values.items() if value.dim() == 3 and value.shape[1] == len(side)}
-    return {name: value[0].double() for name, value in beside.items()}
+    return {
+        name: value[0].double() for name, value in values.items() if value.dim() == 3 and value.shape[1] == len(side)
+    }
 
 
-def unit_of(layers: dict[str, Float[Tensor, "T H"]], layer: str | None, unit: int) -> Float[Tensor, " T"]:
+def unit_of(layers: Layers, layer: str | None, unit: int) -> Float[Tensor, " T"]:
     """One unit's value at each token; without a layer, of the last one."""
     name = list(layers)[-1] if layer is None else layer
     if name not in layers:
@@ -59,22 +60,18 @@ def marks(tokens: list[str], pattern: str | None) -> dict[str, Bool[Tensor, " T"
 
     Each tells what holds once the token has been read.
     """
-    quoted, depth, column = False, 0, 0
-    inside, bracketed, places = [], [], []
+    quoted = False
+    depth = 0
+    column = 0
+    rows = []
     for token in tokens:
-        text = token.replace("␣", " ").replace("⏎", "\n")
-        for character in text:
-            quoted = not quoted if character in QUOTES else quoted
+        for character in token.replace("␣", " ").replace("⏎", "\n"):
+            quoted ^= character in QUOTES
             depth = max(0, depth + (character in OPEN) - (character in CLOSE))
             column = 0 if character == "\n" else column + 1
-        inside.append(quoted)
-        bracketed.append(depth > 0)
-        places.append(float(column))
-    marked: dict[str, Tensor] = {
-        "quotes": torch.tensor(inside),
-        "brackets": torch.tensor(bracketed),
-        PLACE: torch.tensor(places, dtype=torch.float64),
-    }
+        rows.append((quoted, depth > 0, column))
+    quotes, brackets, places = torch.tensor(rows, dtype=torch.float64).mT
+    marked = {"quotes": quotes.bool(), "brackets": brackets.bool(), PLACE: places}
     if pattern is not None:
         marked[f"/{pattern}/"] = _matches(tokens, pattern)
     return marked
@@ -86,15 +83,12 @@ def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
         expression = re.compile(pattern)
     except re.error as error:
         raise UsageError(f"{pattern!r} is not a regular expression: {error}", hint="try a plain word.") from None
-    ends = torch.tensor([len(token) for token in tokens]).cumsum(0).tolist()
-    starts = [0, *ends[:-1]]
+    ends = [0, *accumulate(map(len, tokens))]
     spans = [match.span() for match in expression.finditer("".join(tokens))]
-    return torch.tensor(
-        [any(a < stop and b > start for a, b in spans) for start, stop in zip(starts, ends, strict=True)]
-    )
+    return torch.tensor([any(a < stop and b > start for a, b in spans) for start, stop in pairwise(ends)])
 
 
-def followers(layers: dict[str, Float[Tensor, "T H"]], marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
+def followers(layers: Layers, marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
     """For each thing to follow the units that do it best, in either direction."""
     best: list[Follower] = []
     for what, mark in marked.items():
@@ -119,39 +113,37 @@ def _area(values: Float[Tensor, "T H"], mark: Bool[Tensor, " T"]) -> Float[Tenso
 
 
 def _correlation(values: Float[Tensor, "T H"], mark: Float[Tensor, " T"]) -> Float[Tensor, " H"]:
-    x, y = values - values.mean(0), mark - mark.mean()
+    x = values - values.mean(0)
+    y = mark - mark.mean()
     scale = (x.square().sum(0) * y.square().sum()).sqrt().clamp(min=1e-12)
     return (x * y[:, None]).sum(0) / scale
 
 
 def cells_view(
-    bundle: Bundle, given: Any, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
+    subject: Subject, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
 ) -> View:
     """The text coloured by one unit: the one asked for, else the one that follows something best."""
-    subject = subject_of(bundle, given)
     tokens = list(subject.source or subject.written)
     layers = states(subject.trace(), tokens)
     if not layers:
         raise UsageError("this model has no states beside its tokens", hint="look at it with the view 'lens'.")
     units = followers(layers, marks(tokens, pattern))
-    chosen = layer or list(layers)[-1]
     if unit is None and units:
         fitting = [f for f in units if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))]
         best = max(fitting or units, key=lambda f: f.strength)
-        chosen, unit = best.layer, best.unit
+        layer = best.layer
+        unit = best.unit
+    layer = layer or list(layers)[-1]
     unit = unit or 0
-    values = unit_of(layers, chosen, unit).numpy()
-    name = f"unit {unit} of {chosen}"
+    values = unit_of(layers, layer, unit).numpy()
+    name = f"unit {unit} of {layer}"
+    text = ColouredText(tokens, values, title=name)
     lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in units]
     if lines:
         lines = ["what units follow (area under the ROC curve; for the place, correlation):", *lines]
-    data = {"layer": chosen, "unit": unit, "tokens": tokens, "values": values, "followers": list(map(asdict, units))}
     return View(
         "cells",
-        f"{name} in {bundle.recipe.name}",
-        data,
-        (coloured_text(tokens, values, title=name),),
-        lambda width, colour: "\n".join(
-            [terminal.coloured_text(tokens, values, width=width, colour=colour), "", *lines]
-        ),
+        f"{name} in {subject.bundle.recipe.name}",
+        {"layer": layer, "unit": unit, "tokens": tokens, "values": values, "followers": list(map(asdict, units))},
+        [text, "", *lines],
     )

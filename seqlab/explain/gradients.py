@@ -14,14 +14,12 @@ from torch.linalg import vector_norm
 from seqlab.bundle import Bundle
 from seqlab.equations.bptt import bound
 from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.charts import heat_map
-from seqlab.explain.plots import Curve, line_chart
+from seqlab.explain.charts import HeatMap
+from seqlab.explain.plots import Curve, Lines
 from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
-from seqlab.tasks import subject as subject_of
 from seqlab.training.log import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
@@ -55,12 +53,13 @@ class Flow:
     position: int
 
     def rate(self, layer: int) -> float:
-        """What one step back leaves of the gradient, on average over the way from the loss to the first place."""
+        """The log of what a step back leaves of the gradient, as a mean from the loss to the first place."""
         norms = self.last[layer, : self.position + 1]
-        reached = (norms > 0).nonzero()[:, 0].tolist()
+        reached = norms.nonzero()[:, 0].tolist()
         if len(reached) < 2:
             return math.nan
-        first, last = reached[0], reached[-1]
+        first = reached[0]
+        last = reached[-1]
         return float((norms[first].log() - norms[last].log()) / (last - first))
 
     def verdict(self, layer: int) -> Verdict:
@@ -70,10 +69,12 @@ class Flow:
 
     def sentence(self, layer: int) -> str:
         """The verdict, its number and what to do."""
-        if math.isnan(self.rate(layer)):
-            return f"{self.names[layer]}: too short a way to tell."
-        kind, factor = self.verdict(layer), math.exp(self.rate(layer))
-        return f"{self.names[layer]}: {kind}; a step back leaves {factor:.3f} of the gradient. {REMEDIES[kind]}"
+        name = self.names[layer]
+        factor = math.exp(self.rate(layer))
+        verdict = self.verdict(layer)
+        if math.isnan(factor):
+            return f"{name}: too short a way to tell."
+        return f"{name}: {verdict}; a step back leaves {factor:.3f} of the gradient. {REMEDIES[verdict]}"
 
 
 def gradient_flow(subject: Subject, *, position: int | None = None, each: bool = True) -> Flow:
@@ -127,40 +128,25 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
     return tuple(blocks)
 
 
-def gradients_view(
-    bundle: Bundle,
-    given: Any,
-    *,
-    output: str | None = None,
-    position: int | None = None,
-    folder: Path | None = None,
-) -> View:
+def gradients_view(subject: Subject, *, position: int | None = None, folder: Path | None = None) -> View:
     """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
-    subject = subject_of(bundle, given, output=output)
     flow = gradient_flow(subject, position=position)
     if not flow.names:
         raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
+    recipe = subject.bundle.recipe
     distance = np.arange(flow.position, -1, -1, dtype=float)
-    logs = flow.last[:, : flow.position + 1].clamp(min=1e-30).numpy()
-    curves = [Curve(name, np.log10(norms), distance) for name, norms in zip(flow.names, logs, strict=True)]
-    start = float(curves[0].y[-1])
+    logs = np.log10(flow.last[:, : flow.position + 1].clamp(min=1e-30).numpy())
+    curves = [Curve(name, norms, distance) for name, norms in zip(flow.names, logs, strict=True)]
     bounds = [
-        Curve(f"at most, {m.name} (E36)", start + distance * math.log10(m.singular_value), distance, dashed=True)
+        Curve(f"at most, {m.name} (E36)", logs[0, -1] + distance * math.log10(m.singular_value), distance, dashed=True)
         for m in flow.matrices
         if m.name.endswith(".h")
     ]
-    layers, limit = range(len(flow.names)), bundle.recipe.train.clip
+    layers = range(len(flow.names))
     sentences = [flow.sentence(layer) for layer in layers]
-    clip = clip_rate(folder, limit)
+    clip = clip_rate(folder, recipe.train.clip)
     if clip is not None:
-        sentences.append(f"in training {100 * clip:.1f} % of the logged steps were clipped at {limit:g}.")
-    title = f"gradient of the loss at {subject.answered[flow.position]!r}"
-    titles = ("steps back from the loss", "log10 of the norm of dL/dh")
-    canvases = [line_chart(curves + bounds, title=title, titles=titles)]
-    if flow.each is not None:
-        last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
-        title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
-        canvases.append(heat_map(last, subject.answered, flow.places, title=title))
+        sentences.append(f"in training {100 * clip:.1f} % of the logged steps were clipped at {recipe.train.clip:g}.")
     data: dict[str, Any] = {
         "layers": flow.names,
         "places": flow.places,
@@ -172,15 +158,19 @@ def gradients_view(
         "matrices": [asdict(m) for m in flow.matrices],
         "clip_rate": clip,
     }
+    title = f"gradient of the loss at {subject.answered[flow.position]!r}"
+    titles = ("steps back from the loss", "log10 of the norm of dL/dh")
+    pictures = [Lines(curves + bounds, title=title, titles=titles).draw()]
     if flow.each is not None:
         data["each"] = flow.each.numpy()
-    lines = ["log10 of the norm, against steps back", *sentences]
+        last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
+        title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
+        pictures.append(HeatMap(last, subject.answered, flow.places, title=title).draw())
     return View(
         "gradients",
-        f"gradient flow in {bundle.recipe.name}",
+        f"gradient flow in {recipe.name}",
         data,
-        tuple(canvases),
-        lambda width, colour: "\n".join([terminal.line_chart(curves, width=width, colour=colour), *lines]),
+        [*pictures, Lines(curves).letters, "log10 of the norm, against steps back", *sentences],
     )
 
 

@@ -3,12 +3,16 @@
 import unicodedata
 from collections.abc import Iterable
 
+from rich.cells import cell_len
+
 Pixels = int | float
+Range = tuple[Pixels, Pixels]
 SMALL = 11.0  # the size of labels
 LONGEST = 18  # columns of a label; what is longer is cut
 _SIGNS = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u2028": "↵", "\u2029": "↵"}
 _FORBIDDEN = set("\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_NARROW, _BROAD = set("fijlrtI.,:;'|!()[]{}/\\` "), set("mwMW@%—&<>=+~#")
+_NARROW = set("fijlrtI.,:;'|!()[]{}/\\` ")
+_BROAD = set("mwMW@%—&<>=+~#")
 
 
 def visible(text: str) -> str:
@@ -19,26 +23,13 @@ def visible(text: str) -> str:
     return text if text.isascii() and text.isprintable() else "".join(map(_sign, text))
 
 
-def display_width(text: str) -> int:
-    """Columns in a terminal: 2 for wide letters and emoji, 0 for what is put upon or joined to the letter before."""
-    width, before = 0, ""
-    for letter in text:
-        wide = unicodedata.east_asian_width(letter) in "WF"
-        if letter == "\ufe0f":  # "as an emoji": the letter before becomes wide
-            width += before != "" and unicodedata.east_asian_width(before) not in "WF"
-        elif unicodedata.category(letter) not in ("Mn", "Me", "Cf") and not (wide and before == "\u200d"):
-            width += 0 if "\U0001f3fb" <= letter <= "\U0001f3ff" else 2 if wide else 1
-        before = letter
-    return width
-
-
 def cut(text: str, columns: int) -> str:
     """The text made visible and, where it is longer than `columns`, ended by …"""
     text = visible(text)
-    if display_width(text) <= columns:
+    if cell_len(text) <= columns:
         return text
     kept = text[:columns]
-    while kept and display_width(kept) > columns - 1:
+    while kept and cell_len(kept) > columns - 1:
         kept = kept[:-1]
     return (kept + "…")[:columns]
 
@@ -46,20 +37,25 @@ def cut(text: str, columns: int) -> str:
 def fitted(text: str, columns: int, *, right: bool = False) -> str:
     """The text in exactly so many columns, at their left or right end."""
     text = cut(text, columns)
-    blank = " " * (columns - display_width(text))
+    blank = " " * (columns - cell_len(text))
     return blank + text if right else text + blank
 
 
 def text_width(text: str, size: Pixels, *, monospace: bool = False) -> float:
     """About how many pixels a text takes; rather too many, for each machine has its own letters."""
     if monospace:
-        return 0.602 * size * display_width(text)
+        return 0.602 * size * cell_len(text)
     return size * sum((_share(letter) for letter in visible(text)), 0.0)
 
 
 def widest(texts: Iterable[str], size: Pixels) -> float:
     """The pixels that the longest of these texts takes."""
     return max((text_width(text, size) for text in texts), default=0.0)
+
+
+def longest(texts: Iterable[str]) -> int:
+    """The columns that the longest of these texts takes."""
+    return max((cell_len(visible(text)) for text in texts), default=0)
 
 
 def number(value: Pixels) -> str:
@@ -76,7 +72,7 @@ def cell(value: Pixels) -> str:
 def _share(letter: str) -> float:
     if letter in _NARROW:
         return 0.38
-    return 0.95 if letter in _BROAD else 0.68 if letter.isupper() else 0.61 * display_width(letter)
+    return 0.95 if letter in _BROAD else 0.68 if letter.isupper() else 0.61 * cell_len(letter)
 
 
 def _sign(letter: str) -> str:

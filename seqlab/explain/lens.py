@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqlab.bundle import Bundle
 from seqlab.codecs.labels import answer_names
 from seqlab.errors import UsageError, nearest
-from seqlab.explain import terminal
-from seqlab.explain.charts import heat_map
+from seqlab.explain.canvas import Canvas
+from seqlab.explain.charts import Bars, HeatMap
 from seqlab.explain.view import View
 from seqlab.subject import Subject
-from seqlab.tasks import subject as subject_of
 from seqlab.trace import Trace
 
 LIKELIEST = 5
@@ -52,32 +50,25 @@ NAMES = {
 }
 
 
-def lens_view(
-    bundle: Bundle,
-    given: Any,
-    *,
-    output: str | None = None,
-    layer: str | None = None,
-    position: int | None = None,
-) -> View:
+def lens_view(subject: Subject, *, layer: str | None = None, position: int | None = None) -> View:
     """Every stage with its shape and numbers; with `layer` (a stage by its name), that one as a picture."""
-    subject = subject_of(bundle, given, output=output)
     trace = subject.trace()
     stages = [_stage(trace, name) for name in trace.names()]
     likely = likeliest(subject)
     place = subject.place(position)
+    lines = [f"{'stage':<34}{'shape':<14}{'mean':>9}{'deviation':>11}"]
+    for stage in stages:
+        shape = "x".join(map(str, stage["shape"]))
+        lines.append(f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}")
+    lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:"]
+    names, p = zip(*(guess.values() for guess in likely[place]), strict=True)
+    pictures = [_picture(subject, trace, name) for name in _chosen(trace, layer)]
+    data = {"source": subject.source, "written": subject.written, "answered": subject.answered}
     return View(
         "lens",
-        f"{bundle.recipe.name}, stage by stage",
-        {
-            "source": subject.source,
-            "written": subject.written,
-            "answered": subject.answered,
-            "stages": stages,
-            "likeliest": likely,
-        },
-        tuple(_picture(subject, trace, name) for name in _chosen(trace, layer)),
-        lambda width, colour: _text(subject, stages, likely, place, width),
+        f"{subject.bundle.recipe.name}, stage by stage",
+        {**data, "stages": stages, "likeliest": likely},
+        [*pictures, *lines, Bars(np.array(p), names).letters],
     )
 
 
@@ -97,7 +88,7 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
     value = trace[name][0].double()
     stage = {
         "name": name,
-        "what": NAMES.get(name.rsplit(".", 1)[-1], ""),
+        "what": meaning(name),
         "shape": list(value.shape),
         "mean": float(value.mean()),
         "deviation": float(value.std(unbiased=False)),
@@ -117,7 +108,8 @@ def stage_named(trace: Trace, name: str) -> str:
 def _chosen(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
         return [stage_named(trace, layer)]
-    drawn, cells = list[str](), 0
+    drawn = list[str]()
+    cells = 0
     for name in trace.names():
         if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):
             cells += trace[name].numel()
@@ -127,26 +119,18 @@ def _chosen(trace: Trace, layer: str | None) -> list[str]:
     return drawn
 
 
-def _picture(subject: Subject, trace: Trace, name: str) -> Any:
+def _picture(subject: Subject, trace: Trace, name: str) -> Canvas:
     """Features across, positions down; of several heads the heads side by side."""
     value = trace[name][0]
     if value.dim() == 3:
         value = value.transpose(0, 1).flatten(1)
     matrix = value.reshape(len(value), -1).double().numpy()
-    rows = next((s for s in (subject.source, subject.written, subject.answered) if len(s) == len(matrix)), ())
-    rows = rows or tuple(str(i + 1) for i in range(len(matrix)))
-    what = NAMES.get(name.rsplit(".", 1)[-1], "")
-    return heat_map(matrix, rows, [str(i) for i in range(matrix.shape[1])], title=f"{name}: {what}", diverging=True)
+    sides = (subject.source, subject.written, subject.answered)
+    numbers = tuple(str(i + 1) for i in range(len(matrix)))
+    rows = next((side for side in sides if len(side) == len(matrix)), numbers)
+    title = f"{name}: {meaning(name)}"
+    return HeatMap(matrix, rows, [str(i) for i in range(matrix.shape[1])], title=title, diverging=True).draw()
 
 
-def _text(
-    subject: Subject, stages: list[dict[str, Any]], likely: list[list[dict[str, Any]]], place: int, width: int
-) -> str:
-    lines = [f"{'stage':<34}{'shape':<14}{'mean':>9}{'deviation':>11}"]
-    for stage in stages:
-        shape = "x".join(map(str, stage["shape"]))
-        lines.append(f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}")
-    names = [guess["answer"] for guess in likely[place]]
-    lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:"]
-    p = np.array([guess["probability"] for guess in likely[place]])
-    return "\n".join([*lines, terminal.bars(p, names, width=width)])
+def meaning(name: str) -> str:
+    return NAMES.get(name.rpartition(".")[2], "")

@@ -48,7 +48,8 @@ def limits(values: Num[np.ndarray, "*n"], *, diverging: bool) -> tuple[float, fl
     if not finite.size:
         return (-1.0, 1.0) if diverging else (0.0, 1.0)
     far = float(np.abs(finite).max()) or 1.0
-    low, high = min(0.0, float(finite.min())), float(finite.max())
+    low = min(0.0, float(finite.min()))
+    high = float(finite.max())
     return (-far, far) if diverging else (low, high if high > low else low + 1.0)
 
 
@@ -67,3 +68,9 @@ def ink_on(colour: str) -> str:
 def nth(k: int) -> str:
     """The colour of the k-th category."""
     return CATEGORICAL[k % len(CATEGORICAL)]
+
+
+def painted(text: str, ink: str, paper: str = "") -> str:
+    """A text in colour, for a terminal."""
+    codes = "38;2;{};{};{}".format(*rgb(ink)) + (";48;2;{};{};{}".format(*rgb(paper)) if paper else "")
+    return f"\x1b[{codes}m{text}\x1b[0m"

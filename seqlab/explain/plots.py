@@ -1,23 +1,27 @@
-"""Plots: lines and points in a frame with round ticks, titles and a legend."""
+"""Plots: lines and points in a frame with round ticks, titles and a legend; lines also in letters."""
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from rich.cells import cell_len
 
-from seqlab.explain.canvas import Canvas, Circle, Group, Item, Points, Polyline, Rect, Text, Vector, line
-from seqlab.explain.labels import LONGEST, SMALL, Pixels, cut, number, text_width, widest
-from seqlab.explain.palette import CATEGORICAL, nth
+from seqlab.explain.canvas import Anchor, Canvas, Circle, Group, Item, Points, Polyline, Rect, Text, Vector, line
+from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cut, fitted, number, text_width, widest
+from seqlab.explain.palette import CATEGORICAL, nth, painted
 
 SHADE = 0.22  # how opaque a band is
-Range = tuple[Pixels, Pixels]
+MARKS = "•x+o*#"
+EMPTY = 0x2800  # the braille letter without dots
+DOTS = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])  # the bits of a braille letter, where its dots stand
+STEPS = (1, 2, 5, 7, 10, 12, 20, 24, 30, 50, 100, 200, 365, 500)  # between labels of times
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Curve:
     """A line of a chart; a value that is NaN is a gap. Without `x`, values stand at 0, 1, 2, ..."""
 
@@ -29,10 +33,10 @@ class Curve:
 
     @property
     def places(self) -> Vector:
-        return _places(self.x, len(self.y))
+        return np.arange(len(self.y), dtype=float) if self.x is None else self.x
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Band:
     """What lies between two lines."""
 
@@ -43,42 +47,84 @@ class Band:
     colour: str = CATEGORICAL[0]
 
     @property
-    def places(self) -> Vector:
-        return _places(self.x, len(self.low))
+    def edges(self) -> tuple[Curve, Curve]:
+        return Curve(self.label, self.low, self.x), Curve(self.label, self.high, self.x)
 
 
-def line_chart(
-    lines: Sequence[Curve],
-    bands: Sequence[Band] = (),
-    *,
-    title: str = "",
-    titles: tuple[str, str] = ("", ""),
-    x_labels: Sequence[str] = (),
-    mark: tuple[Pixels, str] | None = None,
-    size: tuple[Pixels, Pixels] = (720, 380),
-) -> Canvas:
+@dataclass(frozen=True)
+class Lines:
     """Lines over shaded bands. `titles` are those of the axes; `mark` is an x and the name of what begins there."""
-    free = itertools.cycle(CATEGORICAL)
-    pens = [replace(curve, colour=curve.colour or next(free)) for curve in lines]
-    x = np.concatenate([*(curve.places for curve in lines), *(band.places for band in bands)])
-    x = x[np.isfinite(x)]
-    y = np.concatenate([*(curve.y for curve in lines), *(edge for band in bands for edge in (band.low, band.high))])
-    items, top = legend([*map(_stroke, pens), *_shades(bands)], width=size[0])
-    x_range = (float(x.min()), float(x.max())) if np.ptp(x) else (float(x[0]) - 0.5, float(x[0]) + 0.5)
-    axes, drawn = frame(x_range, spread(y), size=size, top=top, titles=titles, x_labels=x_labels)
-    items += drawn
-    for band in bands:
-        around = np.vstack([axes.points(band.places, band.low), axes.points(band.places, band.high)[::-1]])
-        items.append(Polyline(around[np.isfinite(around).all(1)], fill=band.colour, opacity=SHADE, hint=band.label))
-    if mark:
-        here, late = axes.x(mark[0]), axes.x(mark[0]) > (axes.left + axes.right) / 2
-        items.append(line(here, axes.top, here, axes.bottom, "muted", dashed=True))
-        items.append(Text(here + (-6 if late else 6), top + 9, mark[1], SMALL, "muted", "end" if late else "start"))
-    for curve in pens:
-        for part in _unbroken(axes.points(curve.places, curve.y)):
-            items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
-            items += [Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label)] if len(part) == 1 else []
-    return Canvas(*size, tuple(items), title)
+
+    curves: Sequence[Curve]
+    bands: Sequence[Band] = ()
+    title: str = ""
+    titles: tuple[str, str] = ("", "")
+    x_labels: Sequence[str] = ()
+    mark: tuple[Pixels, str] | None = None
+    size: tuple[Pixels, Pixels] = (720, 380)
+
+    def draw(self) -> Canvas:
+        """Lines that have no colour get the next one of the palette."""
+        free = itertools.cycle(CATEGORICAL)
+        pens = [replace(curve, colour=curve.colour or next(free)) for curve in self.curves]
+        everything = [*pens, *(edge for band in self.bands for edge in band.edges)]
+        x = np.concatenate([curve.places for curve in everything])
+        x = x[np.isfinite(x)]
+        x_range = (float(x.min()), float(x.max())) if np.ptp(x) else (float(x[0]) - 0.5, float(x[0]) + 0.5)
+        y_range = spread(np.concatenate([curve.y for curve in everything]))
+        items, top = legend(self._samples(pens), width=self.size[0])
+        axes = make_axes(x_range, y_range, size=self.size, top=top, titles=self.titles)
+        items += axes.frame(self.x_labels)
+        for band in self.bands:
+            low, high = (axes.points(edge.places, edge.y) for edge in band.edges)
+            around = np.vstack([low, high[::-1]])
+            items.append(Polyline(around[np.isfinite(around).all(1)], fill=band.colour, opacity=SHADE, hint=band.label))
+        if self.mark:
+            here = axes.x(self.mark[0])
+            late = here > (axes.left + axes.right) / 2
+            items.append(line(here, axes.top, here, axes.bottom, "muted", dashed=True))
+            aside: tuple[Pixels, Anchor] = (-6, "end") if late else (6, "start")
+            items.append(Text(here + aside[0], top + 9, self.mark[1], SMALL, "muted", aside[1]))
+        for curve in pens:
+            for part in _unbroken(axes.points(curve.places, curve.y)):
+                items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
+                if len(part) == 1:
+                    items.append(Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label))
+        return Canvas(*self.size, items, self.title)
+
+    def _samples(self, pens: Sequence[Curve]) -> Iterator[tuple[str, Item]]:
+        """What stands in the legend for each line and band."""
+        for curve in pens:
+            stroke = np.array([[0.0, 0.0], [18.0, 0.0]])
+            yield curve.label, Polyline(stroke, curve.colour, 1.8, dashed=curve.dashed)
+        for band in self.bands:
+            yield band.label, Rect(0, -6, 18, 12, band.colour, opacity=SHADE)
+
+    def letters(self, width: int = 80, colour: bool = False, *, height: int = 15) -> str:
+        """Lines in braille dots, without bands; several without colour in letters of their own."""
+        x, y = (np.concatenate(parts) for parts in ([c.places for c in self.curves], [c.y for c in self.curves]))
+        low, high = spread(y)
+        sides = {0: number(high), height // 2: number((low + high) / 2), height - 1: number(low)}
+        margin = max(map(cell_len, sides.values()))
+        wide = max(8, width - margin - 2)
+        several = len(self.curves) > 1
+        plot = [[" "] * wide for _ in range(height)]
+        for k, curve in enumerate(self.curves):
+            braille = _braille(curve, (float(x.min()), float(x.max())), (low, high), wide, height)
+            for row, column in np.argwhere(braille > EMPTY).tolist():
+                sign = chr(braille[row, column]) if colour or not several else MARKS[k % len(MARKS)]
+                plot[row][column] = painted(sign, nth(k)) if colour else sign
+        lines = [f"{sides.get(r, ''):>{margin}} ┤{''.join(row)}".rstrip() for r, row in enumerate(plot)]
+        left, right = (
+            cut(self.x_labels[int(end)], wide // 2 - 1) if self.x_labels else number(float(end))
+            for end in (x.min(), x.max())
+        )
+        indent = " " * (margin + 2)
+        lines.append(indent + left + fitted(right, wide - cell_len(left), right=True))
+        for k, curve in enumerate(self.curves if several else []):
+            sign = painted("━", nth(k)) if colour else MARKS[k % len(MARKS)]
+            lines.append(f"{indent}{sign} {cut(curve.label, wide - 2)}")
+        return "\n".join(lines)
 
 
 def scatter(
@@ -95,28 +141,30 @@ def scatter(
     kinds = list(dict.fromkeys(groups))
     items, top = legend([(kind, Circle(9, 0, 4.5, nth(k))) for k, kind in enumerate(kinds)], width=size[0])
     across, up = np.asarray(points, float).T
-    axes, drawn = frame(spread(across), spread(up), size=size, top=top, titles=titles)
-    items += drawn
+    axes = make_axes(spread(across), spread(up), size=size, top=top, titles=titles)
+    items += axes.frame()
     dots = axes.points(across, up)
-    items += [Polyline(dots[list(joined)], "muted", dashed=True)] if len(joined) > 1 else []
+    if len(joined) > 1:
+        items.append(Polyline(dots[list(joined)], "muted", dashed=True))
     taken = np.concatenate([dots - 4, dots + 4], 1)
     for k, (x, y) in enumerate(dots.tolist()):
-        items.append(Circle(x, y, 3.5, nth(kinds.index(groups[k]) if groups else 0), opacity=0.85, hint=labels[k]))
+        fill = nth(kinds.index(groups[k]) if groups else 0)
+        items.append(Circle(x, y, 3.5, fill, opacity=0.85, hint=labels[k]))
         name = cut(labels[k], LONGEST + 6)
         long = text_width(name, SMALL)
         corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
-        boxes = np.array([[left, above, left + long, above + 12] for left, above in corners])
-        covered = [_overlap(box, taken) + 1e3 * (box[0] < 4 or box[2] > size[0] - 4) for box in boxes]
-        best = int(np.argmin(covered))
-        if covered[best] < 0.15 * 12 * long:
-            items.append(Text(boxes[best, 0], boxes[best, 1] + 10, name, SMALL))
-            taken = np.vstack([taken, boxes[best]])
-    return Canvas(*size, tuple(items), title)
+        boxes = np.hstack([corners, np.add(corners, [long, 12])])
+        overlaps = [_overlap(box, taken) + 1e3 * (box[0] < 4 or box[2] > size[0] - 4) for box in boxes]
+        best = boxes[np.argmin(overlaps)]
+        if min(overlaps) < 0.15 * 12 * long:
+            items.append(Text(best[0], best[1] + 10, name, SMALL))
+            taken = np.vstack([taken, best])
+    return Canvas(*size, items, title)
 
 
 @dataclass(frozen=True)
 class Axes:
-    """A rectangle in pixels, and the numbers at its sides."""
+    """A rectangle in pixels, the numbers at its sides, and its titles."""
 
     left: Pixels
     top: Pixels
@@ -124,6 +172,7 @@ class Axes:
     bottom: Pixels
     x_range: Range
     y_range: Range
+    titles: tuple[str, str]
 
     def points(self, x: Vector, y: Vector) -> Points:
         """Where numbers fall, in pixels."""
@@ -131,60 +180,73 @@ class Axes:
 
     def x(self, value: Any) -> Any:
         """The pixel of a number, or of each in an array."""
-        low, high = self.x_range
-        return self.left + (value - low) / (high - low) * (self.right - self.left)
+        return _between(value, self.x_range, self.left, self.right)
 
     def y(self, value: Any) -> Any:
-        low, high = self.y_range
-        return self.bottom - (value - low) / (high - low) * (self.bottom - self.top)
+        return _between(value, self.y_range, self.bottom, self.top)
+
+    def frame(self, x_labels: Sequence[str] = ()) -> Iterator[Item]:
+        """Axes with horizontal rules. `x_labels` are names for x = 0, 1, 2, ..., as many as have room."""
+        for tick, name in named(ticks(*self.y_range)):
+            yield line(self.left, self.y(tick), self.right, self.y(tick))
+            yield Text(self.left - 8, self.y(tick) + 4, name, SMALL, "muted", "end")
+        for tick, name in self._x_ticks(x_labels):
+            yield line(self.x(tick), self.bottom, self.x(tick), self.bottom + 4, "edge")
+            yield Text(self.x(tick), self.bottom + 17, name, SMALL, "muted", "middle")
+        yield line(self.left, self.bottom, self.right, self.bottom, "edge")
+        if self.titles[0]:
+            yield Text((self.left + self.right) / 2, self.bottom + 38, self.titles[0], 12, "ink", "middle")
+        if self.titles[1]:
+            yield Text(18, (self.top + self.bottom) / 2, self.titles[1], 12, "ink", "middle", -90)
+
+    def _x_ticks(self, labels: Sequence[str]) -> list[tuple[float, str]]:
+        low, high = self.x_range
+        if not labels:
+            return named(ticks(low, high, most=max(2, int((self.right - self.left) / 70))))
+        needed = math.ceil((widest(labels, SMALL) + 16) / max(self.x(1) - self.x(0), 1e-9))
+        step = next(step for step in (*STEPS, needed) if step >= needed)
+        return [(float(k), labels[k]) for k in range(0, len(labels), step) if low <= k <= high]
 
 
-def frame(
-    x_range: Range,
-    y_range: Range,
-    *,
-    size: tuple[Pixels, Pixels],
-    top: Pixels,
-    titles: tuple[str, str],
-    x_labels: Sequence[str] = (),
-) -> tuple[Axes, list[Item]]:
-    """Axes with horizontal rules. `x_labels` are names for x = 0, 1, 2, ..., of which as many stand as have room."""
-    width, height = size
-    y_ticks = named(ticks(*y_range))
-    left = 18 + widest((name for _, name in y_ticks), SMALL) + (20 if titles[1] else 0)
-    axes = Axes(left, top, width - 24, height - (48 if titles[0] else 28), x_range, y_range)
-    items: list[Item] = []
-    for tick, name in y_ticks:
-        items.append(line(axes.left, axes.y(tick), axes.right, axes.y(tick)))
-        items.append(Text(axes.left - 8, axes.y(tick) + 4, name, SMALL, "muted", "end"))
-    for place, name in _x_ticks(axes, x_labels):
-        items.append(line(axes.x(place), axes.bottom, axes.x(place), axes.bottom + 4, "edge"))
-        items.append(Text(axes.x(place), axes.bottom + 17, name, SMALL, "muted", "middle"))
-    items.append(line(axes.left, axes.bottom, axes.right, axes.bottom, "edge"))
-    middle = (axes.left + axes.right) / 2, (axes.top + axes.bottom) / 2
-    items += [Text(middle[0], height - 10, titles[0], 12, "ink", "middle")] if titles[0] else []
-    items += [Text(18, middle[1], titles[1], 12, "ink", "middle", -90)] if titles[1] else []
-    return axes, items
+def _between(value: Any, limits: Range, start: Pixels, end: Pixels) -> Any:
+    low, high = limits
+    return start + (value - low) / (high - low) * (end - start)
 
 
-def legend(entries: Sequence[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
+def make_axes(
+    x_range: Range, y_range: Range, *, size: tuple[Pixels, Pixels], top: Pixels, titles: tuple[str, str]
+) -> Axes:
+    """Axes that leave room for their labels and titles."""
+    names = (name for _, name in named(ticks(*y_range)))
+    left = 18 + widest(names, SMALL) + (20 if titles[1] else 0)
+    return Axes(left, top, size[0] - 24, size[1] - (48 if titles[0] else 28), x_range, y_range, titles)
+
+
+def legend(entries: Iterable[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
     """Samples 18 pixels wide around (9, 0), each with its name, in rows from the top left; and how high that is."""
-    x, y, items = 24.0, 20.0, list[Item]()
-    entries = [(name, sample) for name, sample in entries if name]
+    x = 24.0
+    y = 20.0
+    items: list[Item] = []
     for name, sample in entries:
-        needed = 24 + text_width(name, SMALL)
-        if x > 24 and x + needed > width - 24:
-            x, y = 24.0, y + 20
-        items += [Group(x, y, (sample,)), Text(x + 24, y + 4, name, SMALL)]
-        x += needed + 18
-    return items, y + 16 if entries else 16.0
+        if name:
+            needed = 24 + text_width(name, SMALL)
+            if x > 24 and x + needed > width - 24:
+                x = 24.0
+                y = y + 20
+            items += [Group(x, y, (sample,)), Text(x + 24, y + 4, name, SMALL)]
+            x += needed + 18
+    return items, y + 16 if items else 16.0
 
 
 def ticks(low: Pixels, high: Pixels, *, most: int = 6) -> list[float]:
     """At most so many round numbers within the range, in steps of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next(power * times for times in (1, 2, 5, 10, 20) if _inside(low, high, power * times) <= most)
-    return [round(step * k, 12) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    for times in (1, 2, 5, 10, 20):
+        step = power * times
+        places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        if len(places) <= most:
+            break
+    return [round(step * k, 12) for k in places]
 
 
 def named(places: list[float]) -> list[tuple[float, str]]:
@@ -203,20 +265,6 @@ def spread(values: Vector) -> Range:
     return low - room, high + room
 
 
-def _places(x: Vector | None, count: int) -> Vector:
-    return np.arange(count, dtype=float) if x is None else x
-
-
-def _stroke(curve: Curve) -> tuple[str, Item]:
-    return curve.label, Polyline(np.array([[0.0, 0.0], [18.0, 0.0]]), curve.colour, 1.8, dashed=curve.dashed)
-
-
-def _shades(bands: Sequence[Band]) -> list[tuple[str, Item]]:
-    """Samples of bands that lie upon one another, as those in the chart do."""
-    sheets = [Rect(0, -6, 18, 12, band.colour, opacity=SHADE) for band in bands]
-    return [(band.label, Group(0, 0, tuple(sheets[: k + 1]))) for k, band in enumerate(bands)]
-
-
 def _unbroken(points: Points) -> list[np.ndarray]:
     """The parts of a line between its gaps."""
     there = np.isfinite(points).all(1)
@@ -230,15 +278,14 @@ def _overlap(box: Float[np.ndarray, "4"], others: Float[np.ndarray, "N 4"]) -> f
     return float(shared.clip(0).prod(1).sum())
 
 
-def _x_ticks(axes: Axes, labels: Sequence[str]) -> list[tuple[float, str]]:
-    low, high = axes.x_range
-    if not labels:
-        return named(ticks(low, high, most=max(2, int((axes.right - axes.left) / 70))))
-    room = widest(labels, SMALL) + 16
-    step = math.ceil(room / max(axes.x(1) - axes.x(0), 1e-9))
-    step = next(nice for nice in (1, 2, 5, 7, 10, 12, 20, 24, 30, 50, 100, 200, 365, 500, step) if nice >= step)
-    return [(float(k), labels[k]) for k in range(0, len(labels), step) if low <= k <= high]
-
-
-def _inside(low: Pixels, high: Pixels, step: Pixels) -> int:
-    return math.floor(high / step + 1e-9) - math.ceil(low / step - 1e-9) + 1
+def _braille(curve: Curve, x_range: Range, y_range: Range, wide: int, height: int) -> Int[np.ndarray, "H W"]:
+    """A line in letters of 4 x 2 dots."""
+    y = np.interp(np.linspace(*x_range, 2 * wide), curve.places, curve.y, left=np.nan, right=np.nan)
+    rows = (y_range[1] - y) / (y_range[1] - y_range[0]) * (4 * height - 1)
+    before = np.append(np.nan, rows[:-1])
+    before = np.where(np.isnan(before), rows, before)
+    top = np.minimum(rows, before).round()
+    bottom = np.maximum(rows, before).round()
+    place = np.arange(4 * height)[:, None]
+    dots = ((place >= top) & (place <= bottom)).reshape(height, 4, wide, 2)
+    return EMPTY + (dots * DOTS[:, None]).sum((1, 3))

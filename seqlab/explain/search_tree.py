@@ -5,7 +5,7 @@ one that remembers what the model said after each prefix, or only remembers.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from seqlab.bundle import Bundle
 from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
-from seqlab.explain import charts, terminal
+from seqlab.explain import tokens
 from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
@@ -25,7 +25,7 @@ from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS
 from seqlab.types import State
 
-START = -1  # the place before the first token that is chosen
+Logits = dict[tuple[int, ...], Float[Tensor, " V"]]  # after each prefix that the search came to
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,6 @@ class Node:
     fate: str  # kept, ended or pruned
 
 
-@dataclass
-class Memo:
-    """The logits after each prefix that the search came to. A prefix is a place: the one before it, and a token."""
-
-    logits: list[Float[Tensor, " V"]] = field(default_factory=list)
-    places: dict[tuple[int, int], int] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Search:
     """One source's search: its results, its tree, and what is needed to search again without the model."""
@@ -56,18 +48,19 @@ class Search:
     prefix: tuple[int, ...]
     best: tuple[Hypothesis, ...]
     nodes: tuple[Node, ...]
-    memo: Memo
+    logits: Logits
 
 
-class Remembering:
-    """A decoder that notes the logits after each prefix. Its state is the other one's, and each row's place."""
+class Recorder:
+    """A decoder that notes the logits after each prefix. Its state is the other one's, and each row's prefix."""
 
-    def __init__(self, decoder: Decoder, memo: Memo) -> None:
-        self.decoder, self.memo = decoder, memo
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.logits: Logits = {}
 
     def start(self, memory: Memory) -> tuple[State, State]:
         context, state = self.decoder.start(memory)
-        return context, (*state, torch.full((memory.rows,), START))
+        return context, (*state, _no_prefix(memory))
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
         logits, after = self.decoder.read(tokens, context, state[:-1])
@@ -75,40 +68,40 @@ class Remembering:
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
         logits, after = self.decoder.step(token, context, state[:-1])
-        here, places = [], self.memo.places
-        for before, chosen, row in zip(state[-1].tolist(), token.tolist(), logits, strict=True):
-            if (before, chosen) not in places:
-                places[before, chosen] = len(places)
-                self.memo.logits.append(row.clone())
-            here.append(places[before, chosen])
-        return logits, (*after, torch.tensor(here))
+        prefixes = torch.cat([state[-1], token[:, None]], dim=1)
+        self.logits |= zip(map(tuple, prefixes.tolist()), logits.clone(), strict=True)
+        return logits, (*after, prefixes)
 
 
-class Remembered:
+class Player:
     """A decoder without a model: it repeats the noted logits. After any other prefix, nothing is likely."""
 
-    def __init__(self, memo: Memo) -> None:
-        nothing = torch.full_like(memo.logits[0], -torch.inf)
-        self.places, self.logits = memo.places, torch.stack([*memo.logits, nothing])
+    def __init__(self, logits: Logits) -> None:
+        self.logits = logits
+        self.nothing = torch.full_like(next(iter(logits.values())), -torch.inf)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        return (), (torch.full((memory.rows,), START),)
+        return (), (_no_prefix(memory),)
 
     def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return self.logits[0].expand(*tokens.shape, -1), state
+        return self.nothing.expand(*tokens.shape, -1), state
 
     def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        prefixes = zip(state[0].tolist(), token.tolist(), strict=True)
-        places = torch.tensor([self.places.get(prefix, len(self.places)) for prefix in prefixes])
-        return self.logits[places], (places,)
+        prefixes = torch.cat([state[0], token[:, None]], dim=1)
+        rows = [self.logits.get(tuple(prefix), self.nothing) for prefix in prefixes.tolist()]
+        return torch.stack(rows), (prefixes,)
+
+
+def _no_prefix(memory: Memory) -> Int[Tensor, "B 0"]:
+    return torch.zeros(memory.rows, 0, dtype=torch.long)
 
 
 def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
     """Search for one source, and keep everything."""
-    memo = Memo()
+    recorder = Recorder(decoder)
     start = Padded.from_rows([list(prefix)])
-    result = beam_search(Remembering(decoder, memo), memory, start, beam, limits, record=True)
-    return Search(beam, limits, prefix, tuple(result.best[0]), _tree(result.steps, limits, beam), memo)
+    result = beam_search(recorder, memory, start, beam, limits, record=True)
+    return Search(beam, limits, prefix, tuple(result.best[0]), _tree(result.steps, limits, beam), recorder.logits)
 
 
 def replay(search: Search, *, width: int | None = None, length_penalty: float | None = None) -> tuple[Hypothesis, ...]:
@@ -119,7 +112,7 @@ def replay(search: Search, *, width: int | None = None, length_penalty: float | 
     changes: dict[str, Any] = {"width": width, "length_penalty": length_penalty}
     beam = replace(search.beam, **{name: value for name, value in changes.items() if value is not None})
     start = Padded.from_rows([list(search.prefix)])
-    return tuple(beam_search(Remembered(search.memo), Memory(1), start, beam, search.limits).best[0])
+    return tuple(beam_search(Player(search.logits), Memory(1), start, beam, search.limits).best[0])
 
 
 def _tree(steps: Sequence[BeamStep], limits: Limits, beam: Beam) -> tuple[Node, ...]:
@@ -157,17 +150,20 @@ def beam_view(
     subject = subject_of(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
     if not subject.writes:
         raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
-    prefix, limits = subject.writes, _continuation(bundle)
+    prefix = subject.writes
+    limits = _continuation(bundle)
     if subject.reads is not None:
-        prefix, limits = subject.writes[:1], target_limits(bundle, bundle.recipe.decode)
+        prefix = subject.writes[:1]
+        limits = target_limits(bundle, bundle.recipe.decode)
     with torch.inference_mode():
         search = recorded_search(subject.decoder, subject.memory(), prefix, Beam(beam, length_penalty), limits)
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
     best = _path(search, search.best[0]) if search.best else []
-    drawn = [charts.Node("start", best=True)]
+    drawn = [tokens.Node("start", best=True)]
     for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True)):
         parent = 0 if node.parent is None else node.parent + 1
-        drawn.append(charts.Node(piece, node.score, parent, node.fate == "pruned", k in best))
+        drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in best))
+    tree = tokens.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
     results = [_result(search, bundle, hypothesis) for hypothesis in search.best]
     nodes = [{"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
     data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": results, "nodes": nodes}
@@ -180,8 +176,7 @@ def beam_view(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
         data,
-        (charts.tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}"),),
-        lambda width, colour: "\n".join([terminal.tree(drawn, width=width, colour=colour), *lines]),
+        [tree, *lines],
     )
 
 

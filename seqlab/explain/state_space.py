@@ -1,22 +1,22 @@
 """State-space models from inside: the trellis of a hidden Markov model, the bands of a Kalman filter."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
 from seqlab.codecs.series import series_of
-from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.charts import heat_map
+from seqlab.errors import UsageError, nearest
+from seqlab.explain.canvas import Vector
+from seqlab.explain.charts import HeatMap
 from seqlab.explain.palette import CATEGORICAL
-from seqlab.explain.plots import Band, Curve, line_chart
+from seqlab.explain.plots import Band, Curve, Lines
 from seqlab.explain.view import View
 from seqlab.models.forecaster import LDSForecaster
-from seqlab.models.hidden import HMMTagger
+from seqlab.models.hmm import HMMTagger
 from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
 from seqlab.tasks.bands import Forecast, forecast, forecast_series
@@ -29,28 +29,30 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
     subject = subject_of(bundle, given)
     trace = subject.trace()
     if isinstance(bundle.model, HMMTagger):
-        belief, states = trace["encoder.posterior"][0].numpy(), labels_in(bundle.codec).names
+        belief = trace["encoder.posterior"][0].numpy()
+        states = labels_in(bundle.codec).names
         with torch.inference_mode():
             path = bundle.model.decode(cast(Padded, subject.reads))[0].tolist()
-        positions, what = subject.source, "posterior of each label"
+        positions = subject.source
+        what = "posterior of each label"
     else:
         belief = trace["decoder.belief"][0].numpy()
-        states, path = tuple(f"state {i}" for i in range(belief.shape[1])), belief.argmax(1).tolist()
-        positions, what = subject.written, "belief about the next state"
+        states = tuple(f"state {i}" for i in range(belief.shape[1]))
+        path = belief.argmax(1).tolist()
+        positions = subject.written
+        what = "belief about the next state"
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
     kept = np.flatnonzero(belief.max(0) > 0.005) if belief.shape[1] > 24 else np.arange(belief.shape[1])
-    rows, shares = [states[i] for i in kept], belief.T[kept]
-    title, columns = f"{what}; beside each token the path", [f"{token} {name}" for token, name in steps]
+    columns = [f"{token} {name}" for token, name in steps]
+    title = f"{what}; beside each token the path"
+    heat = HeatMap(belief.T[kept], [states[i] for i in kept], columns, title=title, reach=(0.0, 1.0))
     line = "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps)
     return View(
         "trellis",
         f"{bundle.recipe.name}: {what}",
         {"positions": positions, "states": states, "belief": belief, "path": names},
-        (heat_map(shares, rows, columns, title=title, reach=(0.0, 1.0)),),
-        lambda width, colour: "\n".join(
-            [terminal.heat_map(shares, rows, positions, width=width, colour=colour, reach=(0.0, 1.0)), line]
-        ),
+        [heat.draw(), replace(heat, columns=positions).letters, line],
     )
 
 
@@ -60,7 +62,7 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     prediction = forecast(bundle, given)
     name = column or prediction.columns[0]
     if name not in prediction.columns:
-        raise UsageError(f"there is no column '{name}'", hint=f"there are: {', '.join(prediction.columns)}.")
+        raise UsageError(f"there is no column '{name}'", hint=nearest(name, prediction.columns))
     last = max(bundle.recipe.forecast.look_back, 2 * bundle.recipe.forecast.horizon)
     series = forecast_series(prediction, name, last=last)
     history, mean, low, high = (np.asarray(series[key], float) for key in ("history", "mean", "low", "high"))
@@ -74,32 +76,38 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
         curves += [Curve(label, values, dashed=label == "filter") for label, values in estimates.items()]
         smoother = estimates["smoother"]
         bands.append(Band("smoother, 80 %", smoother - reach, smoother + reach, colour=CATEGORICAL[3]))
-    labels = [*series["history_times"], *series["times"]]
-    title, mark = f"{name}: {len(mean)} steps ahead, {level} band", (float(len(history)), "forecast")
+    title = f"{name}: {len(mean)} steps ahead, {level} band"
+    lines = Lines(
+        curves,
+        bands,
+        title=title,
+        titles=("", name),
+        x_labels=[*series["history_times"], *series["times"]],
+        mark=(float(len(history)), "forecast"),
+    )
     return View(
         "band",
         f"forecast of {bundle.recipe.name}",
         {"column": name, **series, **estimates},
-        (line_chart(curves, bands, title=title, titles=("", name), x_labels=labels, mark=mark),),
-        lambda width, colour: "\n".join(
-            [terminal.line_chart(curves, width=width, colour=colour, x_labels=labels), title]
-        ),
+        [lines, title],
     )
 
 
-def _estimates(
-    bundle: Bundle, prediction: Forecast, name: str, last: int
-) -> tuple[dict[str, Float[np.ndarray, " N"]], Float[np.ndarray, " N"]]:
+def _estimates(bundle: Bundle, prediction: Forecast, name: str, last: int) -> tuple[dict[str, Vector], Vector]:
     """The filter's estimate of each past value from those up to it, the smoother's from all; and the latter's reach."""
-    variables, place = series_of(bundle.codec), prediction.columns.index(name)
+    variables = series_of(bundle.codec)
+    place = prediction.columns.index(name)
     count = len(variables.columns)
     table = torch.from_numpy(variables.table(prediction.history)[-last:]).double()
     values = table[None, :, place]
     row = Padded(values.nan_to_num(), torch.tensor([len(table)]), ~values.isnan())
     inputs = table[None, :, count:] if table.shape[1] > count else None
     system = cast(LDSForecaster, bundle.model).systems[place]
-    matrix, scale, mean = system.observation, variables.deviation[place], variables.mean[place]
-    filtered, smoothed = system.filter(row, inputs=inputs), system.smooth(row, inputs=inputs)
+    matrix = system.observation
+    scale = variables.deviation[place]
+    mean = variables.mean[place]
+    filtered = system.filter(row, inputs=inputs)
+    smoothed = system.smooth(row, inputs=inputs)
     states = {"filter": filtered.mean, "smoother": smoothed.mean}
     estimates = {label: (each @ matrix.mT)[0, :, 0].numpy() * scale + mean for label, each in states.items()}
     spread = (matrix @ smoothed.covariance @ matrix.mT)[0, :, 0, 0].clamp(min=0).sqrt().numpy() * scale

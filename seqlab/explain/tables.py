@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from seqlab.bundle import Bundle
+from seqlab.equations.attention import cosine
 from seqlab.equations.bpe import merge
 from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.canvas import Canvas, Item, Rect, Text
-from seqlab.explain.charts import heat_map
-from seqlab.explain.labels import text_width
-from seqlab.explain.palette import CATEGORICAL
-from seqlab.explain.plots import Curve, line_chart, scatter
+from seqlab.explain.canvas import Matrix, Points
+from seqlab.explain.charts import HeatMap
+from seqlab.explain.plots import Curve, Lines, scatter
+from seqlab.explain.tokens import ColouredText
 from seqlab.explain.view import View
 from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of
@@ -38,22 +36,20 @@ def positions_view(bundle: Bundle) -> View:
     tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double().numpy()}
     if layer.table is not None:
         tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double().numpy()
-    cosines = {name: _cosine(table) for name, table in tables.items()}
-    canvases = []
+    tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
+    cosines = {name: cosine(table[:, None], table).numpy() for name, table in tensors.items()}
+    pictures = []
     for name, table in tables.items():
         places, features = ([str(i) for i in range(size)] for size in table.shape)
-        titles, title = ("position", "feature"), f"{name}: cosine of two positions"
-        canvases.append(heat_map(table, places, features, title=name, titles=titles, diverging=True))
-        canvases.append(heat_map(cosines[name], places, places, title=title, diverging=True))
-    lines = [f"this model's positions are {layer.kind}", title]
+        title = f"{name}: cosine of two positions"
+        values = HeatMap(table, places, features, title=name, titles=("position", "feature"), diverging=True)
+        alike = HeatMap(cosines[name], places, places, title=title, diverging=True)
+        pictures += [values.draw(), alike.draw()]
     return View(
         "positions",
         f"positions of {bundle.recipe.name}: {layer.kind}",
         {"kind": layer.kind, "tables": tables, "cosine": cosines},
-        tuple(canvases),
-        lambda width, colour: "\n".join(
-            [*lines, terminal.heat_map(cosines[name], places, places, width=width, colour=colour, diverging=True)]
-        ),
+        [*pictures, f"this model's positions are {layer.kind}", title, alike.letters],
     )
 
 
@@ -84,12 +80,14 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
         f"{name[i]}: " + ", ".join(f"{name[j]} {cosine:.2f}" for j, cosine in others.items())
         for i, others in near.items()
     ]
+    if not lines:
+        lines = ["name some words to see their neighbours: " + ", ".join(tokens[:20])]
+    picture = scatter(plane, tokens, groups, title="the two main directions of these embeddings")
     return View(
         "embeddings",
         f"embeddings of {bundle.recipe.name}",
         {"tokens": tokens, "points": plane, "neighbours": neighbours},
-        (scatter(plane, tokens, groups, title="the two main directions of these embeddings"),),
-        lambda width, colour: "\n".join(lines) or "name some words to see their neighbours: " + ", ".join(tokens[:20]),
+        [picture, *lines],
     )
 
 
@@ -99,16 +97,19 @@ def bpe_view(bundle: Bundle, given: Any) -> View:
     if not isinstance(tokenizer, BPETokenizer):
         kind = "none" if tokenizer is None else tokenizer.kind
         raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")
-    steps = _merged(tokenizer, str(given))
+    steps = _merges(tokenizer, str(given))
+    pieces = list[str]()
+    is_new = list[float]()
+    lines = []
+    for number, (pair, row) in enumerate(steps):
+        pieces += [*row[:-1], *(f"{last}\n" for last in row[-1:])]
+        is_new += [float(pair is not None and piece == "".join(pair)) for piece in row]
+        lines.append(f"{number:>4}  {' '.join(row)}" + (f"     ({pair[0]} + {pair[1]})" if pair else ""))
     return View(
         "bpe",
         f"{str(given)!r} in {len(steps) - 1} merges",
-        {"text": str(given), "steps": [{"merge": m, "pieces": pieces} for m, pieces in steps]},
-        (_ladder(steps),),
-        lambda width, colour: "\n".join(
-            f"{number:>4}  {' '.join(pieces)}" + (f"     ({m[0]} + {m[1]})" if m else "")
-            for number, (m, pieces) in enumerate(steps)
-        ),
+        {"text": str(given), "steps": [{"merge": pair, "pieces": row} for pair, row in steps]},
+        [ColouredText(pieces, np.array(is_new), title="merge after merge").draw(), *lines],
     )
 
 
@@ -122,18 +123,17 @@ def training_view(bundle: Bundle, *, folder: Path) -> View:
         raise UsageError(f"{path}: nothing was logged yet", hint="train a little longer.")
     curves = {name: Curve(name, values, steps) for name, (steps, values) in series.items()}
     losses = [curves.pop(name) for name in ("loss", "validation loss") if name in curves]
-    charts = [line_chart(losses, title="loss", titles=("step", "nats"))]
-    charts += [line_chart([curve], title=name, titles=("step", name)) for name, curve in curves.items()]
+    loss = Lines(losses, title="loss", titles=("step", "nats"))
+    others = [Lines([curve], title=name, titles=("step", name)) for name, curve in curves.items()]
     return View(
         "training",
         f"training of {bundle.recipe.name}",
-        {name: {"step": x, "value": y} for name, (x, y) in series.items()},
-        tuple(charts),
-        lambda width, colour: terminal.line_chart(losses, width=width, colour=colour),
+        {name: {"step": steps, "value": values} for name, (steps, values) in series.items()},
+        [loss, *(chart.draw() for chart in others)],
     )
 
 
-def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]]:
+def _series(rows: list[dict[str, Any]]) -> dict[str, Matrix]:
     """Each thing that was logged, as steps and values."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
@@ -142,10 +142,10 @@ def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[Float[np.ndarray, " N
         for name, value in named.items():
             if isinstance(value, int | float):
                 points.setdefault(name.replace("_", " "), []).append((float(row["step"]), float(value)))
-    return {name: tuple(np.array(pairs).T) for name, pairs in points.items() if len(pairs) > 1}
+    return {name: np.array(pairs).T for name, pairs in points.items() if len(pairs) > 1}
 
 
-def _merged(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | None, list[str]]]:
+def _merges(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | None, list[str]]]:
     """The pieces after each merge that applies (E63), in the order in which the merges were learnt."""
     rank = {pair: place for place, pair in enumerate(tokenizer.merges)}
     words = tokenizer.spelled(text)
@@ -157,43 +157,21 @@ def _merged(tokenizer: BPETokenizer, text: str) -> list[tuple[tuple[str, str] | 
     return steps
 
 
-def _ladder(steps: list[tuple[tuple[str, str] | None, list[str]]]) -> Canvas:
-    """A row of pieces for each merge; the new piece is dark."""
-    items, widest = list[Item](), 0.0
-    for row, (made, pieces) in enumerate(steps):
-        x, y, new = 56.0, 12.0 + 28 * row, None if made is None else made[0] + made[1]
-        items.append(Text(44.0, y + 15, str(row), 11.0, "muted", "end"))
-        for piece in pieces:
-            long = 12 + text_width(piece, 13.0, monospace=True)
-            fill = CATEGORICAL[0] if piece == new else "rule"
-            ink = "#ffffff" if piece == new else "ink"
-            items.append(Rect(x, y, long, 22.0, fill, radius=4.0))
-            items.append(Text(x + 6, y + 15, piece, 13.0, ink, monospace=True))
-            x += long + 4
-        widest = max(widest, x)
-    return Canvas(widest + 20, 24.0 + 28 * len(steps), tuple(items), "merge after merge")
-
-
 def _pieces(words: list[tuple[str, ...]]) -> list[str]:
     return [readable_spelling(piece) for word in words for piece in word]
 
 
-def _cosine(table: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T T"]:
-    unit = table / np.linalg.norm(table, axis=1, keepdims=True).clip(1e-12)
-    return unit @ unit.T
-
-
-def _nearest(table: Float[np.ndarray, "V D"], place: int) -> dict[int, float]:
+def _nearest(table: Matrix, place: int) -> dict[int, float]:
     lengths = np.linalg.norm(table, axis=1).clip(1e-12)
     cosine = table @ table[place] / lengths / lengths[place]
     cosine[: len(SPECIALS)], cosine[place] = -2.0, -2.0
     return {i: float(cosine[i]) for i in np.argsort(-cosine)[:NEIGHBOURS].tolist()}
 
 
-def _plane(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
+def _plane(points: Matrix) -> Points:
     """Principal components (Pearson 1901), each turned so that its largest entry is positive."""
-    centred = torch.from_numpy(points - points.mean(0))
-    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
-    directions = directions[:2] if len(directions) > 1 else torch.cat([directions, torch.zeros_like(directions)])
-    signs = torch.take_along_dim(directions, directions.abs().argmax(1, keepdim=True), 1).sign()
-    return (centred @ (directions * signs).mT).numpy()
+    centred = points - points.mean(0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    directions = directions[:2] if len(directions) > 1 else np.vstack([directions, 0 * directions])
+    signs = np.sign(np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], 1))
+    return centred @ (directions * signs).T

@@ -2,18 +2,16 @@
 
 import html
 import json
+import math
 import os
 import shutil
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from jaxtyping import Float
+from typing import Any, Protocol, runtime_checkable
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, stack
@@ -56,18 +54,35 @@ for (const grid of document.querySelectorAll("image[data-cells]")) {
 """
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """What one look found: the numbers as plain data, pictures whose titles are their captions, and one in letters.
+@runtime_checkable
+class Figure(Protocol):
+    """A kind of picture with its numbers: it draws itself, and writes itself in letters."""
 
-    `text` writes it for a terminal of so many columns, in colour or not.
+    def draw(self) -> Canvas: ...
+
+    def letters(self, width: int, colour: bool) -> str: ...
+
+
+Letters = Callable[[int, bool], str]  # a text for so many columns, in colour or not
+
+
+@dataclass(frozen=True)
+class View:
+    """A look inside a model: numbers as plain data, and the parts of which its pictures and its text are made.
+
+    A figure is in both, a canvas in the pictures; a line, and a figure's `letters` alone, are in the text.
     """
 
     name: str
     title: str
     data: dict[str, Any]
-    canvases: tuple[Canvas, ...]
-    text: Callable[[int, bool], str]
+    parts: Sequence[str | Figure | Canvas | Letters]
+
+    @property
+    def canvases(self) -> list[Canvas]:
+        """The pictures; their titles are their captions."""
+        drawn = [part.draw() if isinstance(part, Figure) else part for part in self.parts]
+        return [part for part in drawn if isinstance(part, Canvas)]
 
     def show(self) -> None:
         """Write it to the terminal, in colour if that is one and NO_COLOR is not set."""
@@ -75,7 +90,9 @@ class View:
         sys.stdout.write(self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n")
 
     def to_text(self, *, width: int = 80, colour: bool = False) -> str:
-        return f"{visible(self.title)}\n{self.text(width, colour)}"
+        texts = [part.letters if isinstance(part, Figure) else part for part in self.parts]
+        lines = [text(width, colour) if callable(text) else text for text in texts if not isinstance(text, Canvas)]
+        return "\n".join([visible(self.title), *lines])
 
     def to_json(self) -> str:
         """The numbers, to six digits; what is not finite is null."""
@@ -127,9 +144,9 @@ class View:
             raise UsageError(
                 f"{path}: a view cannot be saved as '{path.suffix}'", hint=f"use one of {', '.join(writers)}."
             )
-        written = writers[path.suffix.lower()]()
+        content = writers[path.suffix.lower()]()
         # A lone surrogate, of which JSON can speak though UTF-8 cannot, becomes its escape.
-        path.write_bytes(written if isinstance(written, bytes) else written.encode("utf-8", "backslashreplace"))
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         return path
 
 
@@ -138,7 +155,8 @@ def _themes() -> str:
     sheets = []
     for dark in (0, 1):
         rules = [f".fill-{role}{{fill:{c[dark]}}}.stroke-{role}{{stroke:{c[dark]}}}" for role, c in ROLES.items()]
-        ink, paper = ROLES["ink"][dark], ROLES["paper"][dark]
+        ink = ROLES["ink"][dark]
+        paper = ROLES["paper"][dark]
         sheets.append(f"body{{background:{paper};color:{ink}}}#cell{{background:{ink};color:{paper}}}{''.join(rules)}")
     return f"{sheets[0]}\n@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}{sheets[1]}}}"
 
@@ -147,20 +165,13 @@ def _plain(value: Any) -> Any:
     """Arrays and tuples as lists, numbers to six digits, NaN and infinity as null."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
-    if isinstance(value, float) or hasattr(value, "tolist"):
-        array = np.asarray(value)
-        return (_rounded(array) if array.dtype.kind == "f" else array).tolist()
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
-
-
-def _rounded(array: Float[np.ndarray, "*n"]) -> np.ndarray:
-    exact, there = np.asarray(array, float), np.isfinite(array)
-    digits = 5 - np.floor(np.log10(np.abs(np.where(there & (exact != 0), exact, 1.0))))
-    scale = 10.0 ** np.abs(digits)  # a power above one is exact, and so the quotient prints short
-    short = np.where(digits > 0, np.round(exact * scale) / scale, np.round(exact / scale) * scale)
-    return np.where(there, short.astype(object), np.array(None))
 
 
 def _escaped(text: str) -> str:

@@ -25,7 +25,7 @@ from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
 from seqlab.layers.inputs import Positions
 from seqlab.recipe import Glimpse, Transformer
-from seqlab.tasks import task_of
+from seqlab.tasks import subject, task_of
 from seqlab.text.bpe import BPETokenizer
 
 VIEWS: dict[str, Callable[..., View]] = {
@@ -48,7 +48,8 @@ VIEWS: dict[str, Callable[..., View]] = {
     "glimpses": glimpses_view,
 }
 
-
+READ = {"given", "subject"}  # parameters of a view that need an input
+OF_SUBJECT = ("output", "hypothesis")  # options that say which answer to the input is looked into
 USUAL = ("band", "trellis", "maps", "attention", "lens")  # what to look at first, the most telling first
 
 
@@ -60,7 +61,8 @@ def usual_view(bundle: Bundle) -> str:
 
 def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     """The views that have something to show of a model; `has_run` says that the record of its training is there."""
-    model, tokenizer = bundle.recipe.model, bundle.codec.tokenizer
+    model = bundle.recipe.model
+    tokenizer = bundle.codec.tokenizer
     fitting = task_of(bundle.recipe).views(bundle)
     transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
     attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
@@ -92,17 +94,19 @@ def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **opt
         raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
     takes = inspect.signature(VIEWS[view]).parameters
     own = [name for name, option in takes.items() if option.kind is option.KEYWORD_ONLY and name != "folder"]
+    if "subject" in takes:
+        own += OF_SUBJECT
     for name in options:
-        if name not in takes:
+        if name not in own:
             hint = f"it takes {', '.join(map(_flag, own)) or 'no options'}."
             raise UsageError(f"the view '{view}' has no {_flag(name)}", hint=hint)
-    if "given" in takes:
-        if given is None and takes["given"].default is inspect.Parameter.empty:
-            raise UsageError(f"the view '{view}' needs an input to look at", hint="give a text after the model.")
-        options["given"] = given
-    if "folder" in takes:
-        options["folder"] = folder
-    return VIEWS[view](bundle, **options)
+    if given is None and any(takes[name].default is inspect.Parameter.empty for name in takes.keys() & READ):
+        raise UsageError(f"the view '{view}' needs an input to look at", hint="give a text after the model.")
+    parts: dict[str, Any] = {"bundle": bundle, "given": given, "folder": folder}
+    if "subject" in takes:
+        answer = {name: options.pop(name) for name in OF_SUBJECT if name in options}
+        parts["subject"] = subject(bundle, given, **answer)
+    return VIEWS[view](**{name: part for name, part in parts.items() if name in takes}, **options)
 
 
 def _flag(option: str) -> str:

@@ -6,16 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
-from seqlab.explain import terminal
-from seqlab.explain.canvas import Canvas, Text
-from seqlab.explain.charts import bars
-from seqlab.explain.labels import widest
+from seqlab.explain.charts import Bars, table
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
 from seqlab.tasks import predict
@@ -79,13 +75,6 @@ def replaced(words: Sequence[str], change: str) -> list[str]:
     return [*words[: int(place) - 1], word, *words[int(place) :]]
 
 
-def _both(before: str, after: str) -> Canvas:
-    items = []
-    for y, name, text in ((24.0, "before", before), (48.0, "after", after)):
-        items += [Text(24.0, y, name, 14.0, "muted"), Text(100.0, y, text, 14.0, "ink")]
-    return Canvas(124 + widest((before, after, " " * 40), 14.0), 64.0, tuple(items), "the answer")
-
-
 def _dimension(name: str) -> int:
     """Where heads or units are counted: heads stand before positions, units after."""
     return 1 if name.endswith((".heads", ".weights")) else -1
@@ -111,23 +100,19 @@ def what_if_view(
     if temperature is not None:
         decode = decode.model_copy(update={"method": "sample", "temperature": temperature})
         changes.append(f"temperature {temperature:g}")
-    before = predict(bundle, [given], decode=bundle.recipe.decode)[0].output
+    before = predict(bundle, [given])[0].output
     with torch.inference_mode():
-        was = subject.log_probabilities().numpy()
+        old = subject.log_probabilities().numpy()
     with ablated(silent), torch.inference_mode():
         after = predict(bundle, [changed], decode=decode, prefix=prefix)[0].output
-        becomes = subject.log_probabilities().numpy() if changed == given else None
+        new = subject.log_probabilities().numpy()
     data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before, "after": after}
-    data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": was}
-    canvases, lines = [_both(before, after)], [f"before: {before}", f"after:  {after}"]
-    change = np.zeros(0) if becomes is None else becomes - was
-    if becomes is not None:
-        data["log_probability_after"] = was + change
-        canvases.append(bars(change, subject.answered, title="change in the log-probability of the old answer's parts"))
-        lines.append("the old answer's log-probability changes by:")
-
-    def letters(width: int, colour: bool) -> str:
-        drawn = [] if becomes is None else [terminal.bars(change, subject.answered, width=width, colour=colour)]
-        return "\n".join(lines + drawn)
-
-    return View("what-if", f"what if: {'; '.join(changes)}", data, tuple(canvases), letters)
+    data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": old}
+    parts: list[Any] = [table(["before", before], [["after", after]], title="the answer")]
+    parts += [f"before: {before}", f"after:  {after}"]
+    if changed == given:
+        change = new - old
+        data["log_probability_after"] = old + change
+        title = "change in the log-probability of the old answer's parts"
+        parts += ["the old answer's log-probability changes by:", Bars(change, subject.answered, title=title)]
+    return View("what-if", f"what if: {'; '.join(changes)}", data, parts)

@@ -7,7 +7,6 @@ translators with the norm before, or after                   Pegasus, Marian
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
 from seqlab.export.stacks import position_table, refuse, transformer, translator
-from seqlab.huggingface import ACTIVATIONS, LAYERS
+from seqlab.huggingface import ACTIVATIONS, LAYERS, their_name
 from seqlab.models.classifier import Tagger
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.seq2seq import Seq2Seq
@@ -147,15 +146,10 @@ def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -
     """Our parameters by their names; queries, keys and values are three `parts`."""
     weights: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
-        owner, _, part = name.rpartition(".")
-        theirs = layers.get(re.sub(r"\.\d+\.", ".#.", owner))
-        if theirs is None:
-            continue
-        theirs = theirs.replace("#", "".join(re.findall(r"\.(\d+)\.", owner)))
-        part = "bias" if part == "bias" else "weight"
-        if owner.endswith("query_key_value"):
+        owner, theirs, part = their_name(name, layers)
+        if theirs and owner.endswith("query_key_value"):
             weights |= {f"{theirs}.{each}.{part}": w for each, w in zip(parts, weight.chunk(3), strict=True)}
-        else:
+        elif theirs:
             weights[f"{theirs}.{part}"] = weight
     return weights
 
@@ -176,11 +170,10 @@ def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Lib
         steps = [*form, normalizers.BertNormalizer(**flags)]
         library.pre_tokenizer, library.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix=INSIDE)
     else:
-        stored = tokenizer.to_json()["library"]["model"]
-        pieces = sorted(stored["vocab"], key=stored["vocab"].__getitem__)[len(SPECIALS) :]
-        ids = {piece: index for index, piece in enumerate([*names.values(), *pieces])}
-        library = Library(models.BPE(vocab=ids, merges=[tuple(pair) for pair in stored["merges"]]))
-        library.pre_tokenizer, library.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        stored = tokenizer.to_json()["library"]
+        model = stored["model"]
+        model["vocab"] = {names.get(piece, piece): index for piece, index in model["vocab"].items()}
+        library = Library.from_str(json.dumps(stored))
     if steps:
         library.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
     if getattr(bundle.codec.source, "markers", False):

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seqlab.equations.kalman import Filtered, Smoothed, System, entries_seen, gain, log_density, smoother_gain
-from seqlab.types import Mask, Vectors
+from seqlab.types import Entries, HiddenStates, Mask, Vectors
 
 STEADY = 1e-12
 """Covariances that change by less than this share of themselves from one step to the next have settled."""
@@ -21,24 +21,24 @@ def kalman_filter(
     system: System,
     y: Vectors,
     real: Mask,
-    observed: Mask | Bool[Tensor, "B T D"] | None = None,
+    observed: Mask | Entries | None = None,
     x: Float[Tensor, "B T X"] | None = None,
 ) -> Filtered:
     """The twin of `equations.kalman.kalman_filter`.
 
     With the gains known, the filter is the recurrence m_t = (I - K_t W_hy)(W_hh m_{t-1} + W_hx x_t) + K_t y_t.
     """
-    seen = entries_seen(y, real, observed)
-    shared = bool((real == real[:1]).all() & (seen == seen[:1]).all())
+    entries = entries_seen(y, real, observed)
+    shared = bool((real == real[:1]).all() & (entries == entries[:1]).all())
     groups = 1 if shared else len(y)
-    alive, looked = real[:groups].mT, seen[:groups].transpose(0, 1)
-    prior, posterior, K, L = _covariances(system, alive, looked)
+    alive, by_step = real[:groups].mT, entries[:groups].transpose(0, 1)
+    prior, posterior, K, L = _covariances(system, alive, by_step)
 
     eye = torch.eye(len(system.m_1), dtype=y.dtype)
     moves = alive[..., None, None] & (torch.arange(len(alive)) > 0)[:, None, None, None]
     W = torch.where(moves, system.W_hh, eye)  # nothing moves at a pad, nor before the first step
     keep = eye - K @ system.W_hy
-    values = _columns(torch.where(seen, y, 0.0), groups)
+    values = _columns(torch.where(entries, y, 0.0), groups)
     start = system.m_1[:, None].expand(groups, -1, values.shape[-1])
     mean = K @ values
     mean[0].add_(keep[0] @ start)
@@ -53,8 +53,8 @@ def kalman_filter(
     torch.matmul(W[1:], mean[:-1], out=predicted[1:])
     if drive is not None:
         predicted.add_(drive)
-    v = values.sub_(system.W_hy @ predicted).mul_(looked[..., None])
-    log_likelihood = log_density(v, L, looked).sum(0).flatten()
+    v = values.sub_(system.W_hy @ predicted).mul_(by_step[..., None])
+    log_likelihood = log_density(v, L, by_step).sum(0).flatten()
     prior, posterior = (part.transpose(0, 1).expand(len(y), -1, -1, -1) for part in (prior, posterior))
     return Filtered(_rows(predicted), prior, _rows(mean), posterior, log_likelihood, shared)
 
@@ -81,15 +81,15 @@ def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
 
 
 @np.errstate(all="ignore")  # whether numbers are finite is asked of the factors
-def _covariances(system: System, real: Bool[Tensor, "T G"], seen: Bool[Tensor, "T G D"]) -> tuple[Tensor, ...]:
+def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor, "T G D"]) -> tuple[Tensor, ...]:
     """E12, E13 for each group, without data: P predicted, P conditioned, K, and L of S, each `T G`.
 
     Once they settle they are not computed again until the pattern changes.
     """
-    pattern = torch.cat([seen, real[..., None]], dim=-1)
+    pattern = torch.cat([entries, real[..., None]], dim=-1)
     whole = pattern.flatten(1).all(1).tolist()
     same = [False, *(pattern[1:] == pattern[:-1]).flatten(1).all(1).tolist()]
-    alive, looked = _plain(real[..., None, None]), _plain(seen[..., None])[..., 0]
+    alive, by_step = _plain(real[..., None, None]), _plain(entries[..., None])[..., 0]
     W, Q, P = system.W_hh.numpy(), system.Q.numpy(), _plain(system.P_1.expand(real.shape[1], -1, -1))
     steps: list[tuple[np.ndarray, ...]] = []
     places: list[int] = []
@@ -98,7 +98,7 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], seen: Bool[Tensor, "
         if not (steady and unchanged):
             prior = P if t == 0 else _symmetric(W @ P @ W.T + Q)
             prior = prior if whole[t] else np.where(alive[t], prior, P)
-            K, L, P = _gain(prior, system, None if whole[t] else looked[t])
+            K, L, P = _gain(prior, system, None if whole[t] else by_step[t])
             steady = unchanged and _settled(prior, steps[-1][0])
             steps.append((prior, P, K, L))
         places.append(len(steps) - 1)
@@ -106,14 +106,14 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], seen: Bool[Tensor, "
     return tuple(part[:, None] if part.dim() == 3 else part for part in parts)
 
 
-def _gain(P: np.ndarray, system: System, seen: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _gain(P: np.ndarray, system: System, entries: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The twin of `equations.kalman.gain`, to which it turns where S is singular."""
     Z, R = system.W_hy.numpy(), system.R.numpy()
     U = Z @ P
     S, eye = U @ Z.T + R, np.eye(len(Z))
-    if seen is not None:
-        U = U * seen[..., None]
-        S = np.where(seen[..., :, None] & seen[..., None, :], S, eye)
+    if entries is not None:
+        U = U * entries[..., None]
+        S = np.where(entries[..., :, None] & entries[..., None, :], S, eye)
     try:
         L = np.linalg.cholesky(S * (1 + 8 * np.finfo(S.dtype).eps * eye))
         apart = np.linalg.inv(L)
@@ -121,8 +121,8 @@ def _gain(P: np.ndarray, system: System, seen: np.ndarray | None) -> tuple[np.nd
     except np.linalg.LinAlgError:
         singular = True
     if singular:
-        told = None if seen is None else torch.from_numpy(seen)
-        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, told))
+        mask = None if entries is None else torch.from_numpy(entries)
+        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, mask))
         return K, L, P
     K = (apart.swapaxes(-1, -2) @ (apart @ U)).swapaxes(-1, -2)
     keep = np.eye(P.shape[-1]) - K @ Z
@@ -177,5 +177,5 @@ def _columns(part: Vectors, groups: int) -> Float[Tensor, "T G D N"]:
     return part.unflatten(0, (groups, -1)).permute(2, 0, 3, 1).contiguous()
 
 
-def _rows(part: Float[Tensor, "T G H N"]) -> Float[Tensor, "B T H"]:
+def _rows(part: Float[Tensor, "T G H N"]) -> HiddenStates:
     return part.permute(1, 3, 0, 2).flatten(0, 1)

@@ -1,56 +1,29 @@
-"""Kernels on logits: the loss with its gradient (E4), and what a search asks of them.
+"""Kernels on logits: the loss of a head with its gradient (E18, E4), and what a search asks of them.
 
-The gradient of the loss is written out: softmax minus target, in one buffer instead of one for each operation. With the
-head in it (E18), logits are made, scored and turned into their gradient for a few rows at a time: a matrix of tokens by
-vocabulary is the largest thing in a small model's step, and this way it never leaves the cache.
+Logits are made, scored and turned into their gradient, softmax minus target, for a few rows at a time: a matrix of
+tokens by vocabulary is the largest thing in a small model's step, and this way it never leaves the cache.
 """
 
 import math
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import log_softmax
 
+from seqlab.equations.decoding import smoothed_loss
 from seqlab.kernels import native
-from seqlab.types import Logits, PerRow, Scalar
-
-Gold = Int[Tensor, " N"]
+from seqlab.types import BestIds, BestScores, FlatIds, FlatLogits, FlatVectors, Logits, PerRow, Scalar
 
 LOGITS = 2**22  # at a time: 16 MB
 
 
-def cross_entropy(logits: Float[Tensor, "N V"], gold: Gold, *, label_smoothing: float = 0.0) -> Float[Tensor, " N"]:
-    """The twin of `equations.decoding.cross_entropy`."""
-    loss: Tensor = _CrossEntropy.apply(logits, gold, label_smoothing)
-    return loss
-
-
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-        half = logits.dtype == torch.bfloat16  # eight bits are not enough for a sum over a vocabulary
-        log_p = log_softmax(logits, dim=-1, dtype=torch.float32 if half else None)
-        ctx.save_for_backward(log_p, gold)
-        ctx.smoothing = smoothing
-        return _losses(log_p, gold, smoothing)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        log_p, gold = ctx.saved_tensors
-        gradient = log_p.exp()
-        _subtract_target(gradient, gold, ctx.smoothing)
-        gradient *= gradients[0][:, None]
-        return gradient, None, None
-
-
 def head_cross_entropy(
-    features: Float[Tensor, "N D"],
+    features: FlatVectors,
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"],
-    gold: Gold,
+    gold: FlatIds,
     *,
     label_smoothing: float = 0.0,
 ) -> Scalar:
@@ -72,7 +45,7 @@ class _HeadCrossEntropy(torch.autograd.Function):
             o, p = logits[: len(x)], log_p[: len(x)]
             torch.addmm(bias, x, weight.mT, out=o)
             torch.log_softmax(o, dim=-1, out=p)
-            total += _losses(p, label, smoothing).sum()
+            total += smoothed_loss(p, label, smoothing).sum()
             _subtract_target(p.exp_(), label, smoothing)
             torch.mm(p, weight, out=back)
             torch.addmm(d_weight, p.mT, x, out=d_weight)
@@ -86,12 +59,7 @@ class _HeadCrossEntropy(torch.autograd.Function):
         return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
 
 
-def _losses(log_p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> Float[Tensor, " N"]:
-    loss = -log_p.gather(-1, gold[:, None])[:, 0]
-    return loss if not smoothing else (1 - smoothing) * loss - smoothing * log_p.mean(-1)
-
-
-def _subtract_target(p: Float[Tensor, "N V"], gold: Gold, smoothing: float) -> None:
+def _subtract_target(p: FlatLogits, gold: FlatIds, smoothing: float) -> None:
     """dL/do = p - q in place, where q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold."""
     if smoothing:
         p -= smoothing / p.shape[-1]
@@ -105,7 +73,7 @@ def log_total(logits: Logits) -> PerRow:
     return logits.logsumexp(-1)
 
 
-def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
+def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[BestScores, BestIds]:
     """The largest logits of each row, and whose they are, largest first; those of `never` count as -inf."""
     keep = min(keep, logits.shape[-1])
     if logits.dtype == torch.float32 and native.ready():

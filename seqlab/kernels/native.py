@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -29,10 +29,10 @@ WIDE = {"AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"}, "AVX2"
 AT_ONCE = 2  # compilers: each wants a gigabyte for torch's headers
 
 
-def build(*, quiet: bool = False) -> Path:
+def build() -> Path:
     """Compile the library, unless it is there and loads; where it is.
 
-    What the compiler warns of goes to stderr, unless `quiet`.
+    What the compiler warns of goes to stderr.
     """
     goal = library()
     if goal.exists() and _load():
@@ -49,10 +49,10 @@ def build(*, quiet: bool = False) -> Path:
         flags = [*_flags(), "-isystem", str(TORCH / "include"), "-c"]
         compiles = [[*flags, str(source), "-o", str(to)] for source, to in zip(_sources(), made, strict=True)]
         with ThreadPoolExecutor(AT_ONCE) as workers:
-            list(workers.map(lambda words: _run(compiler, words, quiet=quiet), compiles))
+            list(workers.map(partial(_run, compiler), compiles))
         whole = Path(folder) / goal.name
         words = ["-shared", *map(str, made), f"-L{TORCH / 'lib'}", *LINKED, "-o", str(whole)]
-        _run(compiler, words, quiet=quiet)
+        _run(compiler, words)
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
         goal.with_suffix(".txt").write_text(version.partition("\n")[0], "utf-8")
         whole.replace(goal)  # at once, so that nobody meets half a library
@@ -126,10 +126,10 @@ def _key() -> str:
 def _processor() -> str:
     """What `-march=native` depends on, without asking a compiler."""
     try:
-        found = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
+        match = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
     except OSError:
-        found = None
-    return found[0] if found else f"{platform.machine()} {platform.processor()}"
+        match = None
+    return match[0] if match else f"{platform.machine()} {platform.processor()}"
 
 
 def _sources() -> list[Path]:
@@ -137,8 +137,8 @@ def _sources() -> list[Path]:
 
 
 def _flags() -> list[str]:
-    known = set(_processor().split())
-    widest = [name for name, needed in WIDE.items() if needed <= known][:1]
+    features = set(_processor().split())
+    widest = [name for name, needed in WIDE.items() if needed <= features][:1]
     wide = [f"-DCPU_CAPABILITY{form}{name}" for name in widest for form in ("=", "_")]
     return [*FLAGS, *wide, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
 
@@ -148,13 +148,12 @@ def _compiler() -> str | None:
     return shutil.which(named) if named else shutil.which("g++") or shutil.which("clang++")
 
 
-def _run(compiler: str, words: list[str], *, quiet: bool) -> None:
+def _run(compiler: str, words: list[str]) -> None:
     done = subprocess.run([compiler, *words], stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        said = next((line for line in done.stderr.splitlines() if "error" in line), f"exit code {done.returncode}")
+        message = next((line for line in done.stderr.splitlines() if "error" in line), f"exit code {done.returncode}")
         raise SeqlabError(
-            f"{compiler} failed: {said}",
+            f"{compiler} failed: {message}",
             hint=f"torch {torch.__version__} asks for C++20. All works without the kernels, through torch.",
         )
-    if not quiet:
-        sys.stderr.write(done.stderr)
+    sys.stderr.write(done.stderr)

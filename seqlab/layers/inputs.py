@@ -112,8 +112,7 @@ class Positions(nn.Module):
         super().__init__()
         self.kind, self.size, self.most, self.name = kind, size, most, name
         self.table = nn.Parameter(torch.randn(most, size) * size**-0.5) if kind == "learned" else None
-        self.waves: Tensor
-        self.register_buffer("waves", torch.zeros(0, size), persistent=False)
+        self.waves: Tensor = nn.Buffer(torch.zeros(0, size), persistent=False)
 
     def forward(self, x: Vectors, *, first: int = 0) -> Vectors:
         if self.kind in ("none", "rotary"):

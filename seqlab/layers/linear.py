@@ -3,14 +3,15 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Float32, Int, Int8, Shaped
+from jaxtyping import Float, Float32, Int8, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from seqlab.equations.decoding import cross_entropy
 from seqlab.kernels import native
-from seqlab.kernels.logits import cross_entropy, head_cross_entropy
+from seqlab.kernels.logits import head_cross_entropy
 from seqlab.layers.tap import listened_to, tap
-from seqlab.types import Scalar
+from seqlab.types import Features, FlatIds, FlatNumbers, FlatVectors, Scalar
 
 LARGEST = 127
 
@@ -20,7 +21,7 @@ class Matrix(NamedTuple):
 
     weight: Tensor
     scale: Float32[Tensor, " N"] | None
-    bias: Float[Tensor, " N"] | None
+    bias: FlatNumbers | None
 
     def __call__(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
         if self.scale is None:
@@ -45,17 +46,6 @@ def dequantise(q: Int8[Tensor, "N *R"], scale: Float32[Tensor, " N"]) -> Float32
     return q * scale.view(-1, *[1] * (q.dim() - 1))
 
 
-def packed(weight: Float32[Tensor, "N K"], bias: Float32[Tensor, " N"] | None) -> Matrix:
-    """A matrix as the int8 product wants it; only where the native kernels are."""
-    q, scale = quantise(weight)
-    return Matrix(torch.ops.seqlab.pack_int8(q), scale, bias)
-
-
-def usable(x: Float[Tensor, "..."]) -> bool:
-    """Whether the int8 product can be taken: it knows float32 and no gradient, and is native."""
-    return x.dtype == torch.float32 and not torch.is_grad_enabled() and native.ready()
-
-
 class Linear(nn.Linear):
     """torch's linear layer; once `in_bytes`, its product is taken with int8 weights where that can be.
 
@@ -75,12 +65,15 @@ class Linear(nn.Linear):
 
     def part(self, first: int, last: int) -> Matrix:
         """The product for some of the outputs."""
-        if self.in_bytes and usable(self.weight):
-            if (first, last) not in self._packed:
-                bias = None if self.bias is None else self.bias[first:last].detach()
-                self._packed[first, last] = packed(self.weight[first:last].detach(), bias)
-            return self._packed[first, last]
-        return Matrix(self.weight[first:last], None, None if self.bias is None else self.bias[first:last])
+        weight, bias = self.weight[first:last], None if self.bias is None else self.bias[first:last]
+        # the int8 product knows float32 and no gradient, and is native
+        packs = self.in_bytes and weight.dtype == torch.float32 and not torch.is_grad_enabled() and native.ready()
+        if not packs:
+            return Matrix(weight, None, bias)
+        if (first, last) not in self._packed:
+            q, scale = quantise(weight)
+            self._packed[first, last] = Matrix(torch.ops.seqlab.pack_int8(q), scale, bias)
+        return self._packed[first, last]
 
 
 def is_rounded(weight: Shaped[Tensor, "..."]) -> bool:
@@ -117,15 +110,16 @@ class Head(nn.Module):
         if tied is not None:
             self.output.weight = tied
 
-    def forward(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
+    def forward(self, features: Features) -> Float[Tensor, "... V"]:
         return tap("logits", self.output(tap("features", self._projected(features))))
 
-    def _projected(self, features: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
+    def _projected(self, features: Features) -> Float[Tensor, "... E"]:
         return features if self.project is None else self.project(features)
 
-    def loss(self, features: Float[Tensor, "N D"], gold: Int[Tensor, " N"], *, label_smoothing: float = 0.0) -> Scalar:
+    def loss(self, features: FlatVectors, gold: FlatIds, *, label_smoothing: float = 0.0) -> Scalar:
         """E4 summed over the rows, without holding the logits of all of them where nobody looks."""
         if listened_to() or torch.is_autocast_enabled(features.device.type):
-            return cross_entropy(self(features), gold, label_smoothing=label_smoothing).sum()
+            logits = self(features).to(self.output.weight.dtype)  # eight bits are too few for a sum over a vocabulary
+            return cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
         projected, output = self._projected(features), self.output
         return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing=label_smoothing)

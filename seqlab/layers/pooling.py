@@ -43,10 +43,9 @@ class Pooling(nn.Module):
         positions: int = 1,
         theme: int = 1,
         normalise: bool = False,
-        name: str,
     ) -> None:
         super().__init__()
-        self.kind, self.name, self.penalty = kind, name, penalty
+        self.kind, self.penalty = kind, penalty
         sizes = {"final": summary_size, "hops": hops * size, "flat": positions * size, "theme": theme}
         self.output_size = sizes.get(kind, size)
         self.norm = BatchNorm(self.output_size) if normalise else None
@@ -62,9 +61,7 @@ class Pooling(nn.Module):
     def _pooled(self, states: Padded, summary: Summary) -> tuple[Float[Tensor, "B R"], Scalar | None]:
         if self.kind == "final":
             return summary, None
-        if self.kind == "mean":
-            return mean_pool(states.values, states.real), None
-        if self.kind == "theme":
+        if self.kind in ("mean", "theme"):  # hidden is the identity for a plain mean
             return self.hidden(mean_pool(states.values, states.real)), None
         if self.kind == "max":
             return max_pool(states.values, states.real), None
@@ -74,6 +71,6 @@ class Pooling(nn.Module):
             return states.masked().values.flatten(1), None
         x = states.masked().values
         scores = self.score(self.hidden(x).tanh() if self.kind == "hops" else x)
-        weights = tap(f"{self.name}.weights", masked_softmax(scores.mT, states.real[:, None]))
+        weights = tap("pooling.weights", masked_softmax(scores.mT, states.real[:, None]))
         penalty = self.penalty * diversity_penalty(weights).sum() if self.penalty else None
         return (weights @ x).flatten(1), penalty

@@ -6,14 +6,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.equations.recurrent import gru_step, gru_torch_step, lstm_step, mgu_step, rnn_step
 from seqlab.kernels import native, recurrent
 from seqlab.layers.tap import listened_to, tap
 from seqlab.recipe import Cell
-from seqlab.types import State, Vectors
+from seqlab.types import HiddenStates, State, Vectors
 
 WORTHWHILE = 8
 """Fewer steps do not pay for laying out the weights for the native kernels."""
@@ -60,8 +59,6 @@ class Recurrence(nn.Module):
 
     def __init__(self, kind: Cell, input_size: int, size: int, *, name: str) -> None:
         super().__init__()
-        if kind not in CELLS:
-            raise ValueError(f"there is no cell '{kind}'; there are {', '.join(CELLS)}")
         self.kind, self.size, self.name = kind, size, name
         self.cell = CELLS[kind]
         self.num_states = 2 if kind == "lstm" else 1
@@ -87,7 +84,7 @@ class Recurrence(nn.Module):
         """The state before the first step: zeros, once for h and, in an LSTM, once for c."""
         return tuple(self.W.new_zeros(rows, self.size) for _ in range(self.num_states))
 
-    def forward(self, x: Vectors, state: State) -> tuple[Float[Tensor, "B T H"], State]:
+    def forward(self, x: Vectors, state: State) -> tuple[HiddenStates, State]:
         if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
             with torch.autocast(x.device.type, enabled=False):
                 return self(x.to(self.W.dtype), tuple(part.to(self.W.dtype) for part in state))

@@ -14,7 +14,7 @@ from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 from seqlab.recipe import Connection as Kind
 from seqlab.recipe import Stack
-from seqlab.types import State, Summary, Vectors
+from seqlab.types import HiddenStates, State, Summary, Vectors
 
 Layer = TypeVar("Layer", "CausalLayer", "BidirectionalLayer")
 Leaving = Float[Tensor, "B T R"]
@@ -36,7 +36,7 @@ class Connection(nn.Module):
         if self.transform is not None:
             nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
 
-    def forward(self, x: Vectors, hx: Float[Tensor, "B T H"]) -> Leaving:
+    def forward(self, x: Vectors, hx: HiddenStates) -> Leaving:
         if self.kind == "plain":
             return hx
         if self.kind == "dense":

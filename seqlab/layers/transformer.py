@@ -1,6 +1,6 @@
 """The blocks of a Transformer: norms (E50, E51), many heads (E47), feed-forward (E53), add & norm (E52)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from seqlab.equations.attention import attention_weights, causal, scaled_score, split_heads
 from seqlab.equations.attention import context as weighted_sum
-from seqlab.equations.transformer import batch_norm, rotary
+from seqlab.equations.transformer import EPSILON, batch_norm, rotary
 from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
@@ -19,12 +19,10 @@ from seqlab.recipe import Transformer
 from seqlab.types import Mask, Vectors
 
 HeadQueries = Float[Tensor, "B H T d"]
-SourceMask = Bool[Tensor, "B S"]
 Hypotheses = Float[Tensor, "R T D"]
 
-EPSILON = 1e-5
 MOMENTUM = 0.1  # how far the mean and variance of a batch norm move towards those of each batch
-Heads = tuple[Tensor, Tensor]  # keys and values, each B H T d
+Heads = Sequence[Tensor]  # keys and values, each B H T d
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": gelu,
@@ -63,11 +61,11 @@ class BatchNorm(nn.Module):
         if not training():
             return self.gain * (x - self.mean) / (self.variance + EPSILON).sqrt() + self.bias
         real = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
-        seen = x[real]
+        positions = x[real]
         with torch.no_grad():
-            self.mean.lerp_(seen.mean(0), MOMENTUM)
-            self.variance.lerp_(seen.var(0, unbiased=False), MOMENTUM)
-        return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(seen, self.gain, self.bias))
+            self.mean.lerp_(positions.mean(0), MOMENTUM)
+            self.variance.lerp_(positions.var(0, unbiased=False), MOMENTUM)
+        return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(positions, self.gain, self.bias))
 
 
 class NoNorm(nn.Module):
@@ -98,36 +96,36 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(linear.bias)
         self.query_key_value.weight.num_blocks = 3  # type: ignore[attr-defined]  # for optimisers that see matrices
 
-    def project_all(self, x: Vectors) -> tuple[Tensor, Tensor, Tensor]:
+    def project_all(self, x: Vectors) -> tuple[Tensor, ...]:
         """Queries, keys and values of the same positions in one product, as self-attention needs them."""
-        q, k, v = self.query_key_value(tap(f"{self.name}.x", x)).chunk(3, dim=-1)
-        return self._split(q), self._split(k), self._split(v)
+        return self.split(self.query_key_value(tap(f"{self.name}.x", x)))
 
-    def project_memory(self, memory: Float[Tensor, "B S D"]) -> Heads:
+    def project_memory(self, memory: Vectors) -> tuple[Tensor, ...]:
         """Keys and values of a source: computed once, used at every step."""
-        k, v = self.keys_and_values(memory).chunk(2, dim=-1)
-        return self._split(k), self._split(v)
+        return self.split(self.keys_and_values(memory))
 
-    def keys_and_values(self, memory: Float[Tensor, "B S D"]) -> Float[Tensor, "B S 2*D"]:
+    def keys_and_values(self, memory: Vectors) -> Float[Tensor, "B T 2*D"]:
         """The same with keys and values side by side, as they come out of the product."""
         size = self.mix.in_features
         return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
 
     def project_queries(self, x: Vectors) -> HeadQueries:
-        return self._split(self.query_key_value.part(0, self.mix.in_features)(tap(f"{self.name}.x", x)))
+        size = self.mix.in_features
+        return self.split(self.query_key_value.part(0, size)(tap(f"{self.name}.x", x)))[0]
+
+    def split(self, projected: Float[Tensor, "B T P"]) -> tuple[HeadQueries, ...]:
+        """The heads of each of the vectors that stand side by side: queries, keys, values."""
+        return tuple(split_heads(part, self.num_heads) for part in projected.split(self.mix.in_features, dim=-1))
 
     def forward(self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
         return self.mix(self.side_by_side(q, heads, visible))
 
     def side_by_side(self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
-        """What the heads have heard, before it is mixed."""
-        k, v = heads
+        """What each head gives, before it is mixed."""
         mask = None if visible is None else visible[:, None]
-        if listened_to():
-            heard = self._observed(q, k, v, mask)
-        else:
-            heard = scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return heard.transpose(1, 2).flatten(-2)
+        attend = self._observed if listened_to() else scaled_dot_product_attention
+        k, v = heads
+        return attend(q, k, v, mask).transpose(1, 2).flatten(-2)
 
     def _observed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """The same heads by the equation, so that the weights exist and can be seen or replaced."""
@@ -136,9 +134,6 @@ class MultiHeadAttention(nn.Module):
         visible = torch.ones(1, 1, 1, k.shape[2], dtype=torch.bool) if mask is None else mask
         weights = attention_weights(tap(f"{self.name}.score", scaled_score(q, k)), visible)
         return tap(f"{self.name}.heads", weighted_sum(tap(f"{self.name}.weights", weights), v))
-
-    def _split(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
-        return split_heads(x, self.num_heads)
 
 
 class FeedForward(nn.Module):
@@ -181,34 +176,63 @@ class AddNorm(nn.Module):
         return total if self.before else self.norm(total, real)
 
 
-class EncoderBlock(nn.Module):
-    """Self-attention over the whole source, or over what stands before (causal), then feed-forward."""
+class TransformerBlock(nn.Module):
+    """Self-attention, attention to a source where there is one, feed-forward.
 
-    def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
+    An encoder calls it, for the whole source or for what stands before each position (causal). A decoder, whose tokens
+    see those before them, uses `decode`.
+    """
+
+    def __init__(self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False) -> None:
         super().__init__()
         self.name, self.rotary = name, settings.positions == "rotary"
         self.causal, self.window = settings.causal, settings.window
-        self.attention = MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.attention")
+
+        def attention(part: str) -> MultiHeadAttention:
+            return MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.{part}")
+
+        def add_norm(part: str) -> AddNorm:
+            return AddNorm(settings, dropout=dropout, name=f"{name}.{part}")
+
+        self.attention = attention("attention")
+        self.cross = attention("cross") if reads_source else None
+        self.third = add_norm("third") if reads_source else None
         self.feed_forward = FeedForward(settings, dropout=dropout, name=f"{name}.feed_forward")
-        self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
-        self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
+        self.first = add_norm("first")
+        self.second = add_norm("second")
 
     def forward(self, x: Vectors, real: Mask) -> Vectors:
-        heard = self._heard(self.attention.project_all(self.first.enter(x, real)), real)
-        x = self.first.leave(x, self.attention.mix(heard), real)
-        x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
-        return tap(f"{self.name}.output", x)
+        mixed = self.attention.mix(self._self_attention(self.attention.project_all(self.first.enter(x, real)), real))
+        return self._feed_forward(self.first.leave(x, mixed, real), real)
 
     def without_padding(self, x: Float[Tensor, "1 N D"], real: Mask) -> Float[Tensor, "1 N D"]:
         """The same for the real positions of a batch in one row: only attention needs to know whose they are."""
         projected = self.attention.query_key_value(self.first.enter(x))[0]
         wide = projected.new_zeros(*real.shape, projected.shape[-1])
         wide[real] = projected
-        q, k, v = (split_heads(part, self.attention.num_heads) for part in wide.chunk(3, dim=-1))
-        x = self.first.leave(x, self.attention.mix(self._heard((q, k, v), real)[real][None]))
-        return self.second.leave(x, self.feed_forward(self.second.enter(x)))
+        attended = self._self_attention(self.attention.split(wide), real)
+        return self._feed_forward(self.first.leave(x, self.attention.mix(attended[real][None])))
 
-    def _heard(self, projected: tuple[Tensor, Tensor, Tensor], real: Mask) -> Vectors:
+    def decode(self, x: Hypotheses, past: Heads, source: Sequence[Tensor], *, first: int) -> tuple[Hypotheses, Heads]:
+        """The tokens from position `first` on, and the keys and values of all that can still be seen.
+
+        `source` is which of its positions are real, its keys and its values; or nothing.
+        """
+        q, k, v = self.attention.project_all(self.first.enter(x))
+        if self.rotary:
+            q, k = rotary(q, first=first), rotary(k, first=first)
+        k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
+        mask = causal(q.shape[2], k.shape[2], window=self.window)[None] if q.shape[2] > 1 else None
+        x = self.first.leave(x, self.attention(q, (k, v), mask))
+        if self.cross is not None and self.third is not None and source:
+            visible, *heads = source
+            # the hypotheses of one source stand side by side as queries to the same keys
+            q = self.cross.project_queries(self.third.enter(x).reshape(len(visible), -1, x.shape[-1]))
+            x = self.third.leave(x, self.cross(q, heads, visible[:, None]).reshape(x.shape))
+        cut = 0 if self.window is None else max(0, k.shape[2] - self.window + 1)
+        return self._feed_forward(x), (k[:, :, cut:], v[:, :, cut:])
+
+    def _self_attention(self, projected: tuple[Tensor, ...], real: Mask) -> Vectors:
         q, k, v = projected
         if self.rotary:
             q, k = rotary(q), rotary(k)
@@ -217,65 +241,6 @@ class EncoderBlock(nn.Module):
             visible = visible & causal(real.shape[1], real.shape[1], window=self.window)
         return self.attention.side_by_side(q, (k, v), visible)
 
-
-class DecoderBlock(nn.Module):
-    """Masked self-attention over the target so far, attention to the source where there is one, feed-forward."""
-
-    def __init__(self, settings: Transformer, *, reads_source: bool, dropout: float, name: str) -> None:
-        super().__init__()
-        self.name, self.rotary, self.window = name, settings.positions == "rotary", settings.window
-        self.attention = MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.attention")
-        self.cross: MultiHeadAttention | None = None
-        self.third: AddNorm | None = None
-        if reads_source:
-            self.cross = MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.cross")
-            self.third = AddNorm(settings, dropout=dropout, name=f"{name}.third")
-        self.feed_forward = FeedForward(settings, dropout=dropout, name=f"{name}.feed_forward")
-        self.first = AddNorm(settings, dropout=dropout, name=f"{name}.first")
-        self.second = AddNorm(settings, dropout=dropout, name=f"{name}.second")
-
-    def forward(
-        self,
-        x: Hypotheses,
-        past: Heads,
-        source: Heads | None,
-        visible: SourceMask | None,
-        *,
-        first: int,
-    ) -> tuple[Hypotheses, Heads]:
-        """The tokens further, from position `first` on, and the keys and values of all that can still be seen."""
-
-        def joined(k: Tensor, v: Tensor) -> Heads:
-            return torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
-
-        x, (k, v) = self.further(x, joined, source, visible, first=first)
-        kept = k.shape[2] if self.window is None else self.window - 1
-        return x, (k[:, :, -kept:], v[:, :, -kept:]) if kept else (k[:, :, :0], v[:, :, :0])
-
-    def further(
-        self,
-        x: Hypotheses,
-        remember: Callable[[Tensor, Tensor], Heads],
-        source: Heads | None,
-        visible: SourceMask | None,
-        *,
-        first: int,
-    ) -> tuple[Hypotheses, Heads]:
-        """The same for whoever keeps keys and values: `remember` takes the new ones and gives all that are seen."""
-        q, k, v = self.attention.project_all(self.first.enter(x))
-        if self.rotary:
-            q, k = rotary(q, first=first), rotary(k, first=first)
-        k, v = remember(k, v)
-        mask = causal(q.shape[2], k.shape[2], window=self.window)[None] if q.shape[2] > 1 else None
-        x = self.first.leave(x, self.attention(q, (k, v), mask))
-        if self.cross is not None and self.third is not None and source is not None and visible is not None:
-            seen = self._look(self.cross, self.third.enter(x), source, visible)
-            x = self.third.leave(x, seen)
-        x = self.second.leave(x, self.feed_forward(self.second.enter(x)))
-        return tap(f"{self.name}.output", x), (k, v)
-
-    def _look(self, cross: MultiHeadAttention, x: Hypotheses, source: Heads, visible: SourceMask) -> Hypotheses:
-        """Attention to the source: the hypotheses of one source stand side by side as queries to the same keys."""
-        rows, length = len(visible), x.shape[1]
-        q = cross.project_queries(x.reshape(rows, -1, x.shape[-1]))
-        return cross(q, source, visible[:, None]).reshape(-1, length, x.shape[-1])
+    def _feed_forward(self, x: Vectors, real: Mask | None = None) -> Vectors:
+        x = self.second.leave(x, self.feed_forward(self.second.enter(x, real)), real)
+        return tap(f"{self.name}.output", x)

@@ -7,17 +7,21 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+Table = Float[np.ndarray, "T C"]
+Past = Float[np.ndarray, "B L"]
+Future = Float[np.ndarray, "B K"]
+
 RIDGE = 1e-4  # of the mean square of what is read
 
 
-def seasonal_error(values: Float[np.ndarray, "T C"], season: int) -> Float[np.ndarray, " C"]:
+def seasonal_error(values: Table, season: int) -> Float[np.ndarray, " C"]:
     """The mean of |y_t - y_{t-s}|, by which MASE measures errors (Hyndman & Koehler 2006); 0 where nothing is known."""
     apart = np.abs(values[season:] - values[:-season]) if season < len(values) else values[:0]
-    seen = ~np.isnan(apart)
-    return np.where(seen, apart, 0.0).sum(0) / np.maximum(1, seen.sum(0))
+    observed = ~np.isnan(apart)
+    return np.where(observed, apart, 0.0).sum(0) / np.maximum(1, observed.sum(0))
 
 
-def carried_forward(values: Float[np.ndarray, "T C"]) -> Float[np.ndarray, "T C"]:
+def carried_forward(values: Table) -> Table:
     """The last value seen at or before each row; 0, which is the training mean, before the first."""
     rows = np.where(np.isnan(values), 0, np.arange(len(values))[:, None])
     filled = np.take_along_axis(values, np.maximum.accumulate(rows, axis=0), axis=0)
@@ -25,13 +29,13 @@ def carried_forward(values: Float[np.ndarray, "T C"]) -> Float[np.ndarray, "T C"
 
 
 def season_ago(
-    filled: Float[np.ndarray, "T C"],
+    filled: Table,
     origins: Int[np.ndarray, " B"],
     variables: Int[np.ndarray, " B"],
     *,
     horizon: int,
     season: int,
-) -> Float[np.ndarray, "B K"]:
+) -> Future:
     """At each step ahead, the last value known at that place in its season; with a season of 1, the last value."""
     steps = np.arange(horizon)
     back = season * (steps // season + 1)
@@ -39,7 +43,7 @@ def season_ago(
     return filled[np.maximum(rows, 0), variables[:, None]]
 
 
-Window = tuple[Float[np.ndarray, "B L"], Float[np.ndarray, "B K"], Bool[np.ndarray, "B K"]]
+Window = tuple[Past, Future, Bool[np.ndarray, "B K"]]
 
 
 @dataclass(frozen=True)
@@ -56,19 +60,19 @@ class LinearForecast:
         """From windows of the past, what followed, and which of it was seen; only windows seen to the end count."""
         squares: Any = 0.0
         products: Any = 0.0
-        for past, future, seen in windows:
-            whole = seen.all(1)
+        for past, future, observed in windows:
+            whole = observed.all(1)
             x, last = _from_last(past[whole])
             y = future[whole] - last
             squares, products = squares + x.T @ x, products + x.T @ y
         ridge = RIDGE * np.trace(squares) / len(squares) + 1e-9
         return cls(np.linalg.solve(squares + ridge * np.eye(len(squares)), products))
 
-    def __call__(self, past: Float[np.ndarray, "B L"]) -> Float[np.ndarray, "B K"]:
+    def __call__(self, past: Past) -> Future:
         x, last = _from_last(past)
         return last + x @ self.weights
 
 
-def _from_last(past: Float[np.ndarray, "B L"]) -> tuple[Float[np.ndarray, "B L1"], Float[np.ndarray, "B 1"]]:
+def _from_last(past: Past) -> tuple[Float[np.ndarray, "B L1"], Float[np.ndarray, "B 1"]]:
     last = past[:, -1:].astype(np.float64)
     return np.concatenate([past - last, np.ones_like(last)], axis=1), last

@@ -89,11 +89,11 @@ class LinearFloor:
         self.bias.requires_grad_(False)
 
     def _row(self, text: Ids) -> Row:
-        wanted, counts = _bag(text)
-        places = np.searchsorted(self.features, wanted)
-        known = self.features[places] == wanted
-        values = np.log1p(counts[known]) * self.idf[places[known]]
-        return places[known], (values / max(float(np.linalg.norm(values)), 1e-12)).astype(np.float32)
+        bag, counts = _bag(text)
+        places = np.searchsorted(self.features, bag)
+        weighted = self.features[places] == bag
+        values = np.log1p(counts[weighted]) * self.idf[places[weighted]]
+        return places[weighted], (values / max(float(np.linalg.norm(values)), 1e-12)).astype(np.float32)
 
     def _logits(self, rows: Sequence[Row]) -> Float[Tensor, "B K"]:
         """W x + b, where nearly all of x is zero: a weighted sum of a few rows of W."""
@@ -104,8 +104,8 @@ class LinearFloor:
 
 def _vocabulary(texts: Sequence[Ids], *, most: int) -> tuple[Int[np.ndarray, " V"], Float[np.ndarray, " V"]]:
     """The features that two texts share, and their idf. The last is none's: whatever is looked up has a place."""
-    seen = np.concatenate([np.empty(0, dtype=np.int64), *(_bag(text)[0] for text in texts)])
-    features, num_texts = np.unique(seen, return_counts=True)
+    occurring = np.concatenate([np.empty(0, dtype=np.int64), *(_bag(text)[0] for text in texts)])
+    features, num_texts = np.unique(occurring, return_counts=True)
     kept = np.sort(np.argsort(-num_texts, kind="stable")[:most])
     kept = kept[num_texts[kept] >= 2]
     idf = np.log((1 + len(texts)) / (1 + num_texts[kept])) + 1

@@ -12,6 +12,9 @@ from typing import final
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
+Tokens = Integer[np.ndarray, " T"]
+Ints = Int[np.ndarray, " T"]
+
 
 @dataclass(frozen=True)
 class _Level:
@@ -36,7 +39,7 @@ class WittenBell:
         self.order, self.vocabulary_size = order, vocabulary_size
         self._levels: list[_Level] = []
 
-    def fit(self, tokens: Integer[np.ndarray, " T"]) -> "WittenBell":
+    def fit(self, tokens: Tokens) -> "WittenBell":
         """Count one long sequence; what was counted before is forgotten."""
         tokens = self._checked(tokens)
         self._levels = []
@@ -53,32 +56,30 @@ class WittenBell:
             history, num_histories = places[:-1], len(ngrams)  # an n-gram is the history of the token after it
         return self
 
-    def log_probabilities(self, tokens: Integer[np.ndarray, " T"]) -> Float[np.ndarray, " T"]:
+    def log_probabilities(self, tokens: Tokens) -> Float[np.ndarray, " T"]:
         """log p of each token given those before it in this array, in nats."""
         tokens = self._checked(tokens)
         probability = np.full(len(tokens), 1.0 / self.vocabulary_size)
         history = np.zeros(len(tokens), dtype=np.int64)  # -1: never seen, or before the beginning
         for level in self._levels:
             places, counts = self._look_up(level, history, tokens)
-            seen = history >= 0
-            totals, kinds = level.totals[history[seen]], level.kinds[history[seen]]
+            counted = history >= 0
+            totals, kinds = level.totals[history[counted]], level.kinds[history[counted]]
             # A history can end the text it was counted in, with no follower: then c and n are 0 and nothing changes.
             total = totals + kinds
-            interpolated = (counts[seen] + kinds * probability[seen]) / np.maximum(total, 1)
-            probability[seen] = np.where(total > 0, interpolated, probability[seen])
+            interpolated = (counts[counted] + kinds * probability[counted]) / np.maximum(total, 1)
+            probability[counted] = np.where(total > 0, interpolated, probability[counted])
             history = np.concatenate([np.full(min(1, len(tokens)), -1), places[:-1]])
         return np.log(probability)
 
-    def _look_up(
-        self, level: _Level, history: Int[np.ndarray, " T"], tokens: Integer[np.ndarray, " T"]
-    ) -> tuple[Int[np.ndarray, " T"], Int[np.ndarray, " T"]]:
+    def _look_up(self, level: _Level, history: Ints, tokens: Tokens) -> tuple[Ints, Ints]:
         """Where each n-gram stands in the level (-1 where it never occurred), and its count."""
-        wanted = history * self.vocabulary_size + tokens
-        places = np.minimum(np.searchsorted(level.ngrams, wanted), len(level.ngrams) - 1)
-        found = (history >= 0) & (level.ngrams[places] == wanted)
-        return np.where(found, places, -1), np.where(found, level.counts[places], 0)
+        grams = history * self.vocabulary_size + tokens
+        places = np.minimum(np.searchsorted(level.ngrams, grams), len(level.ngrams) - 1)
+        occurs = (history >= 0) & (level.ngrams[places] == grams)
+        return np.where(occurs, places, -1), np.where(occurs, level.counts[places], 0)
 
-    def _checked(self, tokens: Integer[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
+    def _checked(self, tokens: Tokens) -> Ints:
         tokens = np.asarray(tokens, dtype=np.int64)
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary_size:
             raise ValueError(f"ids from {tokens.min()} to {tokens.max()} in a vocabulary of {self.vocabulary_size}")

@@ -20,11 +20,11 @@ _LABEL = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
 SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
-SHARES |= {"hop_overlap"}
+SHARES |= {"hop_overlap", "calibration_error"}
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """The share of predictions that are right."""
+    """The share of predictions that equal their reference to the letter."""
     right = sum(p == g for p, g in zip(predicted, gold, strict=True))
     return right / len(gold) if gold else 0.0
 
@@ -42,20 +42,20 @@ def spans(labels: Sequence[str]) -> set[Span]:
 
     Whatever is no label of a span lies outside, as O does.
     """
-    found: set[Span] = set()
+    complete: set[Span] = set()
     start, inside = 0, ""  # the type of the span that is open; "" outside
     for place, label in enumerate(labels):
         match = _LABEL.fullmatch(label)
         prefix, kind = match.groups() if match else ("O", "")
         if inside and (kind != inside or prefix in "BSU"):
-            found.add((start, place, inside))
+            complete.add((start, place, inside))
             inside = ""
         if not inside:
             start, inside = place, kind
         if prefix in "ELSU":
-            found.add((start, place + 1, kind))
+            complete.add((start, place + 1, kind))
             inside = ""
-    return found | ({(start, len(labels), inside)} if inside else set())
+    return complete | ({(start, len(labels), inside)} if inside else set())
 
 
 def looks_like_spans(names: Iterable[str]) -> bool:
@@ -77,11 +77,6 @@ def span_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
     }
 
 
-def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """The share of outputs that equal their reference to the letter."""
-    return sum(o == r for o, r in zip(outputs, references, strict=True)) / len(references) if references else 0.0
-
-
 def corpus_scores(outputs: Sequence[str], references: Sequence[str], *, lower: bool = False) -> dict[str, float | str]:
     """BLEU and chrF of sacreBLEU, each with the signature that makes it comparable."""
     return _scores(outputs, [list(references)], lower=lower)
@@ -94,8 +89,12 @@ def caption_scores(
     from sacrebleu.metrics import BLEU
 
     streams = [list(stream) for stream in zip_longest(*references)]  # where one has fewer, sacreBLEU takes None
-    words = BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
-    return {"bleu_1": words.corpus_score(list(outputs), streams).score, **_scores(outputs, streams, lower=lower)}
+    words = (
+        BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
+        .corpus_score(list(outputs), streams)
+        .score
+    )
+    return {"bleu_1": words, **_scores(outputs, streams, lower=lower)}
 
 
 def _scores(outputs: Sequence[str], streams: Any, *, lower: bool) -> dict[str, float | str]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Num
 
+from seqlab.scripts import bleu_tokenizer
+
 DRAWS = 1000
 LEVEL = 0.95
 SEED = 1
@@ -18,7 +20,7 @@ Totals = Float[np.ndarray, "D S"]
 
 
 @dataclass(frozen=True)
-class Tally:
+class ExampleScores:
     """What each example contributes to a score, and how totals become the score."""
 
     score: str  # its name, as in a report
@@ -35,9 +37,9 @@ class Tally:
         return self.formula(weights @ self.sums.astype(np.float64))
 
 
-def interval(tally: Tally) -> tuple[float, float]:
+def interval(scores: ExampleScores) -> tuple[float, float]:
     """Between these two the score lies with 95 % confidence."""
-    low, high = np.quantile(tally.draws(), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(scores.draws(), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -56,7 +58,7 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def difference(ours: Tally, theirs: Tally) -> Difference:
+def difference(ours: ExampleScores, theirs: ExampleScores) -> Difference:
     """Paired bootstrap: both systems are scored on the same draws."""
     if len(ours.sums) != len(theirs.sums):
         raise ValueError(f"{len(ours.sums)} and {len(theirs.sums)} examples cannot be paired")
@@ -67,22 +69,44 @@ def difference(ours: Tally, theirs: Tally) -> Difference:
     return Difference(sign * (ours.value() - theirs.value()), float(low), float(high), p)
 
 
-def share(name: str, right: Sequence[bool] | Sequence[int], counts: Sequence[int] | None = None) -> Tally:
+def share(name: str, right: Sequence[bool] | Sequence[int], counts: Sequence[int] | None = None) -> ExampleScores:
     """An accuracy: how much is right of each example, and how much there is of it (one, unless said)."""
     of = np.ones(len(right)) if counts is None else np.asarray(counts)
-    return Tally(name, np.stack([np.asarray(right, dtype=np.float64), of], axis=1), _ratio)
+    return ExampleScores(name, np.stack([np.asarray(right, dtype=np.float64), of], axis=1), _ratio)
 
 
-def f1(name: str, right: Sequence[int], predicted: Sequence[int], gold: Sequence[int]) -> Tally:
+def f1(name: str, right: Sequence[int], predicted: Sequence[int], gold: Sequence[int]) -> ExampleScores:
     """F1 = 2 right / (predicted + gold), from each example's counts of spans."""
     both = np.asarray(predicted) + np.asarray(gold)
-    return Tally(name, np.stack([2 * np.asarray(right), both], axis=1), _ratio)
+    return ExampleScores(name, np.stack([2 * np.asarray(right), both], axis=1), _ratio)
 
 
-def mean(name: str, values: Sequence[float], *, lower_is_better: bool) -> Tally:
+def mean(name: str, values: Sequence[float], *, lower_is_better: bool) -> ExampleScores:
     """The mean of one number for each example, such as a loss or an absolute error."""
     numbers = np.asarray(values, dtype=np.float64)
-    return Tally(name, np.stack([numbers, np.ones(len(numbers))], axis=1), _ratio, lower_is_better)
+    return ExampleScores(name, np.stack([numbers, np.ones(len(numbers))], axis=1), _ratio, lower_is_better)
+
+
+def bleu(outputs: Sequence[str], references: Sequence[Sequence[str]], *, lower: bool = False) -> ExampleScores:
+    """BLEU over all outputs, from what each contributes: right n-grams of each order, all of them, both lengths."""
+    from sacrebleu.metrics import BLEU
+
+    tokenizer = bleu_tokenizer("\n".join(texts[0] for texts in references[:1000] if texts))
+    metric = BLEU(lowercase=lower, tokenize=tokenizer, effective_order=True)  # of one sentence: counts are the same
+
+    def formula(totals: Totals) -> Float[np.ndarray, " D"]:
+        return np.asarray([_bleu(row) for row in totals.round().astype(np.int64).tolist()])
+
+    parts = [metric.sentence_score(output, list(known)) for output, known in zip(outputs, references, strict=True)]
+    sums = [[*part.counts, *part.totals, part.sys_len, part.ref_len] for part in parts]
+    return ExampleScores("bleu", np.asarray(sums, dtype=np.int64).reshape(len(sums), 10), formula)
+
+
+def _bleu(totals: list[int]) -> float:
+    from sacrebleu.metrics import BLEU
+
+    *counts, sys_len, ref_len = totals
+    return float(BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp").score)
 
 
 def _ratio(totals: Totals) -> Float[np.ndarray, " D"]:

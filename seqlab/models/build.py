@@ -15,14 +15,19 @@ from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.transformer import FeedForward, MultiHeadAttention
-from seqlab.models.attentive import AttentiveDecoder, SourceAttention, feature_size, input_size
 from seqlab.models.elmo import ElmoInputs, TwoReaders
 from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, GlimpseEncoder, PictureEncoder, Pictures
-from seqlab.models.recurrent import Bridge, RecurrentDecoder, RecurrentEncoder
+from seqlab.models.recurrent import (
+    AttentiveDecoder,
+    Bridge,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    SourceAttention,
+    attentive_sizes,
+)
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
-from seqlab.models.universal import UniversalDecoder, UniversalEncoder
 from seqlab.padded import Measured, Tokens
 from seqlab.recipe import Attention, Convolution, Features, Glimpse, Image, Recipe, Stack, Transformer
 
@@ -48,7 +53,10 @@ def build_seq2seq(recipe: Recipe, entry: Tokens | Measured, num_tokens: int) -> 
     """An encoder and a decoder that writes one of `num_tokens` tokens at each step."""
     encoder = build_encoder(recipe, entry)
     decoder = build_decoder(recipe, num_tokens, encoder=encoder)
-    _share_embeddings(recipe, encoder, decoder)
+    if recipe.model.tie and recipe.shared and recipe.source.kind != "vectors":  # one vocabulary serves both
+        source, target = embedding_of(encoder), embedding_of(decoder)
+        if source.weight.shape == target.weight.shape:
+            source.weight = target.weight
     return Seq2Seq(encoder, decoder)
 
 
@@ -64,14 +72,13 @@ def build_pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Po
         positions=positions,
         theme=settings.theme,
         normalise=settings.pooling_norm,
-        name="pooling",
     )
 
 
 def build_encoder(recipe: Recipe, entry: Tokens | Measured, *, most: int | None = None) -> Encoder:
     """What reads a source whose positions enter as `entry` says, at most `most` of them, else data.max_source."""
     if recipe.image is None or isinstance(entry, Tokens):
-        return _sequence_encoder(recipe, lambda size: _inputs(recipe, entry, size), most)
+        return _sequence_encoder(recipe, entry, most)
     pictures = Pictures(list(entry.mean), list(entry.deviation), recipe.image)
     return PictureEncoder(pictures, _picture_encoder(recipe, recipe.image, pictures.size))
 
@@ -83,25 +90,24 @@ def _picture_encoder(recipe: Recipe, image: Image, row_size: int) -> Encoder:
     if isinstance(settings, Glimpse):
         return GlimpseEncoder(settings, image, dropout=dropout)
     entry = Measured((0.0,) * row_size, (1.0,) * row_size)  # the numbers are scaled already
-    return _sequence_encoder(recipe, lambda size: _inputs(recipe, entry, size), None)
+    return _sequence_encoder(recipe, entry, None)
 
 
-def _sequence_encoder(recipe: Recipe, make: Callable[[int], Inputs], most: int | None) -> Encoder:
-    """What reads a sequence of vectors; `make` gives the vectors of a size."""
+def _sequence_encoder(recipe: Recipe, entry: Tokens | Measured, most: int | None) -> Encoder:
+    """What reads a sequence of tokens or of vectors."""
     settings, stack = recipe.model, recipe.model.encoder
     if isinstance(stack, Stack):
-        inputs = make(settings.embedding)
+        inputs = _inputs(recipe, entry, settings.embedding)
         layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
         return RecurrentEncoder(inputs, layers, dropout=settings.entering)
     if isinstance(stack, Features):
-        return FeatureEncoder(make(stack.size), dropout=settings.entering)
+        return FeatureEncoder(_inputs(recipe, entry, stack.size), dropout=settings.entering)
     if not isinstance(stack, Transformer):
         raise RecipeError(f"recipe '{recipe.name}' has no encoder for a sequence", hint="give it [model.encoder].")
-    inputs = make(stack.size)
+    inputs = _inputs(recipe, entry, stack.size)
     longest = recipe.data.max_source if most is None else most
     entrance = Entrance(inputs.size, stack, most=longest, dropout=settings.entering, name="encoder")
-    kind = UniversalEncoder if stack.kind == "universal" else TransformerEncoder
-    encoder = kind(inputs, entrance, stack, dropout=settings.dropout)
+    encoder = TransformerEncoder(inputs, entrance, stack, dropout=settings.dropout)
     return _quiet(encoder) if stack.quiet_start else encoder
 
 
@@ -140,10 +146,9 @@ def _transformer_decoder(
     dropout = recipe.model.dropout
     most = recipe.data.max_target + 2  # SOS and EOS
     entrance = Entrance(stack.size, stack, most=most, dropout=recipe.model.entering, name="decoder")
-    kind = UniversalDecoder if stack.kind == "universal" else TransformerDecoder
     memory_size = None if encoder is None else encoder.output_size
     head = build_head(recipe, embedding, stack.size)
-    decoder = kind(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
+    decoder = TransformerDecoder(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
     return _quiet(decoder) if stack.quiet_start else decoder
 
 
@@ -181,14 +186,13 @@ def _attentive_decoder(
     settings, memory_size = recipe.model, encoder.output_size
     if stack.connection == "dense":
         raise RecipeError("a decoder with attention cannot be densely connected", hint="use residual or highway.")
-    read = input_size(attention, settings.embedding, stack.size, memory_size)
-    layers = CausalStack(read, stack, dropout=settings.dropout, name="decoder")
-    features = feature_size(attention, layers, memory_size)
+    input_size, feature_size = attentive_sizes(attention, settings.embedding, stack.size, memory_size)
+    layers = CausalStack(input_size, stack, dropout=settings.dropout, name="decoder")
     return AttentiveDecoder(
         embedding,
         layers,
         SourceAttention(attention.score, stack.size, memory_size, name="decoder.attention"),
-        build_head(recipe, embedding, features),
+        build_head(recipe, embedding, feature_size),
         bridge=Bridge(encoder.summary_size, layers.state_sizes),
         memory_size=memory_size,
         settings=attention,
@@ -201,17 +205,9 @@ def build_head(recipe: Recipe, embedding: Embedding, size: int) -> Head:
     return Head(size, len(embedding.weight), tied=embedding.weight if recipe.model.tie else None)
 
 
-def _share_embeddings(recipe: Recipe, encoder: Encoder, decoder: Teachable) -> None:
-    """One table for source and target, where one vocabulary serves both and the recipe ties what can be tied."""
-    if recipe.model.tie and recipe.shared and recipe.source.kind != "vectors":
-        source, target = embedding_of(encoder), embedding_of(decoder)
-        if source.weight.shape == target.weight.shape:
-            source.weight = target.weight
-
-
 def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
     """Where a part keeps its embedding; of a whole model, the one that it reads its source with."""
-    found = next((module for module in cast(nn.Module, part).modules() if isinstance(module, Embedding)), None)
-    if found is None:
-        raise UsageError("this model has no embeddings", hint="it reads symbols as they are, or features.")
-    return found
+    for module in cast(nn.Module, part).modules():
+        if isinstance(module, Embedding):
+            return module
+    raise UsageError("this model has no embeddings", hint="it reads symbols as they are, or features.")

@@ -68,7 +68,7 @@ class Measurer(EncoderModel):
         self, encoder: Encoder, output: Output, *, mean: tuple[float, ...], deviation: tuple[float, ...]
     ) -> None:
         super().__init__()
-        self.encoder, self.output, self.width = encoder, output, len(mean)
+        self.encoder, self.output, self.width, self.head = encoder, output, len(mean), nn.Identity()
         self.measure = nn.Linear(encoder.output_size, self.width * output.size)
         self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
         self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
@@ -81,9 +81,6 @@ class Measurer(EncoderModel):
     def decode(self, source: Padded) -> Vectors:
         """The number to name at each place."""
         return self.output.mean(self.features(source)).unflatten(1, (-1, self.width))
-
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
-        return features
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         target = batch.require("target")

@@ -14,10 +14,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seqlab.equations import hmm
+from seqlab.equations.hmm import Distributions
 from seqlab.errors import DataError
 from seqlab.keyed import mix
-
-Distributions = Float[Tensor, "*rows N"]
 
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None
@@ -41,10 +40,6 @@ class Categorical:
     def num_rows(self) -> int:
         return len(self.probabilities)
 
-    @property
-    def num_parameters(self) -> int:
-        return self.probabilities.shape[0] * (self.probabilities.shape[1] - 1)
-
     def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> PerState:
         return self.probabilities.log().mT.contiguous().index_select(0, values)
 
@@ -54,9 +49,6 @@ class Categorical:
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Categorical":
         return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
-
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return log_dirichlet(self.probabilities, pseudo)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"probabilities": self.probabilities}
@@ -72,10 +64,6 @@ class DiagonalGaussian:
     @property
     def num_rows(self) -> int:
         return len(self.means)
-
-    @property
-    def num_parameters(self) -> int:
-        return 2 * self.means.numel()
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
@@ -98,9 +86,6 @@ class DiagonalGaussian:
         means = torch.where(alive, self.means + first / total, self.means)
         return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
 
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return 0.0
-
     def tensors(self) -> dict[str, Tensor]:
         return {"means": self.means, "variances": self.variances}
 
@@ -122,35 +107,30 @@ class FullGaussian:
     def num_rows(self) -> int:
         return len(self.means)
 
-    @property
-    def num_parameters(self) -> int:
-        num_states, size = self.means.shape
-        return num_states * (size + size * (size + 1) // 2)
-
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_p = self.means.new_empty(len(values), len(self.means))
-        for where, seen, _ in _patterns(values, present):
-            x = values[where][:, seen].to(self.means.dtype)
-            for j, factor in enumerate(torch.linalg.cholesky(self.covariances[:, seen][:, :, seen])):
-                white = torch.linalg.solve_triangular(factor, (x - self.means[j, seen]).mT, upper=False)
-                log_normal = 2 * factor.diagonal().log().sum() + len(seen) * math.log(2 * math.pi)
+        for where, observed, _ in _patterns(values, present):
+            x = values[where][:, observed].to(self.means.dtype)
+            for j, factor in enumerate(torch.linalg.cholesky(self.covariances[:, observed][:, :, observed])):
+                white = torch.linalg.solve_triangular(factor, (x - self.means[j, observed]).mT, upper=False)
+                log_normal = 2 * factor.diagonal().log().sum() + len(observed) * math.log(2 * math.pi)
                 log_p[where, j] = -0.5 * (white.square().sum(0) + log_normal)
         return log_p
 
     def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
         """Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], expected over what is absent given what is present."""
         first, second = torch.zeros_like(self.means), torch.zeros_like(self.covariances)
-        for where, seen, gone in _patterns(values, present):
-            x = values[where][:, seen].to(self.means.dtype)
+        for where, observed, absent in _patterns(values, present):
+            x = values[where][:, observed].to(self.means.dtype)
             for j, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
                 weight, apart = gamma[where, j], x.new_zeros(len(x), len(mean))
-                across = covariance[seen][:, gone]
-                slope = torch.cholesky_solve(across, torch.linalg.cholesky(covariance[seen][:, seen]))
-                apart[:, seen] = x - mean[seen]
-                apart[:, gone] = apart[:, seen] @ slope
+                across = covariance[observed][:, absent]
+                slope = torch.cholesky_solve(across, torch.linalg.cholesky(covariance[observed][:, observed]))
+                apart[:, observed] = x - mean[observed]
+                apart[:, absent] = apart[:, observed] @ slope
                 first[j] += weight @ apart
                 second[j] += apart.mT @ (weight[:, None] * apart)
-                second[j, gone[:, None], gone] += weight.sum() * (covariance[gone][:, gone] - across.mT @ slope)
+                second[j, absent[:, None], absent] += weight.sum() * (covariance[absent][:, absent] - across.mT @ slope)
         return gamma.sum(0)[:, None], first, second
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":
@@ -165,9 +145,6 @@ class FullGaussian:
             covariances = (vectors * values.clamp(min=1.0)[:, None]) @ vectors.mT * unit
         covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
-
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return 0.0
 
     def tensors(self) -> dict[str, Tensor]:
         return {"means": self.means, "covariances": self.covariances}
@@ -187,10 +164,6 @@ class Tied:
     def num_rows(self) -> int:
         return self.each.num_rows
 
-    @property
-    def num_parameters(self) -> int:
-        return self.each.num_parameters
-
     def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
         return self.each.log_likelihood(values, present).repeat(1, self.copies)
 
@@ -203,9 +176,6 @@ class Tied:
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Tied":
         return Tied(self.each.maximise(counts, pseudo=pseudo, floor=floor), self.copies)
-
-    def log_prior(self, pseudo: PseudoCounts) -> float:
-        return self.each.log_prior(pseudo)
 
     def tensors(self) -> dict[str, Tensor]:
         return self.each.tensors()
@@ -225,11 +195,6 @@ def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor |
         where = (codes == code).nonzero().squeeze(1)
         pattern = present[where[0]]
         yield where, features[pattern], features[~pattern]
-
-
-def log_dirichlet(probabilities: Distributions, pseudo: PseudoCounts) -> float:
-    """Σ pseudo log θ over what is possible."""
-    return float((pseudo * probabilities.log()).masked_fill(probabilities == 0, 0.0).sum())
 
 
 def distributions(name: str, rows: Distributions) -> Distributions:

@@ -5,10 +5,9 @@ PatchTST; Lin et al. 2023, SegRNN). Row r is variable r % C of its table. What i
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad
 
@@ -21,24 +20,13 @@ from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
 from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.padded import Batch, Padded
-from seqlab.types import Mask, RowIds, Scalar, State, Summary
+from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
 
 Ahead = Float[Tensor, "B K P"]
-Parameters = Float[Tensor, "*N P"]
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
 COVARIATE_UNITS = 32
 TOGETHER = 256  # windows that are filtered at once: each with gaps of its own has its own covariances
-
-
-@runtime_checkable
-class Forecasts(Protocol):
-    """What rolling evaluation and prediction need of a forecaster; `widths` are what calibration found at each step."""
-
-    output: Spread
-    widths: nn.Parameter
-
-    def distribution(self, batch: Batch) -> Ahead: ...
 
 
 class Forecaster(nn.Module):
@@ -64,16 +52,16 @@ class Forecaster(nn.Module):
         simple: SimpleForecasts | None = None,
     ) -> None:
         super().__init__()
-        self.encoder, self.pooling, self.output, self.simple = encoder, pooling, output, simple
+        self.simple = simple
+        self.encoder, self.pooling, self.output, self.head = encoder, pooling, output, nn.Identity()
         self.patch, self.horizon, self.scale_windows = patch, horizon, scale_windows
         self.dropout = Dropout(dropout, name="pooling")
         self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
         if simple is not None:  # at first nothing is added to the simple forecasts
             nn.init.zeros_(self.ahead.weight)
             nn.init.zeros_(self.ahead.bias)
-        self.covariates = (
-            CovariateEffect(num_covariates, pooling.output_size, num_variables, output.size) if num_covariates else None
-        )
+        sizes = (num_covariates, pooling.output_size, num_variables, output.size)
+        self.covariates = CovariateEffect(*sizes) if num_covariates else None
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
 
     def distribution(self, batch: Batch) -> Ahead:
@@ -84,28 +72,25 @@ class Forecaster(nn.Module):
         parameters, penalty = self._read(batch)
         return Reading(parameters, batch.require("target"), penalty=penalty, output=self.output)
 
-    def head(self, features: Parameters) -> Parameters:
-        return features
-
     def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
         window = batch.require("source")
-        values, seen = window.values.to(self.ahead.weight.dtype), window.scored
+        values, observed = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
         if self.scale_windows:
-            centre, spread = window_scale(values, seen)
-        scaled = torch.where(seen, (values - centre) / spread, 0.0)
-        columns = [scaled[..., None], seen[..., None].to(values.dtype)]
-        known = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
-        if known is not None:
-            columns.append(known[:, : -self.horizon])
-        memory = self.encoder(patches(torch.cat(columns, dim=-1), self.patch))
+            centre, spread = window_scale(values, observed)
+        columns = [torch.where(observed, (values - centre) / spread, 0.0), observed.to(values.dtype)]
+        table = torch.stack(columns, dim=-1)
+        covariates = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
+        if covariates is not None:
+            table = torch.cat([table, covariates[:, : -self.horizon]], dim=-1)
+        memory = self.encoder(patches(table, self.patch))
         pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         pooled = self.dropout(pooled)
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
-        if self.covariates is not None and known is not None:
-            raw = raw + self.covariates(known[:, -self.horizon :], pooled, batch.rows)
+        if self.covariates is not None and covariates is not None:
+            raw = raw + self.covariates(covariates[:, -self.horizon :], pooled, batch.rows)
         if self.simple is not None:
-            centre = centre + spread * self.simple(scaled, seen)
+            centre = centre + spread * self.simple(columns[0], observed)
         return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
 
 
@@ -119,9 +104,9 @@ class CovariateEffect(nn.Module):
         self.variable = nn.Parameter(torch.zeros(num_variables, COVARIATE_UNITS))
         self.effect = nn.Linear(COVARIATE_UNITS, num_outputs, bias=False)
 
-    def forward(self, known: Float[Tensor, "B K X"], read: Summary, rows: RowIds) -> Tensor:
+    def forward(self, covariates: Float[Tensor, "B K X"], read: Summary, rows: RowIds) -> Tensor:
         about = self.context(read) + self.variable[rows % len(self.variable)]
-        return self.effect(gelu(self.known(known) + about[:, None]))
+        return self.effect(gelu(self.known(covariates) + about[:, None]))
 
 
 class LDSForecaster(nn.Module):
@@ -129,7 +114,7 @@ class LDSForecaster(nn.Module):
 
     def __init__(self, start: LDS, *, num_variables: int, horizon: int, level: float) -> None:
         super().__init__()
-        self.output, self.horizon = GaussianOutput(level), horizon
+        self.output, self.horizon, self.head = GaussianOutput(level), horizon, nn.Identity()
         self.tables = nn.ParameterDict(
             {
                 name: nn.Parameter(tensor.expand(num_variables, *tensor.shape).clone(), requires_grad=False)
@@ -165,27 +150,26 @@ class LDSForecaster(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
-    def head(self, features: Parameters) -> Parameters:
-        return features
+
+Forecasts = Forecaster | LDSForecaster  # whose `widths` are what calibration found at each step
 
 
-def evidence_of(batch: Batch, rows: Int[Tensor, " N"]) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
+def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
     """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
     window = batch.require("source").rows_at(rows)
     inputs = None if batch.covariates is None else batch.covariates.values[rows].double()
     return window.with_values(window.values.double()), inputs
 
 
-def window_scale(values: Float[Tensor, "B T"], seen: Mask) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
-    """Mean and deviation of what was seen of each window; of one in which nothing was, 0 and 1."""
-    count = seen.sum(1, keepdim=True)
-    centre = torch.where(seen, values, 0.0).sum(1, keepdim=True) / count.clamp(min=1)
-    variance = torch.where(seen, values - centre, 0.0).square().sum(1, keepdim=True) / count.clamp(min=1)
+def window_scale(values: PerPosition, observed: Mask) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+    """Mean and deviation of what was observed of each window; where that is nothing, 0 and 1."""
+    count = observed.sum(1, keepdim=True)
+    centre = torch.where(observed, values, 0.0).sum(1, keepdim=True) / count.clamp(min=1)
+    variance = torch.where(observed, values - centre, 0.0).square().sum(1, keepdim=True) / count.clamp(min=1)
     return centre, torch.where(count > 1, (variance + STILL**2).sqrt(), 1.0)
 
 
-def patches(columns: Float[Tensor, "B T F"], size: int) -> Padded:
+def patches(columns: Vectors, size: int) -> Padded:
     """Every `size` steps as one position; before the first whole patch, zeros."""
     whole = pad(columns, (0, 0, -columns.shape[1] % size, 0))
-    values = whole.unflatten(1, (-1, size)).flatten(2)
-    return Padded(values, torch.full((len(values),), values.shape[1]))
+    return Padded.full(whole.unflatten(1, (-1, size)).flatten(2))

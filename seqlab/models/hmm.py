@@ -1,13 +1,20 @@
-"""The hidden Markov model: where it starts, where it goes, and what each of its N states emits."""
+"""The hidden Markov model: where it starts, where it goes, and what each of its N states emits (S1).
 
-from collections.abc import Mapping
+As a network it is a tagger whose states are labels, or a language model's decoder. Its parameters have no gradient:
+counting or EM finds them. They are saved and loaded as all others are.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqlab.equations import hmm
-from seqlab.kernels.forward_backward import forward, posterior
+from seqlab.equations.hmm import Moves, Posterior, Trellis, condition, predict
+from seqlab.kernels.forward_backward import posterior
+from seqlab.layers.tap import tap
 from seqlab.models.emissions import (
     Categorical,
     DiagonalGaussian,
@@ -16,13 +23,15 @@ from seqlab.models.emissions import (
     PresentHere,
     PseudoCounts,
     Tied,
+    Untied,
     distributions,
-    log_dirichlet,
 )
-from seqlab.padded import Padded
-from seqlab.types import PerRow, PositionIds
+from seqlab.models.interface import Memory, Read, Reading
+from seqlab.models.seq2seq import EncoderModel, FeatureDecoder
+from seqlab.padded import Batch, Padded
+from seqlab.types import Entries, PerRow, PositionIds, State, Vectors
 
-Present = Bool[Tensor, "B T D"] | None
+Present = Entries | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +64,7 @@ class HMM:
     """π, A and the emissions. Each method takes rows of observations, and which of their features are `present`."""
 
     initial: Float[Tensor, " N"]
-    transitions: hmm.Moves
+    transitions: Moves
     emissions: Emissions
 
     def __post_init__(self) -> None:
@@ -66,30 +75,26 @@ class HMM:
     def num_states(self) -> int:
         return len(self.initial)
 
-    @property
-    def num_parameters(self) -> int:
-        moves = self.transitions.numel() // self.transitions.shape[-1] * (self.transitions.shape[-1] - 1)
-        return self.initial.numel() - 1 + moves + self.emissions.num_parameters
-
     def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
-        """What pseudo-counts add to the log-likelihood that EM climbs."""
-        chain = log_dirichlet(self.initial, first) + log_dirichlet(self.transitions, moves)
-        return chain + self.emissions.log_prior(emitted)
+        """Σ pseudo log θ over what is possible: what pseudo-counts add to the log-likelihood that EM climbs."""
+        total = 0.0
+        for name, pseudo in {"initial": first, "transitions": moves, "emissions.probabilities": emitted}.items():
+            if (p := self.tensors().get(name)) is not None:
+                total += float((pseudo * p.log()).masked_fill(p == 0, 0.0).sum())
+        return total
 
-    def log_emissions(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
+    def log_emissions(self, observations: Padded, present: Present = None) -> Trellis:
         """log p(x_t | z_t); 0 at pads and where nothing was observed."""
-        seen = Seen.of(observations, present)
-        return seen.spread(self.emissions.log_likelihood(seen.values, seen.present))
+        observed = Seen.of(observations, present)
+        return observed.spread(self.emissions.log_likelihood(observed.values, observed.present))
 
-    def filter(self, observations: Padded, present: Present = None) -> tuple[Float[Tensor, "B T N"], PerRow]:
-        """E7: the belief after each observation, and the log-likelihood of each row."""
+    def posterior(self, observations: Padded, present: Present = None) -> Posterior:
         log_b = self.log_emissions(observations, present)
-        return forward(self.initial, self.transitions, log_b, observations.lengths)
+        return posterior(self.initial, self.transitions, log_b, observations.lengths)
 
-    def smooth(self, observations: Padded, present: Present = None) -> Float[Tensor, "B T N"]:
+    def smooth(self, observations: Padded, present: Present = None) -> Trellis:
         """E9: the belief about each position once the whole row is known."""
-        log_b = self.log_emissions(observations, present)
-        return posterior(self.initial, self.transitions, log_b, observations.lengths).gamma
+        return self.posterior(observations, present).gamma
 
     def viterbi(self, observations: Padded, present: Present = None) -> tuple[PositionIds, PerRow]:
         """E10: the likeliest path of each row, and its log-probability together with the observations."""
@@ -97,7 +102,7 @@ class HMM:
         return hmm.viterbi(self.initial, self.transitions, log_b, observations.lengths)
 
     def log_likelihood(self, observations: Padded, present: Present = None) -> PerRow:
-        return self.filter(observations, present)[1]
+        return self.posterior(observations, present).log_likelihood
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything there is to save, by name."""
@@ -113,3 +118,103 @@ class HMM:
         each = kind(**emitted)
         copies = len(tensors["initial"]) // each.num_rows
         return cls(tensors["initial"], tensors["transitions"], each if copies == 1 else Tied(each, copies))
+
+
+_CELLS = 1 << 22  # numbers in the largest tensor of a reading
+
+
+class Probabilities(nn.Module):
+    """The tensors of a hidden Markov model, as parameters."""
+
+    def __init__(self, hmm: HMM) -> None:
+        super().__init__()
+        fixed = {name: nn.Parameter(x.clone(), requires_grad=False) for name, x in hmm.tensors().items()}
+        self.initial, self.transitions = fixed.pop("initial"), fixed.pop("transitions")
+        self.emissions = nn.ParameterDict({name.removeprefix("emissions."): x for name, x in fixed.items()})
+
+    @property
+    def model(self) -> HMM:
+        return HMM.from_tensors({name: x.detach() for name, x in self.named_parameters()})
+
+
+class HMMTagger(EncoderModel):
+    """One label for each position: how likely each is given the whole row (E9), and the likeliest path (E10).
+
+    Without `path`, the likeliest label at each position is taken: more of them are right where the emissions say little
+    and labels stay for long, as the best path then hardly ever moves.
+    """
+
+    def __init__(self, hmm: HMM, *, path: bool = True) -> None:
+        super().__init__()
+        self.hmm, self.path = Probabilities(hmm), path
+
+    def encoder(self, source: Padded) -> Memory:
+        """What it makes of a source: the posterior over labels at each position, and at the last."""
+        hmm = self.hmm.model
+        folded = hmm.emissions.folded if isinstance(hmm.emissions, Tied) else lambda gamma: gamma
+        gamma = tap("encoder.posterior", _by_rows(hmm, source, lambda part: folded(hmm.smooth(part))))
+        states = source.with_values(gamma)
+        return Memory(len(source), states, states.last())
+
+    def features(self, source: Padded) -> Vectors:
+        return self.encoder(source).require_states().values
+
+    def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
+        return features.clamp(min=torch.finfo(features.dtype).tiny).log()
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        return Reading(self.features(batch.require("source")), batch.require("target"))
+
+    def decode(self, source: Padded) -> PositionIds:
+        """The labels of the likeliest path, or the likeliest labels."""
+        hmm = self.hmm.model
+        if not self.path:
+            return self.features(source).argmax(-1)
+        return _by_rows(hmm, source, lambda part: hmm.viterbi(part)[0]) % hmm.emissions.num_rows
+
+
+class HMMDecoder(FeatureDecoder):
+    """The state is the belief about the next state of the chain, before its token is seen: E6, then E5.
+
+    The token `first` begins a sequence: nothing is observed, and the belief is the initial one again.
+    """
+
+    def __init__(self, hmm: HMM, *, first: int) -> None:
+        super().__init__()
+        self.hmm, self.first = Probabilities(hmm), first
+
+    def start(self, memory: Memory) -> tuple[State, State]:
+        return (), (self.hmm.initial.expand(memory.rows, -1),)
+
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
+        belief, beliefs = state[0], [state[0]]
+        begins = tokens == self.first
+        for t, b in enumerate(self.hmm.emissions["probabilities"].mT[tokens].unbind(1)):
+            posterior, c = condition(belief, b)  # what is impossible says nothing
+            belief = predict(torch.where(c > 0, posterior, belief), self.hmm.transitions)
+            belief = torch.where(begins[:, t, None], self.hmm.initial, belief)
+            beliefs.append(belief)
+        return Read(tap("decoder.belief", torch.stack(beliefs, 1)[:, 1:]), (belief,))
+
+    def head(self, features: Float[Tensor, "... N"]) -> Float[Tensor, "... V"]:
+        """log p(x_t | x_<t) = log Σ_j p(z_t = j | x_<t) b_j(x_t)."""
+        return tap("logits", (features @ self.hmm.emissions["probabilities"]).log())
+
+
+def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Untied) -> HMM:
+    """The model of labels that remembers the last one, or by moves p(w | u, v) the last two."""
+    if moves.dim() == 2:
+        return HMM(initial, moves, emissions)
+    return HMM(first_pairs(initial), moves, Tied(emissions, len(moves)))
+
+
+def first_pairs(initial: Float[Tensor, " K"]) -> Float[Tensor, " N"]:
+    """The first label as a pair: before it there is none."""
+    return torch.cat([initial, initial.new_zeros(len(initial) ** 2)])
+
+
+def _by_rows(hmm: HMM, source: Padded, work: Callable[[Padded], Tensor]) -> Tensor:
+    """A few rows at a time, so that many states do not take all the memory; rows know nothing of each other."""
+    most = max(1, _CELLS // (hmm.num_states * max(source.values.shape[1], hmm.emissions.num_rows)))
+    parts = zip(source.values.split(most), source.lengths.split(most), strict=True)
+    return torch.cat([work(Padded(values, lengths)) for values, lengths in parts])

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
-from seqlab.types import Logits, PositionIds, RowIds, Scalar, State, Summary, Vectors
+from seqlab.types import Logits, PositionIds, PositionLogits, RowIds, Scalar, State, Summary, Vectors
 
 Scorer = Callable[[Tensor], Tensor]  # features (..., D) to logits (..., V)
 
@@ -93,7 +92,7 @@ class Decoder(Protocol):
 
     def start(self, memory: Memory) -> tuple[State, State]: ...
 
-    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]: ...
+    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]: ...
 
     def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]: ...
 

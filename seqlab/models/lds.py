@@ -7,11 +7,11 @@ positions that `Padded` calls missing, are integrated out: nothing is ever fille
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -20,10 +20,9 @@ from seqlab.errors import DataError
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
-from seqlab.types import Mask, Vectors
+from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, Square, Vectors
 
-Square = Float[Tensor, "H H"]
-Present = Bool[Tensor, "B T D"] | None
+Present = Entries | None
 Inputs = Float[Tensor, "B T_x X"] | None
 WIDE = 1e6
 """The variance of a start about which nothing is known, for data in units near one."""
@@ -34,7 +33,7 @@ class Evidence(NamedTuple):
 
     values: Vectors
     real: Mask
-    seen: Bool[Tensor, "B T D"]
+    seen: Entries
     inputs: Float[Tensor, "B T X"] | None
 
 
@@ -53,7 +52,7 @@ class LDS:
     observation: Float[Tensor, "D H"]
     process_noise: Square
     observation_noise: Float[Tensor, "D D"]
-    initial_mean: Float[Tensor, " H"]
+    initial_mean: HiddenVector
     initial_covariance: Square
     input_matrix: Float[Tensor, "H X"] | None = None
 
@@ -65,9 +64,9 @@ class LDS:
         if self.input_matrix is not None:
             needed["input_matrix"] = (size, self.input_matrix.shape[1])
         for name, shape in needed.items():
-            if (found := tuple(getattr(self, name).shape)) != shape:
+            if (actual := tuple(getattr(self, name).shape)) != shape:
                 raise DataError(
-                    f"{name} has the shape {found}; with {size} states and {width} values a step it must be {shape}",
+                    f"{name} has the shape {actual}; with {size} states and {width} values a step it must be {shape}",
                     hint="a matrix has a row for each number that it gives and a column for each that it takes.",
                 )
         for name in squares:
@@ -76,8 +75,7 @@ class LDS:
     @property
     def system(self) -> System:
         """The same in the lectures' letters."""
-        noise, start = (self.process_noise, self.observation_noise), (self.initial_mean, self.initial_covariance)
-        return System(self.transition, self.observation, *noise, *start, self.input_matrix)
+        return System(*vars(self).values())  # whose fields stand in the same order
 
     def filter(self, observations: Padded, present: Present = None, inputs: Inputs = None) -> Filtered:
         """E14: each state given the past, before and after its own observation; E68: each row's log-likelihood."""
@@ -97,12 +95,10 @@ class LDS:
         filtered = kalman_filter(self.system, *evidence)
         rows, steps = torch.arange(len(history))[:, None], history.lengths[:, None] + torch.arange(horizon)
         mean, spread = filtered.predicted_mean[rows, steps], filtered.predicted_covariance[rows, steps]
-        seen = self.observation
-        return Forecast(mean @ seen.mT, seen @ spread @ seen.mT + self.observation_noise)
+        observed = self.observation
+        return Forecast(mean @ observed.mT, observed @ spread @ observed.mT + self.observation_noise)
 
-    def sample(
-        self, num: int, length: int, *, seed: int, inputs: Inputs = None
-    ) -> tuple[Float[Tensor, "B T H"], Padded]:
+    def sample(self, num: int, length: int, *, seed: int, inputs: Inputs = None) -> tuple[HiddenStates, Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
         width, size = self.observation.shape
         z = _normal(num, length, size + width, seed).to(self.transition.dtype)
@@ -115,28 +111,33 @@ class LDS:
         for t in range(1, length):
             states[:, t] += states[:, t - 1] @ self.transition.mT
         values = states @ self.observation.mT + z[..., size:] @ factor(self.observation_noise).mT
-        return states, Padded(values, torch.full((num,), length))
+        return states, Padded.full(values)
 
     def __add__(self, other: "LDS") -> "LDS":
         """Two systems side by side, of which the sum is seen: a trend plus seasons."""
-        both, drives = (self, other), [part.input_matrix for part in (self, other)]
-        width = max(0 if drive is None else drive.shape[1] for drive in drives)
-        zeros = [part.transition.new_zeros(len(part.transition), width) for part in both]
-        whole = [zero if drive is None else drive for zero, drive in zip(zeros, drives, strict=True)]
+        both = (self, other)
+        width = max(0 if part.input_matrix is None else part.input_matrix.shape[1] for part in both)
+        drives = [
+            part.transition.new_zeros(len(part.transition), width) if part.input_matrix is None else part.input_matrix
+            for part in both
+        ]
+
+        def blocks(name: str) -> Square:
+            return torch.block_diag(*(getattr(part, name) for part in both))
+
         return LDS(
-            transition=torch.block_diag(*(part.transition for part in both)),
-            observation=torch.cat([part.observation for part in both], dim=1),
-            process_noise=torch.block_diag(*(part.process_noise for part in both)),
+            transition=blocks("transition"),
+            observation=torch.cat([self.observation, other.observation], dim=1),
+            process_noise=blocks("process_noise"),
             observation_noise=self.observation_noise + other.observation_noise,
-            initial_mean=torch.cat([part.initial_mean for part in both]),
-            initial_covariance=torch.block_diag(*(part.initial_covariance for part in both)),
-            input_matrix=torch.cat(whole) if width else None,
+            initial_mean=torch.cat([self.initial_mean, other.initial_mean]),
+            initial_covariance=blocks("initial_covariance"),
+            input_matrix=torch.cat(drives) if width else None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything there is to save, by name."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
+        return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "LDS":
@@ -148,18 +149,18 @@ class LDS:
         values, dtype = observations.values, self.transition.dtype
         values = values if values.dim() == 3 else values[..., None]
         if values.shape[2] != len(self.observation):
-            found, needed = values.shape[2], len(self.observation)
-            raise DataError(f"{found} values a step, where the system has {needed}", hint="choose other columns.")
+            actual, needed = values.shape[2], len(self.observation)
+            raise DataError(f"{actual} values a step, where the system has {needed}", hint="choose other columns.")
         if len(values) == 0 or values.shape[1] + ahead == 0:
             raise DataError("there is nothing to read: all rows are empty", hint="give a row with a value.")
-        seen = observations.scored[..., None].expand(values.shape)
-        seen = seen if present is None else seen & present
-        if wrong := (seen & ~values.isfinite()).nonzero().tolist():
+        observed = observations.scored[..., None].expand(values.shape)
+        observed = observed if present is None else observed & present
+        if wrong := (observed & ~values.isfinite()).nonzero().tolist():
             row, step, _ = wrong[0]
             raise DataError(f"row {row}, step {step}: not a number", hint="mark it as missing, in `present`.")
-        values, seen = (pad(part, (0, 0, 0, ahead)) for part in (values.to(dtype), seen))
+        values, observed = (pad(part, (0, 0, 0, ahead)) for part in (values.to(dtype), observed))
         real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
-        return Evidence(values, real, seen, self._known(inputs, real))
+        return Evidence(values, real, observed, self._known(inputs, real))
 
     def _known(self, inputs: Inputs, real: Mask) -> Float[Tensor, "B T X"] | None:
         """The inputs, of which none may be missing."""
@@ -168,31 +169,30 @@ class LDS:
         if inputs is None:
             return None
         if inputs.shape[:2] != real.shape or not inputs[real].isfinite().all():
-            found = "x".join(map(str, inputs.shape[:2]))
+            actual = "x".join(map(str, inputs.shape[:2]))
             raise DataError(
-                f"inputs for {found} rows and steps, where {'x'.join(map(str, real.shape))} must be known",
+                f"inputs for {actual} rows and steps, where {'x'.join(map(str, real.shape))} must be known",
                 hint="an input cannot be missing; for a forecast they run on to its end.",
             )
         return inputs.to(self.transition.dtype).masked_fill(~real[..., None], 0.0)
 
 
-def local_level(*, level: float, noise: float, initial_variance: float = WIDE) -> LDS:
+def local_level(*, level: float, noise: float) -> LDS:
     """A level that wanders, with variance `level` a step, seen with variance `noise`."""
-    return _structure(_matrix([[1.0]]), _matrix([[level]]), noise, initial_variance)
+    return _structure(_matrix([[1.0]]), _matrix([[level]]), noise)
 
 
-def local_linear_trend(*, level: float, slope: float, noise: float, initial_variance: float = WIDE) -> LDS:
+def local_linear_trend(*, level: float, slope: float, noise: float) -> LDS:
     """A level that rises by a slope; both wander, with their own variances a step."""
     transition, process_noise = _matrix([[1.0, 1.0], [0.0, 1.0]]), _matrix([[level, 0.0], [0.0, slope]])
-    return _structure(transition, process_noise, noise, initial_variance)
+    return _structure(transition, process_noise, noise)
 
 
-def cycle(period: float, *, wander: float, noise: float = 0.0, initial_variance: float = WIDE) -> LDS:
+def cycle(period: float, *, wander: float, noise: float = 0.0) -> LDS:
     """A wave: two states that turn once in a period, and wander with variance `wander` a step (Harvey 1989)."""
     cos, sin = math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)
-    return _structure(
-        _matrix([[cos, sin], [-sin, cos]]), wander * _matrix([[1.0, 0.0], [0.0, 1.0]]), noise, initial_variance
-    )
+    process_noise = wander * torch.eye(2, dtype=torch.float64)
+    return _structure(_matrix([[cos, sin], [-sin, cos]]), process_noise, noise)
 
 
 def constant_velocity(
@@ -208,7 +208,7 @@ def constant_velocity(
     return LDS(**blocks, initial_mean=one.initial_mean.repeat(dimensions))
 
 
-def _structure(transition: Square, process_noise: Square, noise: float, initial_variance: float) -> LDS:
+def _structure(transition: Square, process_noise: Square, noise: float, initial_variance: float = WIDE) -> LDS:
     """A system of which the first state is seen, and whose start is unknown."""
     eye = torch.eye(len(transition), dtype=torch.float64)
     start = torch.zeros(len(transition), dtype=torch.float64)

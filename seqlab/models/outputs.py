@@ -1,49 +1,18 @@
 """What a model of real numbers says about each: a Gaussian, quantiles, or a point whose spread others measure (S12)."""
 
 from statistics import NormalDist
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from seqlab.equations.regression import angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
+from seqlab.equations.regression import Numbers, angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
 
-Scale = Float[Tensor, "*#N"]
 Parameters = Float[Tensor, "*N P"]
-Numbers = Float[Tensor, "*N"]
 
 NARROW = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
-
-
-@runtime_checkable
-class Output(Protocol):
-    """From `size` raw numbers to the parameters of a distribution, in the unit of the data."""
-
-    size: int
-
-    def place(self, raw: Float[Tensor, "*N R"], centre: Scale, spread: Scale) -> Parameters:
-        """The parameters: what is said in units of `spread`, seen from `centre`."""
-
-    def losses(self, parameters: Float[Tensor, "N P"], gold: Float[Tensor, " N"]) -> Float[Tensor, " N"]: ...
-
-    def mean(self, parameters: Parameters) -> Numbers:
-        """The one number to name, if it must be one."""
-
-
-@runtime_checkable
-class Spread(Output, Protocol):
-    """An output that says how sure it is."""
-
-    def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
-        """Between these two the value falls with the probability that was asked for, if the distribution is right."""
-
-    def widened(self, parameters: Parameters, factor: Scale) -> Parameters:
-        """The same around the same middle, so many times as wide."""
-
-    def crps(self, parameters: Parameters, gold: Numbers) -> Numbers: ...
 
 
 class GaussianOutput:
@@ -54,25 +23,29 @@ class GaussianOutput:
     def __init__(self, level: float) -> None:
         self.reach = NormalDist().inv_cdf((1 + level) / 2)
 
-    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
+        """The parameters in the unit of the data: what is said in units of `spread`, seen from `centre`."""
         scale = spread * (softplus(raw[..., 1]) + NARROW)
         return torch.stack([centre + spread * raw[..., 0], scale], dim=-1)
 
-    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+    def losses(self, parameters: Parameters, gold: Numbers) -> Numbers:
         return gaussian_loss(gold, *parameters.unbind(-1))
 
-    def mean(self, parameters: Tensor) -> Tensor:
+    def mean(self, parameters: Parameters) -> Numbers:
+        """The one number to name, if it must be one."""
         return parameters[..., 0]
 
-    def band(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
+        """Between these two the value falls with the probability that was asked for, if the distribution is right."""
         mean, scale = parameters.unbind(-1)
         return mean - self.reach * scale, mean + self.reach * scale
 
-    def widened(self, parameters: Tensor, factor: Tensor) -> Tensor:
+    def widened(self, parameters: Parameters, factor: Tensor) -> Parameters:
+        """The same around the same middle, so many times as wide."""
         mean, scale = parameters.unbind(-1)
         return torch.stack([mean, factor * scale], dim=-1)
 
-    def crps(self, parameters: Tensor, gold: Tensor) -> Tensor:
+    def crps(self, parameters: Parameters, gold: Numbers) -> Numbers:
         return gaussian_crps(gold, *parameters.unbind(-1))
 
 
@@ -81,11 +54,11 @@ class PointOutput(GaussianOutput):
 
     size = 1
 
-    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
         mean = centre + spread * raw[..., 0]
         return torch.stack([mean, spread.expand_as(mean)], dim=-1)
 
-    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+    def losses(self, parameters: Parameters, gold: Numbers) -> Numbers:
         return (gold - parameters[..., 0]).square()
 
 
@@ -98,7 +71,7 @@ class QuantileOutput:
         self.size = len(self.levels)
         self.places = [self.levels.index(at) for at in (low, 0.5, round(1 - low, 6))]
 
-    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
         middle = self.places[1]
         steps = softplus(raw)
         below = -steps[..., :middle].flip(-1).cumsum(-1).flip(-1)
@@ -106,21 +79,21 @@ class QuantileOutput:
         around = torch.cat([below, torch.zeros_like(raw[..., :1]), above], dim=-1)
         return centre[..., None] + spread[..., None] * (raw[..., middle : middle + 1] + around)
 
-    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+    def losses(self, parameters: Parameters, gold: Numbers) -> Numbers:
         return pinball_loss(gold, parameters, self._levels(parameters)).mean(-1)
 
-    def mean(self, parameters: Tensor) -> Tensor:
+    def mean(self, parameters: Parameters) -> Numbers:
         """The median."""
         return parameters[..., self.places[1]]
 
-    def band(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
         return parameters[..., self.places[0]], parameters[..., self.places[2]]
 
-    def widened(self, parameters: Tensor, factor: Tensor) -> Tensor:
+    def widened(self, parameters: Parameters, factor: Tensor) -> Parameters:
         middle = self.mean(parameters)[..., None]
         return middle + factor[..., None] * (parameters - middle)
 
-    def crps(self, parameters: Tensor, gold: Tensor) -> Tensor:
+    def crps(self, parameters: Parameters, gold: Numbers) -> Numbers:
         return quantile_crps(gold, parameters, self._levels(parameters))
 
     def _levels(self, like: Tensor) -> Float[Tensor, " Q"]:
@@ -132,11 +105,15 @@ class AngleOutput:
 
     size = 2
 
-    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
         return raw
 
-    def losses(self, parameters: Tensor, gold: Tensor) -> Tensor:
+    def losses(self, parameters: Parameters, gold: Numbers) -> Numbers:
         return angle_loss(torch.atan2(parameters[..., 1], parameters[..., 0]), torch.deg2rad(gold))
 
-    def mean(self, parameters: Tensor) -> Tensor:
+    def mean(self, parameters: Parameters) -> Numbers:
         return torch.rad2deg(torch.atan2(parameters[..., 1], parameters[..., 0]))
+
+
+Spread = GaussianOutput | QuantileOutput  # says how sure it is
+Output = Spread | AngleOutput  # from `size` raw numbers to the parameters of a distribution

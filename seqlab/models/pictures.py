@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Shaped
@@ -41,9 +42,9 @@ class Pictures(nn.Module):
         image = self.settings
         pixels = source.values[:, : image.height].unflatten(-1, (image.width, image.channels))
         rows = (jittered(pixels, image).flatten(-2).to(self.mean.dtype) - self.mean) / self.deviation
-        if self.grid is not None and image.patch is not None:
+        if image.patch is not None:
             rows = patches(rows.unflatten(-1, (image.width, image.channels)), image.patch)
-        return Padded(rows, source.lengths.new_full((len(source),), rows.shape[1]))
+        return Padded.full(rows)
 
 
 def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Vectors:
@@ -76,7 +77,7 @@ class PictureEncoder(nn.Module):
 
     def forward(self, source: Padded) -> Memory:
         memory = self.encoder(self.pictures(source))
-        return memory if self.pictures.grid is None else replace(memory, grid=self.pictures.grid)
+        return replace(memory, grid=self.pictures.grid or memory.grid)
 
 
 class FeatureEncoder(nn.Module):
@@ -127,14 +128,12 @@ class ConvolutionalEncoder(nn.Module):
         self.image = image
         widths = [min(settings.channels * 2**depth, settings.size) for depth in range(settings.layers)]
         self.stem, self.norm = _convolution(image.channels, widths[0], stride=2), LayerNorm(widths[0])
-        sizes = [(widths[d - 1], widths[d], 2) for d in range(1, settings.layers)]
-        inner = [[(a, b, stride), *[(b, b, 1)] * (settings.blocks - 1)] for a, b, stride in sizes]
-        self.blocks = nn.Sequential(
-            *[
-                Block(before, after, stride=stride, name=f"encoder.{depth}")
-                for depth, (before, after, stride) in enumerate(block for stage in inner for block in stage)
-            ]
-        )
+        blocks = list[Block]()
+        for before, after in pairwise(widths):
+            for place in range(settings.blocks):
+                entering, stride = (after, 1) if place else (before, 2)
+                blocks.append(Block(entering, after, stride=stride, name=f"encoder.{len(blocks)}"))
+        self.blocks = nn.Sequential(*blocks)
         self.project, self.last_norm = nn.Linear(widths[-1], settings.size), LayerNorm(settings.size)
         self.dropout = Dropout(dropout, name="encoder.grid")
         self.pool = nn.Linear(settings.size, settings.size)
@@ -149,9 +148,7 @@ class ConvolutionalEncoder(nn.Module):
         x = self.blocks(x).permute(0, 2, 3, 1).flatten(1, 2)
         states = self.last_norm(self.project(x)) + self.positions.to(x.dtype)
         states = self.dropout(tap("encoder.grid", states))
-        places = source.lengths.new_full((len(source),), states.shape[1])
-        summary = self.pool(states).relu().mean(1)
-        return Memory(len(source), Padded(states, places), summary, grid=self.grid)
+        return Memory(len(source), Padded.full(states), self.pool(states).relu().mean(1), grid=self.grid)
 
 
 def grid_positions(height: int, width: int, size: int) -> Float[Tensor, "L D"]:
@@ -202,8 +199,7 @@ class GlimpseEncoder(nn.Module):
             rows = filter_bank(window.y, window.stride, window.variance, num_filters=n, length=image.height)
             columns = filter_bank(window.x, window.stride, window.variance, num_filters=n, length=image.width)
             patch = tap("glimpse.patch", read_window(pixels, rows, columns, window.intensity)[:, None])
-            seen = self.dropout(self.read(patch.flatten(1)).relu())
-            h, state = self.stack(torch.cat([seen, numbers], dim=-1)[:, None], state)
+            glimpse = self.dropout(self.read(patch.flatten(1)).relu())
+            h, state = self.stack(torch.cat([glimpse, numbers], dim=-1)[:, None], state)
             states.append(h)
-        places = source.lengths.new_full((len(source),), len(states))
-        return Memory(len(source), Padded(torch.cat(states, dim=1), places), states[-1][:, 0])
+        return Memory(len(source), Padded.full(torch.cat(states, dim=1)), states[-1][:, 0])

@@ -1,15 +1,29 @@
-"""The recurrent encoder (S3-S6) and the recurrent decoder without attention (S7, S13)."""
+"""The recurrent encoder (S3-S6), and the recurrent decoders without attention (S7, S13) and with it (S14)."""
+
+from typing import Literal
 
 import torch
-from torch import nn
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
+from seqlab.equations.attention import (
+    additive_score,
+    attention_weights,
+    dot_score,
+    doubly_stochastic_penalty,
+    scaled_score,
+)
+from seqlab.equations.attention import context as weighted_sum
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.inputs import Embedding, Inputs
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import BidirectionalStack, CausalStack
+from seqlab.layers.tap import tap
 from seqlab.models.interface import Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis
 from seqlab.padded import Padded
+from seqlab.recipe import Attention
+from seqlab.text.vocabulary import PAD
 from seqlab.types import PositionIds, State, Summary
 
 
@@ -73,3 +87,125 @@ class RecurrentDecoder(FeatureDecoder):
             summary = for_each_hypothesis(context[0], len(x))
             x = torch.cat([x, summary[:, None].expand(-1, x.shape[1], -1)], dim=-1)
         return Read(*self.stack(x, state))
+
+
+ScoreKind = Literal["dot", "general", "additive", "scaled"]
+Queries = Float[Tensor, "R T Q"]
+Attended = tuple[Tensor, Tensor, State]  # features, where it looked, the state after
+
+
+class SourceAttention(nn.Module):
+    """Where in the source to look, given a state: E41-E44 for the score, then E38 and E39.
+
+    The hypotheses of one source (R of all sources) stand side by side as queries to the same keys, which are computed
+    once for each source.
+    """
+
+    def __init__(self, kind: ScoreKind, query_size: int, memory_size: int, *, name: str) -> None:
+        super().__init__()
+        self.kind, self.name = kind, name
+        # dot and scaled need both sides of one size; where they are not, the memory is projected once
+        projected = kind in ("general", "additive") or query_size != memory_size
+        self.key = nn.Linear(memory_size, query_size, bias=False) if projected else nn.Identity()
+        self.query = nn.Linear(query_size, query_size) if kind == "additive" else nn.Identity()
+        self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
+
+    def context(self, memory: Memory) -> State:
+        """What the queries of all steps share: keys, values, and which of them are real."""
+        states = memory.require_states()
+        return self.keys(states.values), states.values, states.real
+
+    def keys(self, memory: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
+        return tap(f"{self.name}.k", self.key(memory))
+
+    def forward(
+        self, query: Queries, keys: Float[Tensor, "B S Q"], memory: Float[Tensor, "B S M"], visible: Bool[Tensor, "B S"]
+    ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
+        """What each query gets, and where it looked for it."""
+        rows, length, size = query.shape
+        query = tap(f"{self.name}.q", self.query(query.reshape(len(keys), -1, size)))
+        if self.v is not None:
+            score = additive_score(query, keys, self.v)
+        elif self.kind == "scaled":
+            score = scaled_score(query, keys)
+        else:
+            score = dot_score(query, keys)  # for "general" the keys are W s, so that this is hᵀ W s
+        weights = attention_weights(tap(f"{self.name}.score", score), visible[:, None])
+        weights = tap(f"{self.name}.weights", weights)
+        c = weighted_sum(weights, memory)
+        return c.reshape(rows, length, c.shape[-1]), weights.reshape(rows, length, weights.shape[-1])
+
+    def bahdanau_step(self, stack: CausalStack, x: Tensor, context: State, state: State) -> Attended:
+        """h_t = RNN([x; c_t], h_{t-1}), where h_{t-1} asks: [c_t; h_t], where it looked, and the state after."""
+        c, weights = self(state[stack.top][:, None], *context)
+        h, state = stack(torch.cat([x, c], dim=-1), state)
+        return torch.cat([c, h], dim=-1), weights, state
+
+
+class AttentiveDecoder(FeatureDecoder):
+    """Which state asks, and where the answer goes:
+
+    bahdanau   the previous state asks; the context enters the recurrence          h_t = RNN([y; c_t], h_{t-1})
+    luong      the current state asks; the attention vector is what is read out    tanh(W_c [c_t; h_t]) (E40)
+    concat     the current state asks; both are read out as they are               [c_t; h_t]
+
+    With `feeding`, luong and concat give their result to the next step as well, as part of the state.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: CausalStack,
+        attention: SourceAttention,
+        head: Head,
+        *,
+        bridge: Bridge,
+        memory_size: int,
+        settings: Attention,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.stack, self.attention = embedding, stack, attention
+        self.head, self.bridge, self.settings = head, bridge, settings
+        self.dropout = Dropout(dropout, name=f"{embedding.name}.input")
+        _, self.feature_size = attentive_sizes(settings, embedding.size, stack.output_size, memory_size)
+        both = memory_size + stack.output_size
+        self.vector = nn.Linear(both, self.feature_size, bias=False) if settings.wiring == "luong" else None
+
+    def start(self, memory: Memory) -> tuple[State, State]:
+        state = self.bridge(memory.require_summary())
+        if self.settings.feeding:
+            state = (*state, state[0].new_zeros(memory.rows, self.feature_size))
+        return self.attention.context(memory), state
+
+    def features(self, tokens: PositionIds, context: State, state: State) -> Read:
+        x, steps = self.dropout(self.embedding(tokens)), []
+        # where nothing that is attended to enters the recurrence, all steps at once
+        one_by_one = self.settings.feeding or self.settings.wiring == "bahdanau"
+        for part in x.split(1, dim=1) if one_by_one else (x,):
+            features, weights, state = self._read(part, context, state)
+            steps.append((features, weights))
+        features, weights = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
+        if not self.settings.doubly_stochastic:
+            return Read(features, state)
+        penalty = doubly_stochastic_penalty(weights, tokens != PAD).sum()
+        return Read(features, state, self.settings.doubly_stochastic * penalty)
+
+    def _read(self, x: Tensor, context: State, state: State) -> Attended:
+        if self.settings.wiring == "bahdanau":
+            return self.attention.bahdanau_step(self.stack, x, context, state)
+        if self.settings.feeding:
+            *state_parts, fed = state
+            x, state = torch.cat([x, fed[:, None]], dim=-1), tuple(state_parts)
+        h, state = self.stack(x, state)
+        c, weights = self.attention(h, *context)
+        features = torch.cat([c, h], dim=-1)
+        features = features if self.vector is None else self.vector(features).tanh()
+        return features, weights, (*state, features[:, 0]) if self.settings.feeding else state
+
+
+def attentive_sizes(settings: Attention, embedding: int, output: int, memory: int) -> tuple[int, int]:
+    """How many features enter the recurrence, and how many the head is given."""
+    features = output if settings.wiring == "luong" else memory + output
+    attended = memory if settings.wiring == "bahdanau" else features if settings.feeding else 0
+    return embedding + attended, features

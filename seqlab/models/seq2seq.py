@@ -1,10 +1,11 @@
 """Models that write sequences: from a source (S13-S16), or from nothing (S7); and what drives their decoders."""
 
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations.attention import mean_pool
@@ -12,7 +13,7 @@ from seqlab.keyed import uniform
 from seqlab.layers.dropout import current_noise
 from seqlab.models.interface import Decoder, Encoder, Memory, Quick, Reading, Scorer, Teachable
 from seqlab.padded import Batch, Padded
-from seqlab.types import Logits, PositionIds, RowIds, State, Vector
+from seqlab.types import Logits, PositionIds, PositionLogits, RowIds, State, Vector
 
 ANEW = 0.02  # the share of streams that begin anew with a chunk
 KEY = zlib.crc32(b"anew")
@@ -21,7 +22,7 @@ KEY = zlib.crc32(b"anew")
 class EncoderModel(nn.Module):
     """A model that reads a source with an encoder."""
 
-    encoder: Encoder
+    encoder: Callable[[Padded], Memory]
 
     def vectors(self, source: Padded) -> Vector:
         """One vector for each row: the mean of what the encoder made of its positions."""
@@ -71,9 +72,7 @@ class LanguageModel(nn.Module):
 class FeatureDecoder(nn.Module):
     """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
 
-    def read(
-        self: Teachable, tokens: PositionIds, context: State, state: State
-    ) -> tuple[Float[Tensor, "B T V"], State]:
+    def read(self: Teachable, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]:
         read = self.features(tokens, context, state)
         return self.head(read.features), read.state
 

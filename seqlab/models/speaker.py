@@ -8,13 +8,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, pad
 from seqlab.layers.dropout import Dropout
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
-from seqlab.models.attentive import SourceAttention
 from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.models.outputs import PointOutput
-from seqlab.models.recurrent import Bridge
+from seqlab.models.recurrent import Bridge, SourceAttention
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
-from seqlab.types import State
+from seqlab.types import State, Vectors
 
 LEVEL = 0.8  # of the bands of a point output, which nobody asks for here
 
@@ -39,7 +38,7 @@ class Speaker(EncoderModel):
     ) -> None:
         super().__init__()
         self.encoder, self.stack, self.attention = encoder, stack, attention
-        self.output, self.width = PointOutput(LEVEL), len(mean)
+        self.output, self.width, self.head = PointOutput(LEVEL), len(mean), nn.Identity()
         self.bridge = Bridge(encoder.summary_size, stack.state_sizes)
         self.enter = nn.Linear(self.width, entrance)
         self.dropout = Dropout(dropout, name="decoder.input")
@@ -48,9 +47,6 @@ class Speaker(EncoderModel):
         self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
         self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
 
-    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
-        return features
-
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         """Teacher forcing: each frame is predicted from all before it."""
         target, memory = batch.require("target"), self.encoder(batch.require("source"))
@@ -58,30 +54,22 @@ class Speaker(EncoderModel):
         context, state = self.start(memory)
         features, _ = self.features(pad(gold, (0, 0, 1, 0))[:, :-1], context, state)
         numbers = Padded(gold.flatten(1, 2), target.lengths * self.width)
-        penalty = self.width * self._ending_loss(features, target)  # an ending counts as much as a whole frame
+        last = torch.arange(gold.shape[1]) == target.lengths[:, None] - 1
+        endings = binary_cross_entropy_with_logits(self.ending(features)[..., 0], last.float(), reduction="none")
+        penalty = self.width * endings[target.real].sum()  # an ending counts as much as a whole frame
         predicted = self.frame(features).flatten(1, 2)[..., None]
         return Reading(predicted, numbers, penalty=added(memory.penalty, penalty), output=self.output)
 
-    def _ending_loss(self, features: Float[Tensor, "B T F"], target: Padded) -> Float[Tensor, ""]:
-        last = torch.arange(target.values.shape[1]) == target.lengths[:, None] - 1
-        losses = binary_cross_entropy_with_logits(self.ending(features)[..., 0], last.float(), reduction="none")
-        return losses[target.real].sum()
-
     def start(self, memory: Memory) -> tuple[State, State]:
         """What is computed once for each source, and the state before the first frame."""
-        states = memory.require_states()
-        context = (self.attention.keys(states.values), states.values, states.real)
-        return context, self.bridge(memory.require_summary())
+        return self.attention.context(memory), self.bridge(memory.require_summary())
 
-    def features(
-        self, frames: Float[Tensor, "B T D"], context: State, state: State
-    ) -> tuple[Float[Tensor, "B T F"], State]:
+    def features(self, frames: Vectors, context: State, state: State) -> tuple[Float[Tensor, "B T F"], State]:
         """What the next frame is predicted from, after each of these."""
         features = []
         for x in self.dropout(self.enter(frames).relu()).split(1, dim=1):
-            c, _ = self.attention(state[self.stack.top][:, None], *context)
-            h, state = self.stack(torch.cat([x, c], dim=-1), state)
-            features.append(torch.cat([c, h], dim=-1))
+            step, _, state = self.attention.bahdanau_step(self.stack, x, context, state)
+            features.append(step)
         return tap("decoder.features", torch.cat(features, dim=1)), state
 
     @torch.inference_mode()

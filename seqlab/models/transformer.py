@@ -1,67 +1,121 @@
-"""The Transformer: encoder and decoder (S15); the decoder alone is the causal language model (S17)."""
+"""The Transformer: encoder and decoder (S15), universal too (S16); the decoder alone is the causal model (S17)."""
 
 import math
 import mmap
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.attention import mean_pool, split_heads
-from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.equations.attention import mean_pool
+from seqlab.equations.transformer import halting_step, ponder_cost, sinusoidal_positions, start_halting
 from seqlab.kernels import native
 from seqlab.layers.dropout import training
 from seqlab.layers.inputs import Embedding, Entrance, Inputs, ids_of
-from seqlab.layers.linear import Head, Matrix
-from seqlab.layers.tap import listened_to
-from seqlab.layers.transformer import ACTIVATIONS, AddNorm, DecoderBlock, EncoderBlock, Heads, LayerNorm
+from seqlab.layers.linear import Head, Linear
+from seqlab.layers.tap import listened_to, tap
+from seqlab.layers.transformer import ACTIVATIONS, AddNorm, LayerNorm, TransformerBlock
 from seqlab.models.interface import Decoder, Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
 from seqlab.recipe import Transformer
 from seqlab.text.vocabulary import SEP
-from seqlab.types import Logits, PositionIds, RowIds, State, Vector
+from seqlab.types import Logits, Mask, PositionIds, PositionLogits, RowIds, Scalar, State, Vectors
 
-Table = Int[Tensor, "B T"]
+AtDepth = Callable[[int, Tensor], Tensor]  # what runs the block of a depth
 
 ROOM = 64  # positions that the first cache has, each next one twice as many: pages that nobody writes to cost nothing
 LARGE = 1 << 25  # bytes from which on the C library asks the system for new pages each time
 
 
-class TransformerEncoder(nn.Module):
-    """N blocks of self-attention; its summary is the mean of its states."""
+class Ponder(nn.Module):
+    """E56 around a block: the step signal, the halting unit, and the bookkeeping of who still runs."""
+
+    def __init__(self, settings: Transformer, *, name: str) -> None:
+        super().__init__()
+        self.settings, self.name = settings, name
+        self.halt = nn.Linear(settings.size, 1)
+        nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
+        self.signal = nn.Buffer(sinusoidal_positions(settings.layers, settings.size), persistent=False)
+
+    def forward(self, x: Vectors, block: AtDepth, real: Mask) -> tuple[Vectors, Scalar]:
+        """What the block makes of `x` by the time that each token has halted, and what this costs."""
+        settings, halting = self.settings, start_halting(x)
+        for depth, signal in enumerate(self.signal):
+            entered = halting.state + signal.to(x.dtype)  # the signal says how deep we are
+            proposed = block(depth, entered)
+            p = tap(f"{self.name}.{depth}.halt", self.halt(entered)[..., 0].sigmoid())
+            last = depth == settings.layers - 1
+            halting = halting_step(halting, proposed, p, threshold=settings.halt, last=last)
+        tap(f"{self.name}.ponder", halting.steps)
+        return halting.state, settings.ponder * ponder_cost(halting, real)
+
+
+class BlockStack(nn.Module):
+    """What encoder and decoder share: `layers` blocks, or one that is used so many times (S16), and a norm after them.
+
+    In a Universal Transformer a token that has halted stays as it is, and is still seen by the others.
+    """
+
+    settings: Transformer
+    norm: LayerNorm | None
+    ponder: Ponder | None
+
+    def add_blocks(self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False) -> None:
+        def block(depth: int) -> TransformerBlock:
+            return TransformerBlock(settings, reads_source=reads_source, dropout=dropout, name=f"{name}.{depth}")
+
+        self.settings, self.ponder = settings, None
+        if settings.kind == "universal":
+            self.block = block(0)
+            self.ponder = Ponder(settings, name=name)
+        else:
+            self.blocks = nn.ModuleList(map(block, range(settings.layers)))
+        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+
+    def each_block(self) -> list[TransformerBlock]:
+        return [self.block] if self.ponder is not None else cast(list[TransformerBlock], list(self.blocks))
+
+    def run(self, x: Vectors, block: AtDepth, real: Tensor) -> tuple[Vectors, Scalar | None]:
+        """What leaves the last block, and the penalty of a Universal Transformer; `block` runs the one of a depth."""
+        penalty = None
+        if self.ponder is not None:
+            x, penalty = self.ponder(x, block, real)
+        else:
+            for depth in range(self.settings.layers):
+                x = block(depth, x)
+        return (x if self.norm is None else self.norm(x)), penalty
+
+
+class TransformerEncoder(BlockStack):
+    """Blocks of self-attention; its summary is the mean of its states."""
 
     def __init__(self, inputs: Inputs, entrance: Entrance, settings: Transformer, *, dropout: float) -> None:
         super().__init__()
         self.inputs, self.entrance = inputs, entrance
-        self.blocks = nn.ModuleList(
-            EncoderBlock(settings, dropout=dropout, name=f"encoder.{depth}") for depth in range(settings.layers)
-        )
-        self.norm = last_norm(settings)
+        self.add_blocks(settings, dropout=dropout, name="encoder")
         self.output_size = self.summary_size = settings.size
 
     def forward(self, source: Padded) -> Memory:
         x, real = self.entrance(self.inputs(source), segments=segment_numbers(source)), source.real
-        if training() or torch.is_grad_enabled() or listened_to() or real.all():
-            for block in self.blocks:
-                x = block(x, real)
-        else:  # nobody looks at the padding: no work on it
-            packed = x[real][None]
-            for block in self.blocks:
-                packed = cast(EncoderBlock, block).without_padding(packed, real)
-            x = torch.zeros_like(x)
-            x[real] = packed[0]
-        return remembered(source, x if self.norm is None else self.norm(x))
+        blocks = self.each_block()
+        if self.ponder is not None or training() or torch.is_grad_enabled() or listened_to() or real.all():
+            x, penalty = self.run(x, lambda depth, x: blocks[depth % len(blocks)](x, real), real)
+            return remembered(source, x, penalty)
+        # nobody looks at the padding: no work on it
+        packed, _ = self.run(x[real][None], lambda depth, x: blocks[depth].without_padding(x, real), real)
+        x[real] = packed[0]
+        return remembered(source, x)
 
 
-class TransformerDecoder(FeatureDecoder):
-    """N blocks of masked self-attention, each looking at the source where there is one.
+class TransformerDecoder(FeatureDecoder, BlockStack):
+    """Blocks of masked self-attention, each looking at the source where there is one.
 
-    The state holds each row's position and the keys and values of the tokens so far, the context those of the source.
+    The state holds each row's position and, for each depth, the keys and values of the tokens so far; the context those
+    of the source for each block.
     """
 
     def __init__(
@@ -75,36 +129,46 @@ class TransformerDecoder(FeatureDecoder):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.embedding, self.entrance, self.head, self.settings = embedding, entrance, head, settings
-        reads = memory_size is not None
-        self.blocks = nn.ModuleList(
-            DecoderBlock(settings, reads_source=reads, dropout=dropout, name=f"decoder.{depth}")
-            for depth in range(settings.layers)
-        )
-        self.norm = last_norm(settings)
-        self.bridge = memory_bridge(memory_size, settings.size)
+        self.embedding, self.entrance, self.head = embedding, entrance, head
+        self.add_blocks(settings, reads_source=memory_size is not None, dropout=dropout, name="decoder")
+        fits = memory_size in (None, settings.size)
+        self.bridge = nn.Identity() if fits else nn.Linear(cast(int, memory_size), settings.size)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        blocks = [cast(DecoderBlock, block) for block in self.blocks]
-        return project_source(memory, self.bridge, blocks), empty_caches(memory.rows, self.settings, self.embedding)
+        settings, context = self.settings, list[Tensor]()
+        if memory.states is not None:
+            states = self.bridge(memory.states.values)
+            context.append(memory.states.real)
+            for block in self.each_block():
+                context.extend(() if block.cross is None else block.cross.project_memory(states))
+        shape = (memory.rows, settings.heads, 0, settings.size // settings.heads)
+        caches = [self.embedding.weight.new_zeros(shape)] * (2 * settings.layers)
+        return tuple(context), (torch.zeros(memory.rows, dtype=torch.long), *caches)
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         place, *caches = state
-        first = position_of(place)
-        x = self.entrance(self.embedding(tokens), first=first)
-        after = [place + tokens.shape[1]]
-        for depth, block in enumerate(self.blocks):
-            past = (caches[2 * depth], caches[2 * depth + 1])
-            source = (context[1 + 2 * depth], context[2 + 2 * depth]) if context else None
-            x, now = block(x, past, source, context[0] if context else None, first=first)
+        first = int(place[0]) if len(place) else 0  # all rows of a call stand at the same place
+        blocks, after = self.each_block(), [place + tokens.shape[1]]
+
+        def run_block(depth: int, x: Tensor) -> Tensor:
+            which = depth % len(blocks)
+            source = (*context[:1], *context[2 * which + 1 : 2 * which + 3])
+            x, now = blocks[which].decode(x, caches[2 * depth : 2 * depth + 2], source, first=first)
             after.extend(now)
-        return Read(x if self.norm is None else self.norm(x), tuple(after))
+            return x
+
+        real = torch.ones(tokens.shape, dtype=torch.bool)  # a pad of the target is cheap and is not worth a mask
+        x, penalty = self.run(self.entrance(self.embedding(tokens), first=first), run_block, real)
+        return Read(x, tuple(after), penalty)
 
     def quick(self) -> Decoder:
-        return self if listened_to() else Stepping(self)
+        """By the native kernel, where that is built and knows such a decoder: without it this one is as quick."""
+        settings, dtype = self.settings, self.embedding.weight.dtype
+        suits = self.ponder is None and settings.normalise == "layer" and dtype == torch.float32
+        return Stepping(self) if suits and native.ready() and not listened_to() else self
 
 
-def segment_numbers(source: Padded) -> Table | None:
+def segment_numbers(source: Padded) -> PositionIds | None:
     """Which text of a pair each token belongs to; a [SEP] is the last token of its own text."""
     tokens = ids_of(source)
     if tokens is None:
@@ -113,84 +177,48 @@ def segment_numbers(source: Padded) -> Table | None:
     return ends.cumsum(1) - ends
 
 
-def remembered(source: Padded, x: Float[Tensor, "B S D"], penalty: Tensor | None = None) -> Memory:
+def remembered(source: Padded, x: Vectors, penalty: Tensor | None = None) -> Memory:
     """The states of an encoder as memory, with their mean as summary."""
     states = source.with_values(x).masked()
     return Memory(len(source), states, mean_pool(states.values, states.real), penalty)
 
 
-def memory_bridge(memory_size: int | None, size: int) -> nn.Module:
-    """What makes a memory of another size fit."""
-    return nn.Linear(memory_size, size) if memory_size not in (None, size) else nn.Identity()
-
-
-def project_source(memory: Memory, bridge: nn.Module, blocks: Iterable[DecoderBlock]) -> State:
-    """The context of a decoder: which positions of the source are real, and its keys and values for each block."""
-    if memory.states is None:
-        return ()
-    states = bridge(memory.states.values)
-    crosses = [block.cross for block in blocks if block.cross is not None]
-    return (memory.states.real, *(part for cross in crosses for part in cross.project_memory(states)))
-
-
-def last_norm(settings: Transformer) -> LayerNorm | None:
-    """The norm of what leaves the last block, where blocks have theirs before their sublayers."""
-    return LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
-
-
-def empty_caches(rows: int, settings: Transformer, embedding: Embedding) -> State:
-    """Position 0 and the keys and values of no tokens yet, for each depth."""
-    shape = (rows, settings.heads, 0, settings.size // settings.heads)
-    caches = (torch.zeros(shape, dtype=embedding.weight.dtype) for _ in range(2 * settings.layers))
-    return (torch.zeros(rows, dtype=torch.long), *caches)
-
-
-def position_of(place: RowIds) -> int:
-    """How many tokens were read; all rows of a call stand at the same place."""
-    return int(place[0]) if len(place) else 0
-
-
 class Stepping:
-    """One search of a Transformer decoder, for one batch of sources; the decoder itself stays the oracle.
+    """One search of a Transformer decoder by the native kernel, for one batch of sources; the decoder is the oracle.
 
     The keys and values of a token lie in the cache in the row in which they were made, for good. The state is a table
     that says of each row and position in which row of the cache to look; the context, of which source each row is.
     Hypotheses change places, and rows end, by small tables of numbers alone.
     """
 
-    def __init__(self, decoder: Any) -> None:
-        self.decoder, self.settings = decoder, decoder.settings
-        self.blocks = cast(list[DecoderBlock], list(decoder.blocks))
-        self.native = native.ready() and decoder.embedding.weight.dtype == torch.float32
-        self.native &= self.settings.normalise == "layer"
-        self.weights = self._weights() if self.native else []
+    def __init__(self, decoder: TransformerDecoder) -> None:
+        self.decoder, self.settings, self.blocks = decoder, decoder.settings, decoder.each_block()
+        self.weights = self._weights()
 
     def start(self, memory: Memory) -> tuple[State, State]:
         like, size = self.decoder.embedding.weight, self.settings.size
         self.cache = like.new_empty(len(self.blocks), 0, 0, 2 * size)
         self.cross, self.lengths = like.new_empty(0), torch.zeros(0, dtype=torch.long)
         self.waves = sinusoidal_positions(0, size // self.settings.heads)
-        self.seen: tuple[Tensor | None, State] = (None, ())
         if memory.states is not None:
             states = self.decoder.bridge(memory.states.values)
             self.real, self.lengths = memory.states.real, memory.states.lengths
             places = self.real.flatten().nonzero()[:, 0]  # the padding is not worth a product
-            known = states.flatten(0, 1)[places][None]
-            self.cross = states.new_zeros(len(self.blocks), *self.real.shape, 2 * size)
+            states = states.flatten(0, 1)[places][None]
+            self.cross = like.new_zeros(len(self.blocks), *self.real.shape, 2 * size)
             for layer, block in zip(self.cross.flatten(1, 2), self.blocks, strict=True):
                 if block.cross is not None:
-                    layer[places] = block.cross.keys_and_values(known)[0]
+                    layer[places] = block.cross.keys_and_values(states)[0]
         return (torch.arange(memory.rows),), (torch.zeros(memory.rows, 0, dtype=torch.long),)
 
-    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
+    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]:
         """By the decoder itself; then its keys and values are laid into the cache."""
         table = self._with_room(state[0], tokens.shape[1])
         rows, before = table.shape
-        place = torch.full((rows,), before)
-        window = self.settings.window
-        past = None if window is None else window - 1
-        caches = [part for depth in range(len(self.blocks)) for part in self._kept(depth, table, past)]
-        logits, (_, *after) = self.decoder.read(tokens, self._sources(context[0]), (place, *caches))
+        first = 0 if self.settings.window is None else max(0, before - self.settings.window + 1)
+        caches = self._heads(self.cache[:, torch.arange(first, before), table[:, first:]])
+        source = (self.real[context[0]], *self._heads(self.cross[:, context[0]])) if len(self.lengths) else ()
+        logits, (_, *after) = self.decoder.read(tokens, source, (torch.full((rows,), before), *caches))
         now = before + tokens.shape[1]
         for depth, (k, v) in enumerate(zip(after[0::2], after[1::2], strict=True)):
             both = torch.cat([k, v], dim=1).transpose(1, 2).flatten(2)
@@ -202,51 +230,30 @@ class Stepping:
         rows, first = table.shape
         table = torch.cat([table, torch.arange(rows)[:, None]], dim=1)
         x = self.decoder.entrance(self.decoder.embedding(token[:, None]), first=first)
-        if self.native:
-            return self._native_step(x[:, 0], context[0], table), (table,)
-        source = self._sources(context[0])
-        for depth, block in enumerate(self.blocks):
-            own = (source[1 + 2 * depth], source[2 + 2 * depth]) if source else None
-            remember = partial(self._remember, depth, table)
-            x, _ = block.further(x, remember, own, source[0] if source else None, first=first)
-        norm = self.decoder.norm
-        return self.decoder.head(x[:, 0] if norm is None else norm(x)[:, 0]), (table,)
-
-    def _native_step(self, x: Vector, source: Int[Tensor, " S"], table: Table) -> Tensor:
-        settings, now = self.settings, table.shape[1] - 1
-        return torch.ops.seqlab.decoder_step(
-            x.contiguous(),
+        settings = self.settings
+        logits = torch.ops.seqlab.decoder_step(
+            x[:, 0].contiguous(),
             self.weights,
             self.cache,
             table,
-            source,
+            context[0],
             self.cross,
             self.lengths,
-            self.waves[now] if settings.positions == "rotary" else self.waves[:0],
+            self.waves[first] if settings.positions == "rotary" else self.waves[:0],
             settings.heads,
             settings.epsilon,
             settings.norm == "pre",
             list(ACTIVATIONS).index(settings.activation),
             settings.window or 0,
         )
+        return logits, (table,)
 
-    def _remember(self, depth: int, table: Table, k: Tensor, v: Tensor) -> Heads:
-        """The new keys and values into the cache, and all that the rows can see of it."""
-        rows, now = len(table), table.shape[1] - 1
-        self.cache[depth, now, :rows] = torch.cat([k, v], dim=1).flatten(1)
-        return self._kept(depth, table, self.settings.window)
+    def _heads(self, layers: Float[Tensor, "L B T E"]) -> list[Tensor]:
+        """Keys and values of each layer, as the decoder keeps them."""
+        pairs = zip(self.blocks, layers, strict=True)
+        return [part for block, layer in pairs for part in block.attention.split(layer)]
 
-    def _kept(self, depth: int, table: Table, most: int | None) -> Heads:
-        """The keys and values of the last positions, at most so many."""
-        rows, length = table.shape
-        first = 0 if most is None else max(0, length - most)
-        kept, places = self.cache[depth, first:length, :rows].transpose(0, 1), torch.arange(first, length)
-        if not torch.equal(table[:, first:], torch.arange(rows)[:, None].expand(-1, length - first)):
-            kept = self.cache[depth][places, table[:, first:]]
-        k, v = kept.chunk(2, dim=-1)
-        return split_heads(k, self.settings.heads), split_heads(v, self.settings.heads)
-
-    def _with_room(self, table: Table, more: int) -> Table:
+    def _with_room(self, table: PositionIds, more: int) -> PositionIds:
         """A larger cache where this one is too small; what is still needed moves, row by row, into its place."""
         (rows, length), (_, positions, there, _) = table.shape, self.cache.shape
         if rows <= there and length + more <= positions:
@@ -259,41 +266,32 @@ class Stepping:
             self.waves = sinusoidal_positions(most, self.settings.size // self.settings.heads)
         return torch.arange(rows)[:, None].expand(-1, length)
 
-    def _sources(self, numbers: Int[Tensor, " S"]) -> State:
-        """The context of the decoder itself, for the sources that are left."""
-        if not len(self.lengths):
-            return ()
-        if self.seen[0] is not numbers:
-            halves = [half for layer in self.cross[:, numbers] for half in layer.chunk(2, dim=-1)]
-            heads = [split_heads(half, self.settings.heads) for half in halves]
-            self.seen = (numbers, (self.real[numbers], *heads))
-        return self.seen[1]
-
     def _weights(self) -> list[Tensor]:
         """All weights in the order of their use; a matrix is three tensors: itself, its scales, its bias."""
-        none, size, found = torch.empty(0), self.settings.size, list[Tensor]()
+        none, size, weights = torch.empty(0), self.settings.size, list[Tensor]()
 
-        def matrix(one: Matrix) -> None:
-            found.extend((one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias)))
+        def matrix(layer: Linear, size: int) -> None:
+            one = layer.part(0, size)
+            weights.extend((one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias)))
 
         def norm(one: Any) -> None:
-            found.extend((one.gain, one.bias))
+            weights.extend((one.gain, one.bias))
 
         for block in self.blocks:
             norm(block.first.norm)
-            matrix(block.attention.query_key_value.part(0, 3 * size))
-            matrix(block.attention.mix.part(0, size))
+            matrix(block.attention.query_key_value, 3 * size)
+            matrix(block.attention.mix, size)
             if block.cross is not None:
                 norm(cast(AddNorm, block.third).norm)
-                matrix(block.cross.query_key_value.part(0, size))
-                matrix(block.cross.mix.part(0, size))
+                matrix(block.cross.query_key_value, size)
+                matrix(block.cross.mix, size)
             norm(block.second.norm)
-            matrix(block.feed_forward.widen.part(0, self.settings.inner))
-            matrix(block.feed_forward.narrow.part(0, size))
+            matrix(block.feed_forward.widen, self.settings.inner)
+            matrix(block.feed_forward.narrow, size)
         if self.decoder.norm is not None:
             norm(self.decoder.norm)
-        matrix(self.decoder.head.output.part(0, len(self.decoder.embedding.weight)))
-        return found
+        matrix(self.decoder.head.output, len(self.decoder.embedding.weight))
+        return weights
 
 
 def empty_pages(*shape: int, like: Tensor) -> Tensor:

@@ -30,15 +30,7 @@ from seqlab.serve.registry import ModelRegistry, UnknownError
 from seqlab.tasks.writing import Piece, stream_text
 
 PAGE = Path(__file__).parent / "page"
-FILE_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".json": "application/json",
-    ".woff2": "font/woff2",
-}
+PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 R = TypeVar("R")
 NO_JSON = "the body is not valid JSON"
 EVENT = {
@@ -62,6 +54,8 @@ DESCRIPTIONS = {
 FAILURES: dict[int | str, dict[str, Any]] = {
     code: {"model": bodies.Failure, "description": text} for code, text in DESCRIPTIONS.items()
 }
+STATUSES = {BusyError: 503, UnknownError: 404, UsageError: 422, DataError: 422}  # the first that fits an error
+SEE_DOCS = "see /docs for what it must hold."
 
 
 def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limits: Limits) -> FastAPI:
@@ -81,6 +75,7 @@ def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limi
         redoc_url=None,
         lifespan=computing,
         summary="Sequence models: use them, and look inside.",
+        responses=FAILURES,
     )
     _tell_errors(app)
     _add_pages(app)
@@ -93,7 +88,9 @@ class _Verbs:
     """What the routes share: a model by its name, and a turn in the batcher."""
 
     def __init__(self, registry: ModelRegistry, batcher: Batcher, limits: Limits) -> None:
-        self.registry, self.batcher, self.limits = registry, batcher, limits
+        self.registry = registry
+        self.batcher = batcher
+        self.limits = limits
 
     async def model(self, name: str) -> Model:
         """A model by its name; one that must be loaded first is loaded where everything is computed."""
@@ -141,14 +138,14 @@ class _Verbs:
             yield Piece(answer["output"], answer["output"], answer["score"])
             return
         pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
-        late, piece = monotonic() + 0.9 * self.limits.seconds, Piece("", "", 0.0)
-        while (found := await self.batcher.alone(lambda: next(pieces, None))) is not None:
-            piece = found
+        late = monotonic() + 0.9 * self.limits.seconds
+        nothing: Piece | None = Piece("", "", 0.0)
+        piece = await self.batcher.alone(lambda: next(pieces, nothing))
+        while piece is not None:
             yield piece
             if monotonic() > late:
                 raise UsageError("it took too long", hint="ask for fewer tokens, or when there is less to do.")
-        if not piece.output:
-            yield piece
+            piece = await self.batcher.alone(lambda: next(pieces, None))
 
 
 class _Events(Response):
@@ -170,17 +167,14 @@ class _Events(Response):
 
 
 def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
-    @app.post("/v1/predict", responses=FAILURES, response_model=bodies.Predicted, tags=["use"])
+    @app.post("/v1/predict", response_model=bodies.Predicted)
     async def predict(body: bodies.Predict) -> Response:
         """What a model answers to each input, with what else there is to know: scores, n-best, probabilities."""
         return _json({"model": body.model, "outputs": await verbs.predict(body)})
 
-    @app.post(
-        "/v1/generate",
-        responses=FAILURES | {200: {"content": {"text/event-stream": {"schema": EVENT}}}},
-        response_class=Response,
-        tags=["use"],
-    )
+    events = {"content": {"text/event-stream": {"schema": EVENT}}}
+
+    @app.post("/v1/generate", responses={200: events}, response_class=Response)
     async def generate(body: bodies.Generate) -> Response:
         """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
         with verbs.batcher.place():  # so that a full line, and all that can be seen at once, is told of by the status
@@ -190,35 +184,26 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         work.parse(model, body.input)
         return _Events(verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed))
 
-    @app.post("/v1/next", responses=FAILURES, response_model=bodies.NextTokens, tags=["use"])
+    @app.post("/v1/next", response_model=bodies.NextTokens)
     async def next_token(body: bodies.Next) -> Response:
         """What could come next after what is written so far."""
 
+        sampling = body.model_dump(include={"temperature", "top_k", "top_p", "most"})
+
         def ask(model: Model) -> dict[str, Any]:
-            return next_tokens(
-                model.bundle,
-                work.parse(model, body.input),
-                body.written,
-                temperature=body.temperature,
-                top_k=body.top_k,
-                top_p=body.top_p,
-                most=body.most,
-            )
+            return next_tokens(model.bundle, work.parse(model, body.input), body.written, **sampling)
 
         return _json(await verbs.turn(body.model, ask))
 
-    @app.post("/v1/score", responses=FAILURES, response_model=bodies.Scores, tags=["use"])
+    @app.post("/v1/score", response_model=bodies.Scores)
     async def score(body: bodies.Score) -> Response:
         """The log-probability of each target, given its source where the model reads one."""
         ask = partial(work.scores_of, sources=body.sources, targets=body.targets)
         return _json({"scores": await verbs.turn(body.model, ask)})
 
-    @app.post(
-        "/v1/explain/{view}",
-        responses=FAILURES
-        | {200: {"model": bodies.Seen, "content": {kind: {} for name, kind in work.TYPES.items() if name != "json"}}},
-        tags=["look inside"],
-    )
+    files: dict[str, Any] = {kind: {} for form, kind in work.TYPES.items() if form != "json"}
+
+    @app.post("/v1/explain/{view}", responses={200: {"model": bodies.Seen, "content": files}})
     async def explain(
         view: str, body: bodies.Explain, form: Literal["json", "html", "svg", "png", "trace"] = "json"
     ) -> Response:
@@ -227,40 +212,32 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
             raise UnknownError(f"there is no view '{view[:100]}'", hint=nearest(view[:100], VIEWS))
         options = body.options.model_dump(exclude_none=True)
         content = await verbs.turn(body.model, lambda model: work.explained(model, view, body.input, options, form))
-        kept = {"html": f"{view}.html", "trace": "trace.safetensors"}
-        headers = {"Content-Disposition": f'attachment; filename="{kept[form]}"'} if form in kept else {}
+        names = {"html": f"{view}.html", "trace": "trace.safetensors"}
+        headers = {"Content-Disposition": f'attachment; filename="{names[form]}"'} if form in names else {}
         return Response(content, media_type=work.TYPES[form], headers=headers)
 
 
 def _add_facts(app: FastAPI, registry: ModelRegistry, counters: Counters) -> None:
-    @app.get("/v1/models", responses={401: FAILURES[401]}, response_model=bodies.Models, tags=["use"])
+    @app.get("/v1/models", response_model=bodies.Models)
     def models() -> Response:
         """The models there are, and what each can do."""
         return _json({"models": registry.describe()})
 
-    @app.get(
-        "/v1/runs/{model}",
-        responses={code: FAILURES[code] for code in (401, 404, 422)},
-        response_model=bodies.Run,
-        tags=["look inside"],
-    )
+    @app.get("/v1/runs/{model}", response_model=bodies.Run)
     def runs(model: str, after: int = 0) -> Response:
         """What a training has logged since its first `after` lines."""
         if after < 0:
             raise UsageError(f"'after' counts lines: it is not {after}", hint="begin with 0, go on with 'next'.")
         return _json(registry.run(model, after))
 
-    @app.get("/healthz", response_model=bodies.Health, tags=["server"])
+    @app.get("/healthz", response_model=bodies.Health)
     async def healthz() -> Response:
         """Whether the server answers."""
         return _json({"status": "ok"})
 
-    @app.get(
-        "/metrics",
-        responses={401: FAILURES[401], 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-        response_class=Response,
-        tags=["server"],
-    )
+    plain = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+
+    @app.get("/metrics", responses={200: plain}, response_class=Response)
     async def metrics() -> Response:
         """Counters in the form that Prometheus reads."""
         return Response(counters.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -281,10 +258,10 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _file(name: str) -> Response:
-    known = {file.name: file for file in PAGE.iterdir() if file.is_file() and file.suffix in FILE_TYPES}
-    if name not in known:
+    file = PAGE / name
+    if file not in PAGE.iterdir():
         raise HTTPException(404)
-    return FileResponse(known[name], media_type=FILE_TYPES[known[name].suffix], headers={"Cache-Control": "no-cache"})
+    return FileResponse(file, media_type=PAGE_TYPES.get(file.suffix), headers={"Cache-Control": "no-cache"})
 
 
 def _tell_errors(app: FastAPI) -> None:
@@ -292,21 +269,16 @@ def _tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(SeqlabError)
     async def expected(request: Request, error: SeqlabError) -> Response:
-        if isinstance(error, BusyError):
-            return failure(503, str(error), error.hint, {"Retry-After": "1"})
-        return failure(
-            404 if isinstance(error, UnknownError) else 422 if isinstance(error, UsageError | DataError) else 500,
-            str(error),
-            error.hint,
-        )
+        status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+        return failure(status, str(error), error.hint, {"Retry-After": "1"} if status == 503 else None)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return failure(400, NO_JSON, "see /docs for what it must hold.")
+            return failure(400, NO_JSON, SEE_DOCS)
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return failure(422, f"{where[:200] or 'the body'}: {first['msg']}", "see /docs for what it must hold.")
+        return failure(422, f"{where[:200] or 'the body'}: {first['msg']}", SEE_DOCS)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:

@@ -126,7 +126,8 @@ class Batcher:
         chosen = set(map(id, batch))
         self._line = deque(each for each in waiting if id(each) not in chosen)
         if rows:
-            self.batches, self.rows = self.batches + 1, self.rows + rows
+            self.batches = self.batches + 1
+            self.rows = self.rows + rows
         return batch
 
     def _compute(self, batch: list[_Waiting]) -> Sequence[Any] | Exception:

@@ -18,6 +18,7 @@ Penalty = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
 Mass = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Width = Annotated[int, Field(ge=1, le=MOST_HYPOTHESES)]
+Short = Annotated[str, Field(max_length=200)]
 
 
 class Body(BaseModel):
@@ -76,23 +77,23 @@ class ViewOptions(Body):
     """What a view can be told; each view takes some of these."""
 
     output: str | None = Field(None, max_length=MOST_LOOKED_AT)
-    layer: str | None = Field(None, max_length=200)
-    cell: str | None = Field(None, max_length=50)
+    layer: Short | None = None
+    cell: Short | None = None
     head: Count | None = None
     hypothesis: Width | None = None
     position: int | None = Field(None, ge=1)
     unit: int | None = Field(None, ge=0)
     pattern: str | None = Field(None, max_length=100)
-    method: str | None = Field(None, max_length=50)
-    ablate: list[Annotated[str, Field(max_length=200)]] | None = Field(None, max_length=50)
-    replace: str | None = Field(None, max_length=200)
+    method: Short | None = None
+    ablate: list[Short] | None = Field(None, max_length=50)
+    replace: Short | None = None
     prefix: str | None = Field(None, max_length=MOST_TOKENS)
     temperature: Temperature | None = None
     beam: Width | None = None
     length_penalty: Penalty | None = None
     replay_beam: Width | None = None
     replay_penalty: Penalty | None = None
-    column: str | None = Field(None, max_length=200)
+    column: Short | None = None
 
 
 class Explain(Body):

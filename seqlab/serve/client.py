@@ -17,7 +17,7 @@ from seqlab.errors import SeqlabError
 
 
 class ServerError(SeqlabError):
-    """What a server answered instead; `status` is HTTP's, 0 where there was no answer."""
+    """A failure of a request; `status` is HTTP's, 0 where there was no answer."""
 
     def __init__(self, status: int, message: str, *, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -28,23 +28,25 @@ class Client:
     """The server at an address; each call opens a connection of its own, so threads may share a client."""
 
     def __init__(self, address: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout: float = 120.0):
-        self.address, self.token, self.timeout = address, token, timeout
+        self.address = address
+        self.token = token
+        self.timeout = timeout
 
     def models(self) -> list[dict[str, Any]]:
         """The models there are, and what each can do."""
-        return self._json("GET", "/v1/models")["models"]
+        return self._json("/v1/models")["models"]
 
     def predict(
         self, model: str, inputs: Sequence[Any], *, prefix: str = "", seed: int = 0, **decode: Any
     ) -> list[dict[str, Any]]:
         """What a model answers to each input."""
         body = {"model": model, "inputs": list(inputs), "prefix": prefix, "seed": seed, "decode": decode}
-        return self._json("POST", "/v1/predict", body)["outputs"]
+        return self._json("/v1/predict", body)["outputs"]
 
     def generate(self, model: str, given: Any, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """A text, piece by piece as it is written."""
         body = {"model": model, "input": given, "seed": seed, "decode": decode}
-        with self._asked("POST", "/v1/generate", body) as answer:
+        with self._request("/v1/generate", body) as answer:
             event = ""
             for line in answer:
                 name, _, value = line.decode("utf-8").rstrip("\n").partition(": ")
@@ -53,8 +55,7 @@ class Client:
                 elif name == "data" and event == "token":
                     yield json.loads(value)["text"]
                 elif name == "data" and event == "error":
-                    failure = json.loads(value)
-                    raise ServerError(answer.status, failure["error"], hint=failure["hint"])
+                    raise _failure(answer.status, value)
             if event != "done":
                 raise ServerError(
                     504, "the answer broke off", hint="it took too long, or the server stopped: ask again."
@@ -62,13 +63,12 @@ class Client:
 
     def next(self, model: str, given: Any, written: Sequence[int] = (), **options: Any) -> dict[str, Any]:
         """What could come next after what is written so far; options: temperature, top_k, top_p, most."""
-        return self._json("POST", "/v1/next", {"model": model, "input": given, "written": list(written), **options})
+        return self._json("/v1/next", {"model": model, "input": given, "written": list(written), **options})
 
     def score(self, model: str, targets: Sequence[str], sources: Sequence[Any] = ()) -> list[float]:
         """The log-probability of each target, given its source where the model reads one."""
-        return self._json("POST", "/v1/score", {"model": model, "sources": list(sources), "targets": list(targets)})[
-            "scores"
-        ]
+        body = {"model": model, "sources": list(sources), "targets": list(targets)}
+        return self._json("/v1/score", body)["scores"]
 
     def explain(self, model: str, view: str, given: Any = None, **options: Any) -> dict[str, Any]:
         """A look inside: the numbers, and pictures of them."""
@@ -77,42 +77,45 @@ class Client:
     def explain_as(self, form: str, model: str, view: str, given: Any = None, **options: Any) -> bytes:
         """The same as a file: html, svg, png, or trace (safetensors)."""
         body = {"model": model, "input": given, "options": options}
-        with self._asked("POST", f"/v1/explain/{quote(view, safe='')}?form={form}", body) as answer:
+        with self._request(f"/v1/explain/{quote(view, safe='')}?form={form}", body) as answer:
             return answer.read()
 
     def run(self, model: str, after: int = 0) -> dict[str, Any]:
         """What a training has logged since its first `after` lines."""
-        return self._json("GET", f"/v1/runs/{quote(model, safe='')}?after={after}")
+        return self._json(f"/v1/runs/{quote(model, safe='')}?after={after}")
 
     def healthy(self) -> bool:
         """Whether somebody answers."""
         try:
-            return self._json("GET", "/healthz") == {"status": "ok"}
+            return self._json("/healthz") == {"status": "ok"}
         except ServerError:
             return False
 
     def metrics(self) -> str:
         """The server's counters, in the form that Prometheus reads."""
-        with self._asked("GET", "/metrics") as answer:
+        with self._request("/metrics") as answer:
             return answer.read().decode()
 
-    def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        with self._asked(method, path, body) as answer:
+    def _json(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        with self._request(path, body) as answer:
             return json.loads(answer.read())
 
     @contextmanager
-    def _asked(self, method: str, path: str, body: dict[str, Any] | None = None) -> Iterator[HTTPResponse]:
+    def _request(self, path: str, body: dict[str, Any] | None = None) -> Iterator[HTTPResponse]:
         where = urlsplit(self.address)
         kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
         connection = kind(where.hostname or "", where.port, timeout=self.timeout)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        sent = None if body is None else json.dumps(body).encode()
-        headers |= {} if sent is None else {"Content-Type": "application/json"}
+        path = where.path.rstrip("/") + path
         try:
-            connection.request(method, where.path.rstrip("/") + path, sent, headers)
+            if body is None:
+                connection.request("GET", path, headers=headers)
+            else:
+                headers["Content-Type"] = "application/json"
+                connection.request("POST", path, json.dumps(body), headers)
             answer = connection.getresponse()
             if answer.status != 200:
-                raise _failure(answer)
+                raise _failure(answer.status, answer.read(), answer.reason)
             yield answer
         except (OSError, HTTPException) as error:
             raise ServerError(0, f"{self.address} does not answer: {error}", hint="is the server running?") from None
@@ -120,9 +123,10 @@ class Client:
             connection.close()
 
 
-def _failure(answer: HTTPResponse) -> ServerError:
+def _failure(status: int, text: str | bytes, reason: str = "") -> ServerError:
+    """The error that a server describes in JSON."""
     try:
-        failure = json.loads(answer.read())
-        return ServerError(answer.status, failure["error"], hint=failure["hint"])
+        failure = json.loads(text)
+        return ServerError(status, failure["error"], hint=failure["hint"])
     except (ValueError, KeyError, TypeError):
-        return ServerError(answer.status, f"{answer.status} {answer.reason}", hint="is this a server of Seqlab's?")
+        return ServerError(status, f"{status} {reason}", hint="is this a server of Seqlab's?")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seqlab.errors import SeqlabError
+from seqlab.serve.client import ServerError
 from seqlab.serve.counters import Counters
 from seqlab.serve.limits import Limits
 
@@ -35,12 +35,11 @@ HEADERS = (
 OPEN = ("/", "/healthz")  # and the page's own files: what shows nothing of a model needs no token
 
 
-class RefusedError(SeqlabError):
-    """A request that is answered before the interface sees it."""
-
-    def __init__(self, status: int, message: str, *, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
+def refusal(error: str, hint: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """A failure in words, and the headers of an answer after which the connection ends."""
+    body = json.dumps({"error": error, "hint": hint}).encode()
+    length = str(len(body)).encode()
+    return body, [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
 
 
 @dataclass
@@ -56,15 +55,13 @@ class _Answer:
             message = {**message, "headers": [*message["headers"], *HEADERS]}
         await self.send(message)
 
-    async def refuse(self, refused: RefusedError, receive: Receive, seconds: float) -> None:
+    async def refuse(self, refused: ServerError, receive: Receive, seconds: float) -> None:
         """A failure in words, and the end of the connection.
 
         More of the request may be on its way. Who is cut off while sending does not read an answer, so what still
         comes is heard for a while, and forgotten.
         """
-        body = json.dumps({"error": str(refused), "hint": refused.hint}).encode()
-        kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        headers = [*kind, (b"connection", b"close")]
+        body, headers = refusal(str(refused), refused.hint)
         if refused.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await self({"type": "http.response.start", "status": refused.status, "headers": headers})
@@ -80,20 +77,24 @@ class Guard:
     """The interface behind its bounds."""
 
     def __init__(self, app: ASGIApp, *, host: str, token: str | None, limits: Limits, counters: Counters) -> None:
-        self.app, self.limits, self.counters = app, limits, counters
-        self.hosts, self.token = {"localhost", host.lower()}, token
+        self.app = app
+        self.limits = limits
+        self.counters = counters
+        self.hosts = {"localhost", host.lower()}
+        self.token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, answer = monotonic(), _Answer(send)
+        began = monotonic()
+        answer = _Answer(send)
         try:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self._check(scope["path"], headers)
             body = await self._body(headers, receive)
-            await self._answered(scope, body, receive, answer)
-        except RefusedError as refused:
+            await self._run_app(scope, body, receive, answer)
+        except ServerError as refused:
             if not answer.status:
                 await answer.refuse(refused, receive, self.limits.body_seconds)
         except Exception:
@@ -104,22 +105,22 @@ class Guard:
 
     def _check(self, path: str, headers: dict[str, str]) -> None:
         host = headers.get("host", "")
-        if not self._known(host):
-            raise RefusedError(
+        if not self._is_ours(host):
+            raise ServerError(
                 421, f"this server is not '{host[:100]}'", hint="ask it by its number, or by --host NAME."
             )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != host:
-            raise RefusedError(403, "another site's page may not ask here", hint="open the page of this server.")
+            raise ServerError(403, "another site's page may not ask here", hint="open the page of this server.")
         if self.token is None or path in OPEN or path.startswith("/page/"):
             return
-        given = headers.get("authorization", "").encode()
-        if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
-            raise RefusedError(
+        authorization = headers.get("authorization", "").encode()
+        if not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
+            raise ServerError(
                 401, "a token is needed here", hint="send 'Authorization: Bearer TOKEN'; the server printed it."
             )
 
-    def _known(self, host: str) -> bool:
+    def _is_ours(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return name in self.hosts or bool(ipaddress.ip_address(name))
@@ -128,7 +129,7 @@ class Guard:
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """All of it, unless it is too much or takes too long."""
-        large = RefusedError(413, f"the body is larger than {self.limits.body:,} bytes", hint="send less at a time.")
+        large = ServerError(413, f"the body is larger than {self.limits.body:,} bytes", hint="send less at a time.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body:
             raise large
@@ -138,18 +139,18 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise RefusedError(400, "the client went away", hint="")
+                        raise ServerError(400, "the client went away", hint="")
                     body += message.get("body", b"")
                     if len(body) > self.limits.body:
                         raise large
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
-            raise RefusedError(
+            raise ServerError(
                 408, f"the body did not come within {self.limits.body_seconds:g} seconds", hint="send it at once."
             ) from None
 
-    async def _answered(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+    async def _run_app(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         """Run the interface until it has answered, its client has gone, or its time is over."""
         unread = [body]
 
@@ -169,7 +170,7 @@ class Guard:
                 with suppress(asyncio.CancelledError):
                     await answering
             if not done:
-                raise RefusedError(
+                raise ServerError(
                     504, f"it took more than {self.limits.seconds:g} seconds", hint="ask for less at a time."
                 )
             if answering in done:

@@ -36,7 +36,8 @@ def _route(path: str, method: str, how: dict[str, Any], schemas: dict[str, Any])
 
 def _fields(schema: dict[str, Any], schemas: dict[str, Any], prefix: str) -> list[str]:
     """A row for each field of a body, those of the tables in it after their own."""
-    table, rows = _resolved(schema, schemas), []
+    table = _resolved(schema, schemas)
+    rows = []
     for name, field in table.get("properties", {}).items():
         rows.append(_row(prefix + name, field, field.get("description", ""), name in table.get("required", [])))
         if "properties" in _resolved(field, schemas):

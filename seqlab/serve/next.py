@@ -25,7 +25,8 @@ def next_tokens(
     if bundle.codec.reads and isinstance(given, str) and not given.strip():
         raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
     opening = task_of(bundle.recipe).opening(bundle, given, bundle.recipe.decode)
-    tokenizer, limits = bundle.codec.target_tokenizer, opening.limits
+    tokenizer = bundle.codec.target_tokenizer
+    limits = opening.limits
     if any(not 0 <= token < len(tokenizer) for token in written):
         raise UsageError("'written' holds what is no token", hint=f"tokens are numbers from 0 to {len(tokenizer) - 1}.")
     text = {
@@ -35,21 +36,20 @@ def next_tokens(
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
     logits = _logits(bundle, opening, written)
-    p = logits.double().softmax(-1)[0]
     adjusted = _adjusted(logits, limits, temperature, top_k, top_p)
-    best = p.topk(min(most, len(p)))
+    p = logits.double().softmax(-1)[0]
+    best = p.topk(min(most, len(p))).indices.tolist()
     candidates = [
-        {"id": i, "piece": piece, "probability": share, "adjusted": float(adjusted[i])}
-        for i, piece, share in zip(
-            best.indices.tolist(), tokenizer.pieces(best.indices.tolist()), best.values.tolist(), strict=True
-        )
+        {"id": i, "piece": piece, "probability": float(p[i]), "adjusted": float(adjusted[i])}
+        for i, piece in zip(best, tokenizer.pieces(best), strict=True)
     ]
     return {**text, "ended": False, "candidates": candidates, "entropy": float(torch.special.entr(p).sum())}
 
 
 def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[Tensor, "1 V"]:
     """What the decoder says after its prompt and all that was written."""
-    decoder, tokens = cast(Any, bundle.model).decoder, [*opening.tokens, *written]
+    decoder = cast(Any, bundle.model).decoder
+    tokens = [*opening.tokens, *written]
     if len(tokens) > room(bundle.recipe):
         raise UsageError(
             f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."

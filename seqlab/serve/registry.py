@@ -31,7 +31,7 @@ class ModelRegistry:
         self._lock = threading.Lock()
         for folder in map(find_bundle, folders):
             name = folder.resolve().name
-            number = sum(known.partition("~")[0] == name for known in self.folders)
+            number = sum(other.partition("~")[0] == name for other in self.folders)
             self.folders[f"{name}~{number + 1}" if number else name] = folder
         for name, folder in self.folders.items():
             if is_bundle(folder):
@@ -43,28 +43,28 @@ class ModelRegistry:
         """A model by its name; NAME@CHECKPOINT is it at a checkpoint, and a run in progress is at its best so far."""
         if (model := self.at_hand(name)) is not None:
             return model
-        folder, checkpoint, written = self._wanted(name)
+        folder, checkpoint, modified = self._resolve(name)
         with self._lock:
             model = load_checkpoint(folder, checkpoint) if checkpoint else load(folder)
-            self._loaded[name] = (written, model)
+            self._loaded[name] = (modified, model)
         return model
 
     def at_hand(self, name: str) -> Model | None:
         """The model, if it is loaded and still what lies on disk."""
-        written, model = self._loaded.get(name, (0.0, None))
-        return model if self._wanted(name)[2] == written else None
+        modified, model = self._loaded.get(name, (0.0, None))
+        return model if self._resolve(name)[2] == modified else None
 
-    def _wanted(self, name: str) -> tuple[Path, str, float]:
-        """Where a name leads: directory, checkpoint if any, and when that was written."""
+    def _resolve(self, name: str) -> tuple[Path, str, float]:
+        """Where a name leads: directory, checkpoint if any, and when that was modified."""
         plain, _, checkpoint = (name, "", "") if name in self.folders else name.rpartition("@")
         folder = self._folder(plain or name)
         if not checkpoint and not is_bundle(folder):
             checkpoint = "best" if "best" in checkpoints(folder) else "last"
         files = checkpoints(folder) if checkpoint else {}
         if checkpoint and checkpoint not in files:
-            kept = ", ".join(f"{plain}@{each}" for each in files)
+            names = ", ".join(f"{plain}@{each}" for each in files)
             what = f"'{plain}' has no checkpoint '{checkpoint}'"
-            raise UnknownError(what, hint=f"there are: {kept}." if kept else "wait for its first validation.")
+            raise UnknownError(what, hint=f"there are: {names}." if names else "wait for its first validation.")
         file = files[checkpoint] if checkpoint else folder / "manifest.json"
         return folder, checkpoint, file.stat().st_mtime
 

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import gc
 import ipaddress
-import json
 import secrets
 import signal
 import socket
@@ -12,7 +11,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from seqlab.errors import UsageError
 from seqlab.serve.limits import Limits
@@ -23,7 +21,7 @@ try:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from seqlab.serve.api import make_app
-    from seqlab.serve.guard import HEADERS, Guard
+    from seqlab.serve.guard import HEADERS, Guard, refusal
 except ModuleNotFoundError as missing:
     raise UsageError(
         f"serving needs the package '{missing.name}', which is not installed", hint="pip install 'seqlab[serve]'"
@@ -118,15 +116,16 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
     """uvicorn's connection, with what it lacks: bounds on their number, on half-sent headers, on unread answers."""
 
     class Connection(H11Protocol):
-        late: asyncio.TimerHandle | None = None  # until headers are whole
-        stalled: asyncio.TimerHandle | None = None  # until something is read again
+        timers: dict[str, asyncio.TimerHandle]  # until headers are whole, until something is read again
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            self.timers = {}
             super().connection_made(transport)
             # headers and body are sent one after the other: the body must not wait 40 ms for the headers' receipt
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self.connections) > limits.connections:
-                self._refuse(503, "there are too many connections", "try again in a second.", retry=True)
+                retry = (b"retry-after", b"1")
+                self._refuse(503, "there are too many connections", "try again in a second.", retry)
             else:
                 self._expect_headers()
 
@@ -135,59 +134,47 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
                 return
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
-                self._rest()
-            elif self.late is None:  # the first bytes of another request
+                self._stop_timer("headers")
+            elif "headers" not in self.timers:  # the first bytes of another request
                 self._expect_headers()
 
         def on_response_complete(self) -> None:
-            self._rest()
+            self._stop_timer("headers")
             super().on_response_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._rest()
-            self._resumed()
+            self._stop_timer("headers")
+            self._stop_timer("reading")
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self.stalled = self.loop.call_later(limits.stalled_seconds, self.transport.abort)
+            self.timers["reading"] = self.loop.call_later(limits.stalled_seconds, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._resumed()
+            self._stop_timer("reading")
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(400, "this is no HTTP that can be read", "send a whole request, with shorter headers.")
 
         def _expect_headers(self) -> None:
-            self.late = self.loop.call_later(limits.headers_seconds, self._too_late)
+            seconds = limits.headers_seconds
+            failure = (408, f"the headers did not come within {seconds:g} seconds", "send them at once.")
+            self.timers["headers"] = self.loop.call_later(seconds, self._refuse, *failure)
 
-        def _too_late(self) -> None:
-            self._refuse(
-                408, f"the headers did not come within {limits.headers_seconds:g} seconds", "send them at once."
-            )
+        def _stop_timer(self, name: str) -> None:
+            if name in self.timers:
+                self.timers.pop(name).cancel()
 
-        def _rest(self) -> None:
-            if self.late is not None:
-                self.late.cancel()
-                self.late = None
-
-        def _resumed(self) -> None:
-            if self.stalled is not None:
-                self.stalled.cancel()
-                self.stalled = None
-
-        def _refuse(self, status: int, error: str, hint: str, *, retry: bool = False) -> None:
+        def _refuse(self, status: int, error: str, hint: str, *more: tuple[bytes, bytes]) -> None:
             """A failure in words, and the end of the connection."""
             if self.transport.is_closing():
                 return
-            body = json.dumps({"error": error, "hint": hint}).encode()
-            headers: list[tuple[bytes, bytes]] = [(b"content-type", b"application/json"), (b"connection", b"close")]
-            headers += [(b"content-length", str(len(body)).encode()), *HEADERS]
-            headers += [(b"retry-after", b"1")] if retry else []
+            body, headers = refusal(error, hint)
+            response = h11.Response(status_code=status, headers=[*headers, *HEADERS, *more])
             with suppress(h11.LocalProtocolError):  # an answer may be on its way already
-                events: list[Any] = [h11.Response(status_code=status, headers=headers), h11.Data(data=body)]
-                for event in [*events, h11.EndOfMessage()]:
+                for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                     self.transport.write(self.conn.send(event) or b"")
             self.transport.close()
 

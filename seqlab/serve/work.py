@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from itertools import islice
+from typing import Any
 
 from seqlab.errors import SeqlabError, UsageError
 from seqlab.explain.view import View
@@ -23,12 +24,13 @@ TYPES = {
 }
 
 
-def settings_of(model: Model, asked: Decoding) -> Decode:
+def settings_of(model: Model, decoding: Decoding) -> Decode:
     """The recipe's [decode] with what a request asks for instead."""
-    given = asked.model_dump(exclude={"n_best"}, exclude_none=True)
-    if asked.n_best is not None and not {"beam", "method"} & given.keys():
-        given["beam"] = asked.n_best
-    return decode_settings(model.recipe.decode, given)
+    changes = decoding.model_dump(exclude_none=True)
+    n_best = changes.pop("n_best", None)
+    if not {"beam", "method"} & changes.keys():
+        changes["beam"] = n_best
+    return decode_settings(model.recipe.decode, changes)
 
 
 def parse(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Any:
@@ -38,24 +40,18 @@ def parse(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Any:
 
 def predict_together(
     model: Model, decode: Decode, seed: int, prefix: str, requests: Sequence[list[Any]]
-) -> list[list[dict[str, Any]] | SeqlabError]:
+) -> Sequence[list[dict[str, Any]] | SeqlabError]:
     """The answers to several requests, decoded in one go; where that fails, each alone, so that each has its own."""
     try:
-        return cast(list[list[dict[str, Any]] | SeqlabError], _in_one_go(model, decode, seed, prefix, requests))
+        rows = [row for request in requests for row in range(len(request))]
+        inputs = [parse(model, given) for request in requests for given in request]
+        results = predict(model.bundle, inputs, decode=decode, seed=seed, prefix=prefix, rows=rows)
     except SeqlabError as error:
         if len(requests) == 1:
             return [error]
         return [predict_together(model, decode, seed, prefix, [request])[0] for request in requests]
-
-
-def _in_one_go(
-    model: Model, decode: Decode, seed: int, prefix: str, requests: Sequence[list[Any]]
-) -> list[list[dict[str, Any]]]:
-    rows = [row for request in requests for row in range(len(request))]
-    inputs = [parse(model, given) for request in requests for given in request]
-    found = predict(model.bundle, inputs, decode=decode, seed=seed, prefix=prefix, rows=rows)
-    answers = iter([{"input": each.input, "output": each.output, **each.details} for each in found])
-    return [[next(answers) for _ in request] for request in requests]
+    answers = iter([{"input": each.input, "output": each.output, **each.details} for each in results])
+    return [list(islice(answers, len(request))) for request in requests]
 
 
 def scores_of(model: Model, sources: list[Any], targets: list[str]) -> list[float]:
@@ -71,23 +67,21 @@ def explained(model: Model, view: str, given: Any, options: dict[str, Any], form
     """A view in the form that was asked for."""
     if "pattern" in options:
         _refuse_endless(options["pattern"])
+    source = None if given is None else parse(model, given, most=MOST_LOOKED_AT)
+    if form != "trace":
+        return _formed(model.explain(source, view, **options), form)
     if given is None:
-        if form == "trace":
-            raise UsageError("a trace is of an input", hint="give one.")
-        return _formed(model.explain(None, view, **options), form)
-    source = parse(model, given, most=MOST_LOOKED_AT)
-    if form == "trace":
-        about = {name: options[name] for name in ("output", "hypothesis") if name in options}
-        return subject(model.bundle, source, **about).trace().to_bytes()
-    return _formed(model.explain(source, view, **options), form)
+        raise UsageError("a trace is of an input", hint="give one.")
+    about = {name: options[name] for name in ("output", "hypothesis") if name in options}
+    return subject(model.bundle, source, **about).trace().to_bytes()
 
 
 def _formed(view: View, form: str) -> bytes:
     if form == "png":
         return view.to_png()
     if form == "json":
-        drawn = [{"title": canvas.title, "svg": canvas.to_svg()} for canvas in view.canvases]
-        text = f'{view.to_json()[:-1]},"pictures":{json.dumps(drawn, ensure_ascii=False)}}}'
+        pictures = [{"title": canvas.title, "svg": canvas.to_svg()} for canvas in view.canvases]
+        text = f'{view.to_json()[:-1]},"pictures":{json.dumps(pictures, ensure_ascii=False)}}}'
     else:
         text = view.to_html() if form == "html" else view.to_svg()
     return text.encode("utf-8", "backslashreplace")

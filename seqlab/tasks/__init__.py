@@ -10,14 +10,15 @@ from typing import Any
 from torch import nn
 
 from seqlab.bundle import Bundle, read_bundle
-from seqlab.codecs.codec import Codec, Examples
-from seqlab.codecs.text import learn_codec, read_codec
+from seqlab.codecs.codec import Codec
+from seqlab.codecs.text import read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BILM
 from seqlab.tasks.caption import CAPTION
+from seqlab.tasks.checks import check_parts, check_settings
 from seqlab.tasks.classify import CLASSIFY
 from seqlab.tasks.examples import ask
 from seqlab.tasks.forecast import FORECAST
@@ -50,8 +51,11 @@ def task_of(recipe: Recipe) -> Task:
 
 def check_recipe(recipe: Recipe) -> Recipe:
     """The recipe, if its parts fit its task."""
+    task = task_of(recipe)
     try:
-        task_of(recipe).check(recipe)
+        task.check(recipe)
+        check_settings(recipe, task.takes)
+        check_parts(recipe, task.parts)
     except ValueError as error:
         hint = "`seqlab recipes NAME` shows a recipe that works."
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=hint) from None
@@ -67,12 +71,6 @@ def codec_of(recipe: Recipe, table: Any) -> Codec:
     """The codec in the tokenizer.json of a model of this recipe."""
     task = task_of(recipe)
     return read_codec(table, recipe, task.reads(recipe), task.writes(recipe))
-
-
-def learn(recipe: Recipe, examples: Examples, old: Codec | None = None) -> Codec:
-    """The codec of a training part; what an `old` model to start from knows is kept."""
-    task = task_of(recipe)
-    return learn_codec(recipe, examples, old, task.reads(recipe), task.writes(recipe))
 
 
 def load_bundle(folder: str | Path) -> Bundle:

@@ -2,18 +2,20 @@
 
 from collections import defaultdict
 from itertools import chain, islice
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Shaped
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
+from seqlab.tasks.task import Scores
 from seqlab.world import ALONE, World
 
 BUDGET = 200_000  # numbers read together
@@ -24,8 +26,8 @@ class Tally:
     """Sums of scores at each step ahead, and how many values each was taken over."""
 
     def __init__(self) -> None:
-        self.sums: dict[str, Any] = defaultdict(float)
-        self.counts: dict[str, Any] = defaultdict(int)
+        self.sums: Json = defaultdict(float)
+        self.counts: Json = defaultdict(int)
 
     def add(self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]) -> None:
         self.sums[name] = self.sums[name] + sums
@@ -41,7 +43,7 @@ class Tally:
         self.add_scores("mae", np.abs(errors), observed)
         self.add_scores("mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), observed & (naive > 0))
 
-    def scores(self) -> dict[str, float]:
+    def scores(self) -> Scores:
         """Means over all values."""
         return {name: float(self.sums[name].sum() / count.sum()) for name, count in self.counts.items() if count.sum()}
 

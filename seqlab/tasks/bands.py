@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,11 +13,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
+from seqlab.corpus.examples import warn
 from seqlab.corpus.series import windows_over
 from seqlab.data.series import Series, future_times
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.errors import DataError
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.backtest import BUDGET
@@ -42,7 +43,7 @@ class Forecast:
         """The mean and the band of one variable."""
         return {"mean": self.mean[:, place], "low": self.low[:, place], "high": self.high[:, place]}
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[Json]:
         """One for each moment of each variable."""
         for place, column in enumerate(self.columns):
             for step, time in enumerate(self.times):
@@ -57,7 +58,7 @@ class Forecast:
             writer.writerow([f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row.values()])
         return text.getvalue()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"level": self.level, "forecast": list(self.rows())}
 
     @property
@@ -69,11 +70,11 @@ class Forecast:
         return self.to_csv()
 
     @property
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Json:
         return self.to_json()
 
 
-def forecast_series(forecast: Forecast, column: str, *, last: int | None = None) -> dict[str, Any]:
+def forecast_series(forecast: Forecast, column: str, *, last: int | None = None) -> Json:
     """One variable as plain arrays for a chart: the `last` rows of its past with their times, and what is to come."""
     place, past = forecast.columns.index(column), forecast.history
     kept = slice(None if last is None else max(0, len(past) - last), None)
@@ -90,14 +91,14 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
     past, ahead = _past_and_ahead(bundle, source.load(value))
     table = np.concatenate([source.table(past), source.table(ahead)])
     if (missing := settings.look_back - len(past)) > 0:
-        _warn(
+        warn(
             f"{past.where}: {len(past):,} rows where the model looks back {settings.look_back}; the others are missing"
         )
         table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
         table[:missing, len(source.columns) :] = 0.0
     for place, name in enumerate(source.columns):
         if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
-            _warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
+            warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
     windows = windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
     model = cast(Forecasts, bundle.model)
     parameters = calibrated(model, windows.batch(np.arange(len(windows))))
@@ -157,7 +158,3 @@ def calibrate(bundle: Bundle, windows: Windows) -> None:
         scores = factors[there].sort().values
         place = min(len(scores), math.ceil(level * (len(scores) + 1)))
         model.widths[step] = scores[place - 1].clamp(min=1e-3) if place else 1.0
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, SeqlabWarning, stacklevel=3)

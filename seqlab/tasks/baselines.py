@@ -13,6 +13,7 @@ from seqlab.data.store import TokenStore
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.linear import LinearFloor
 from seqlab.metrics.ngram import WittenBell
+from seqlab.tasks.task import Baselines
 from seqlab.text import Tokenizer
 
 NGRAM = 5
@@ -21,18 +22,18 @@ NGRAM_TOKENS = 5_000_000  # a baseline learns from no more than this, so that it
 
 def ngram_baselines(
     train: Integer[np.ndarray, " N"] | None, held_out: Sequence[np.ndarray], tokenizer: Tokenizer
-) -> tuple[dict[str, dict[str, float]], str]:
+) -> tuple[Baselines, str]:
     """The losses of n-grams, or why there are none."""
     if train is None:
         return {}, "the n-gram floor needs the training part, which is not beside this model"
-    floors = {}
+    baselines = {}
     for order in (1, NGRAM):
         ngram = WittenBell(order, len(tokenizer)).fit(np.asarray(train))
         # the first token of each sequence is given, to the model and so to its baseline
         losses = np.concatenate([-ngram.log_probabilities(tokens)[1:] for tokens in held_out])
         mean = float(losses.mean())
-        floors[f"{order}-gram"] = {"loss": mean, "perplexity": perplexity(mean)}
-    return floors, ""
+        baselines[f"{order}-gram"] = {"loss": mean, "perplexity": perplexity(mean)}
+    return baselines, ""
 
 
 def linear_labels(
@@ -45,5 +46,5 @@ def linear_labels(
     encoded = bundle.codec.source.encode([e.source for e in examples])
     rows = [np.asarray(row[:most], dtype=np.int64) for row in encoded]
     with torch.device("cpu"):
-        floor = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
-        return [names[i] for i in floor.predict(rows)], ""
+        linear = LinearFloor.fit(texts, np.asarray(labels.flat, dtype=np.int64), num_classes=len(names))
+        return [names[i] for i in linear.predict(rows)], ""

@@ -73,6 +73,6 @@ BILM = Task(
     evaluate=_evaluate,
     subject=no_subject("`predict --embed` gives its vectors."),
     takes=("split",),
-    check_own=_check,
+    check=_check,
     ask=" --embed",
 )

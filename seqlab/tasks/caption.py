@@ -13,26 +13,34 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextTarget
 from seqlab.data.pictures import read_pictures
 from seqlab.data.sources import Box, Example, Picture
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
-from seqlab.metrics.bootstrap import bleu_bootstrap
 from seqlab.metrics.scores import caption_scores
+from seqlab.metrics.uncertainty import bleu, difference
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe, Transformer
 from seqlab.tasks.caption_page import Captioned, caption_page
 from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
-from seqlab.tasks.task import ANSWER_VIEWS, Report, Scoring, Task
-from seqlab.tasks.writing import build_translator, exactly_right, open_translation, references, translate, translated
+from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Report, Scores, Scoring, Task
+from seqlab.tasks.writing import (
+    build_translator,
+    exactly_right,
+    open_translation,
+    references,
+    translate,
+    translation_subject,
+)
 from seqlab.text import SOS
 from seqlab.trace import Trace
 
 ATTENTION = (".cross.weights", "decoder.attention.weights")  # taps of a decoder that looks at its source
-SEED = 1  # of the order in which pictures are shuffled, and of the bootstrap
+SEED = 1  # of the order in which pictures are shuffled
 WordMap = tuple[str, Float[Tensor, "h w"]]
 
 
@@ -41,7 +49,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     data = recipe.data
     return read_pictures(files, recipe.image, labels=False, source=data.source, target=data.target)
 
@@ -56,12 +64,13 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     captioned = _captioned(bundle, examples, scoring)
     outputs, expected = [each.output for each in captioned], [each.references for each in captioned]
 
-    def scored(texts: list[str]) -> dict[str, Any]:
+    def scored(texts: list[str]) -> Json:
         exact = sum(is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)) / len(texts)
         return {"exact": exact, **caption_scores(texts, expected, lower=lower)}
 
     scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
-    baselines: dict[str, dict[str, float]] = {}
+    own = bleu(outputs, expected, lower=lower)
+    baselines: Baselines = {}
     notes = []
     train = scoring.store("target")
     if train is None:
@@ -79,7 +88,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         blind = example_loss(bundle, elsewhere, scoring.world)
         baselines["shuffled pictures"] = _figures(scored(texts)) | blind
         scores["likelihood_gap"] = blind["loss"] - scores["loss"]
-        scores["bootstrap_p"] = bleu_bootstrap(outputs, texts, expected, seed=SEED, lower=lower)
+        scores["bootstrap_p"] = difference(own, bleu(texts, expected, lower=lower)).p
     if attends(bundle) and any(each.boxes for each in captioned):
         scores["attention_on_object"] = pointing(bundle, captioned)
     wrong = (
@@ -89,7 +98,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     )
     image = bundle.recipe.image
     page = None if image is None else partial(caption_page, captioned, scores, baselines, image)
-    return Report("caption", len(captioned), scores, baselines, tuple(islice(wrong, 10)), "; ".join(notes), page=page)
+    some, note = tuple(islice(wrong, 10)), "; ".join(notes)
+    return Report("caption", len(captioned), scores, baselines, some, note, page=page, by_example=own)
 
 
 def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
@@ -173,7 +183,7 @@ def _most_frequent(train: TokenStore) -> list[int]:
     return np.frombuffer(counts.most_common(1)[0][0], dtype=np.int64).tolist()
 
 
-def _figures(scores: dict[str, float | str]) -> dict[str, float]:
+def _figures(scores: dict[str, float | str]) -> Scores:
     return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
@@ -189,10 +199,10 @@ CAPTION = Task(
     build=build_translator,
     predict=translate,
     evaluate=_evaluate,
-    subject=translated,
+    subject=translation_subject,
     takes=("vectors", "image"),
     parts=("encoder", "decoder"),
-    check_own=_check,
+    check=_check,
     validate=exactly_right,
     opening=open_translation,
     views=lambda bundle: ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam"),

@@ -1,13 +1,13 @@
 """classify: a sequence to one label (S10)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, SourceType
+from seqlab.codecs.codec import Codec, Files, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
@@ -16,13 +16,14 @@ from seqlab.data.sources import Example, read_labelled
 from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
-from seqlab.layers.tap import listening
 from seqlab.metrics.scores import accuracy, macro_f1
+from seqlab.metrics.uncertainty import share
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe
 from seqlab.tasks.baselines import linear_labels
+from seqlab.tasks.calibrate import calibration, choose_temperature, temperature_of
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -37,14 +38,16 @@ from seqlab.tasks.examples import (
     vectors_or,
     warn_of_new_labels,
 )
-from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
+from seqlab.tasks.settings import choose_classify
+from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scores, Scoring, Task
+from seqlab.trace import Trace
 
 
 def _reads(recipe: Recipe) -> SourceType:
     return PictureSource if recipe.image is not None else vectors_or(recipe, TextSource)
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     data = recipe.data
     if recipe.image is not None:
         return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
@@ -66,7 +69,7 @@ def _predict(job: Job) -> list[Prediction]:
     names, source = labels_in(bundle.codec).names, bundle.codec.source
 
     def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
-        logits = model.head(model.features(rows))[:, 0]
+        logits = model.head(model.features(rows))[:, 0] / temperature_of(bundle)
         for place, p in zip(places, logits.double().softmax(-1), strict=True):
             best = int(p.argmax())
             details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
@@ -81,8 +84,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples = data.all
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
-    predicted = [a.output for a in ask(_predict, bundle, [e.source for e in examples], world=scoring.world)]
-    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world)
+    predicted = [a.output for a in ask(_predict, bundle, data.sources, world=scoring.world)]
+    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world) | calibration(bundle, examples)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     baselines = {"majority class": _scores([labels_in(bundle.codec).majority] * len(gold), gold)}
@@ -91,26 +94,22 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         linear, note = linear_labels(bundle, examples, scoring.store("source"), scoring.store("target"))
         baselines |= {"TF-IDF, linear": _scores(linear, gold)} if linear else {}
     wrong = mistakes(bundle, examples, predicted, gold)
-    return Report("classify", len(examples), scores, baselines, wrong, note)
+    right = share("accuracy", [p == g for p, g in zip(predicted, gold, strict=True)])
+    return Report("classify", len(examples), scores, baselines, wrong, note, by_example=right)
 
 
-def _scores(predicted: list[str], gold: list[str]) -> dict[str, float]:
+def _scores(predicted: list[str], gold: list[str]) -> Scores:
     return {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)}
 
 
 @torch.inference_mode()
 def _hop_overlap(bundle: Bundle, examples: list[Example]) -> float:
     """How much of the hops' weight lies on the same places: 1 where all look alike, 0 where each has its own."""
-    overlaps: list[torch.Tensor] = []
-
-    def record(name: str, value: torch.Tensor) -> torch.Tensor:
-        if name == "pooling.weights":
-            overlaps.append(hop_overlap(value))
-        return value
-
-    with listening(record):
-        for batch in example_batches(bundle, examples):
+    overlaps = []
+    for batch in example_batches(bundle, examples):
+        with Trace().recording() as trace:
             cast(Classifier, bundle.model).features(batch.require("source"))
+        overlaps.append(hop_overlap(trace["pooling.weights"]))
     return float(torch.cat(overlaps).mean())
 
 
@@ -125,7 +124,9 @@ CLASSIFY = Task(
     read=_read,
     build=_build,
     predict=_predict,
+    choose=choose_classify,
     evaluate=_evaluate,
+    calibrate=choose_temperature,
     subject=likeliest_labels,
     takes=("vectors", "image"),
     views=lambda bundle: (*ANSWER_VIEWS, "cells"),

@@ -2,7 +2,6 @@
 
 import math
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,22 +14,21 @@ import numpy as np
 import torch
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Row, SourceType, padded
-from seqlab.codecs.labels import LabelTarget, labels_in, labels_of
-from seqlab.codecs.text import learn_codec
+from seqlab.codecs.codec import Codec, Files, Row, SourceType, padded
+from seqlab.codecs.labels import labels_in, labels_of
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import Part, held_out, open_examples, prepare_examples
+from seqlab.corpus.examples import held_out, open_examples, prepare_examples, warn
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.errors import DataError, UsageError
 from seqlab.models.interface import Model
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe, Transformer
-from seqlab.subject import Question, Subject, reading
+from seqlab.subject import Question, Subject
 from seqlab.tasks.look import look_at_examples
-from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Task
+from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Scores, Task
 from seqlab.training.objective import mean_loss
 from seqlab.world import ALONE, World
 
@@ -53,6 +51,10 @@ class Examples:
     def batch(self, bundle: Bundle, most: int) -> Batch:
         return next(example_batches(bundle, self.all[:most]))
 
+    @property
+    def sources(self) -> list[Any]:
+        return [example.source for example in self.all]
+
     def examples(self) -> list[Example]:
         return self.all
 
@@ -72,28 +74,17 @@ def input_of(codec: Codec, example: Example) -> Any:
     return example.source if codec.reads else example.target
 
 
-def _look(task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
-    labelled = task.writes(recipe) is LabelTarget
-    return look_at_examples(task.read(recipe, files), recipe, files, labelled=labelled)
+def _prepare(task: Task, recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+    read, reads, writes = partial(task.read, recipe), task.reads(recipe), task.writes(recipe)
+    return prepare_examples(recipe, read, reads, writes, files, valid, folder, old)
 
 
-def _prepare(
-    task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-) -> Codec:
-    reads, writes = task.reads(recipe), task.writes(recipe)
-
-    def learn(part: Part) -> Codec:
-        return learn_codec(recipe, part, old, reads, writes)
-
-    return prepare_examples(recipe, partial(task.read, recipe), reads, learn, files, valid, folder)
-
-
-def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Examples:
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Examples:
     return Examples(list(task.read(bundle.recipe, files) if files else held_out(stores)))
 
 
 # files of examples: texts, pairs, tagged sentences, pictures with captions
-EXAMPLES = DataKind(_look, _prepare, open_examples, _data)
+EXAMPLES = DataKind(look_at_examples, _prepare, open_examples, _data)
 
 
 def of_examples(recipe: Recipe) -> DataKind:
@@ -101,7 +92,7 @@ def of_examples(recipe: Recipe) -> DataKind:
     return EXAMPLES
 
 
-def read_lines(recipe: Recipe, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+def read_lines(recipe: Recipe, files: Files) -> Iterator[tuple[str, str]]:
     """Lines of plain text that are not blank, each after the place where it stands."""
     for path in files:
         for number, line in lines(path, recipe.data.encoding):
@@ -109,7 +100,7 @@ def read_lines(recipe: Recipe, files: Sequence[str]) -> Iterator[tuple[str, str]
                 yield f"{display_name(path)}:{number}", line
 
 
-def read_sources(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def read_sources(recipe: Recipe, files: Files) -> Iterator[Example]:
     """The same lines as examples of a model that reads them."""
     return (Example(line, "", where) for where, line in read_lines(recipe, files))
 
@@ -138,7 +129,7 @@ def limit_rows(
     if recipe.data.too_long == "refuse":
         raise DataError(message, hint=f"shorten the line, or train with a larger data.{limit}.")
     more = f" (and {len(long) - 1} more)" if len(long) > 1 else ""
-    warnings.warn(f"{message}; the rest was not read{more}", SeqlabWarning, stacklevel=2)
+    warn(f"{message}; the rest was not read{more}")
     return [row[:most] for row in rows]
 
 
@@ -194,17 +185,17 @@ def room(recipe: Recipe) -> int:
     return recipe.data.max_target + 2 if learned else sys.maxsize
 
 
-def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> dict[str, float]:
+def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> Scores:
     """Cross-entropy and perplexity of the known answers."""
     return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
 
 
-def text_loss(bundle: Bundle, examples: list[Example], world: World) -> dict[str, float]:
+def text_loss(bundle: Bundle, examples: list[Example], world: World) -> Scores:
     """The same for models that predict text, with the bits for each token."""
     return with_bits(example_loss(bundle, examples, world))
 
 
-def with_bits(scores: dict[str, float]) -> dict[str, float]:
+def with_bits(scores: Scores) -> Scores:
     return scores | {"bits_per_token": scores["loss"] / math.log(2)}
 
 
@@ -222,23 +213,32 @@ def mistakes(
 
 def warn_of_new_labels(bundle: Bundle, examples: list[Example]) -> None:
     """Warn of labels that training never saw: no answer can be right there."""
-    known = {*labels_in(bundle.codec).names, bundle.recipe.data.no_label}
-    new = Counter(label for e in examples for label in labels_of(e) if label not in known)
+    old = {*labels_in(bundle.codec).names, bundle.recipe.data.no_label}
+    new = Counter(label for e in examples for label in labels_of(e) if label not in old)
     if new:
         first = next(e.where for e in examples if set(labels_of(e)) & set(new))
         names = ", ".join(f"'{name}' ({count})" for name, count in new.most_common(5))
-        warnings.warn(f"{first}: labels never seen in training count as wrong: {names}", SeqlabWarning, stacklevel=2)
+        warn(f"{first}: labels never seen in training count as wrong: {names}")
 
 
-def looked_at(question: Question) -> Subject:
+def source_subject(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
-    value = question.bundle.codec.source.load(question.given)
-    return reading(question, encode_inputs(question.bundle, [value])[0], value)
+    bundle, source = question.bundle, question.bundle.codec.source
+    value = source.load(question.given)
+    [row] = encode_inputs(bundle, [value])
+    if not len(row):
+        raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
+    reads, names = padded([row]), source.names(value, row)
+    if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
+        with torch.inference_mode():
+            states = cast(Any, bundle.model).encoder(reads).states
+        names = tuple(str(place + 1) for place in range(states.values.shape[1]))
+    return Subject(bundle, question.given, reads, (), names, (), (), ())
 
 
 def likeliest_labels(question: Question) -> Subject:
     """The likeliest label of each position, or of the whole source."""
-    subject, names = looked_at(question), labels_in(question.bundle.codec).names
+    subject, names = source_subject(question), labels_in(question.bundle.codec).names
     with torch.inference_mode():
         best = tuple(subject.logits().argmax(-1).tolist())
     return subject.answering(best, tuple(names[i] for i in best))

@@ -1,19 +1,19 @@
 """forecast: a series to the values that follow, with bands (S2, S12)."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.codec import Codec, Files, Json, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
@@ -24,8 +24,8 @@ from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
-from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
+from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.recipe import Dynamics, Recipe
 from seqlab.tasks.backtest import backtest
@@ -78,7 +78,7 @@ class Moments:
         return len(batch), lambda: calibrated(model, batch)
 
 
-def _look(task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
+def _look(task: Task, recipe: Recipe, files: Files) -> Json:
     series = read_table(recipe, files[0])
     columns = {}
     for name, values in zip(series.columns, series.values.T, strict=True):
@@ -89,7 +89,7 @@ def _look(task: Task, recipe: Recipe, files: Sequence[str]) -> dict[str, Any]:
     return {"rows": len(series), **ends, "columns": columns}
 
 
-def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> Moments:
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
     """All moments of a file; without one, the test part where there is one, else the validation part."""
     if len(files) > 1:
         raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
@@ -107,16 +107,10 @@ def _finish(task: Task, bundle: Bundle, stores: Path) -> Report:
 
 
 # One file: a column of times, columns of numbers. Its last part is held out.
-SERIES = DataKind(
-    _look,
-    lambda task, recipe, files, valid, folder, old: prepare_series(recipe, files, valid, folder),
-    open_series,
-    _data,
-    _finish,
-)
+SERIES = DataKind(_look, lambda task, *job: prepare_series(*job), open_series, _data, _finish)
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     raise UsageError("a series has no examples", hint="give the file to `seqlab evaluate`.")
 
 

@@ -1,6 +1,7 @@
 """The hidden Markov model of a recipe: drawn by chance, and as it is to be fitted to a corpus."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -15,8 +16,7 @@ from seqlab.corpus.stream import StreamBatches
 from seqlab.data.batching import Rows, plan_in_order
 from seqlab.data.store import TokenStore
 from seqlab.models.emissions import Untied
-from seqlab.models.hidden import HMMDecoder, HMMTagger, Probabilities, label_chain
-from seqlab.models.hmm import HMM
+from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe
@@ -56,19 +56,16 @@ def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
     hmm, search = probabilities_of(model), HMMSettings(tolerance=recipe.train.tolerance)
     if settings.states is not None:
-        num_tokens = len(corpus.codec.target_tokenizer)
-        like = _draw_states(recipe, settings, num_tokens)
-        parts = list(_evidence(recipe, corpus, like.num_states))
+        draw = partial(_draw_states, recipe, settings, len(corpus.codec.target_tokenizer))
+        parts = list(_evidence(recipe, corpus, settings.states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        em = EMSteps(parts, like, settings=search, pseudo=pseudo)
-        return HMMLearner(hmm, lambda restart: _draw_states(recipe, settings, num_tokens, restart), em, recipe.train)
+        return HMMLearner(hmm, draw, EMSteps(parts, draw(0), settings=search, pseudo=pseudo), recipe.train)
     names = labels_in(corpus.codec).names
     parts = list(_evidence(recipe, corpus, _draw_labels(recipe, settings, corpus.codec).num_states))
     tokenizers = corpus.codec.tokenizers
     emitted = _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
-    known = all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts)
-    if known:
+    if all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts):
         return CountingLearner(hmm, counted.model)
     em = EMSteps(parts, counted.model, settings=search, pseudo=counted.pseudo)
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
@@ -90,7 +87,9 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMDa
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
     if isinstance(batches, StreamBatches):
-        rows = _cut(batches.streams.flat, recipe.train.bptt)
+        flat = batches.streams.flat
+        offsets = np.append(np.arange(0, len(flat), recipe.train.bptt), len(flat))
+        rows = Rows(target=TokenStore(Path(), flat, offsets, 0))
     else:
         rows = cast(Rows, cast(ExampleBatches, batches).rows)
     for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
@@ -102,11 +101,6 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMDa
             yield HMMData(Padded(target.values[:, 1:], target.lengths - 1))
         else:
             yield HMMData(target)
-
-
-def _cut(flat: np.ndarray, steps: int) -> Rows:
-    offsets = np.append(np.arange(0, len(flat), steps), len(flat))
-    return Rows(target=TokenStore(Path(), flat, offsets, 0))
 
 
 def _symbols(tokenizer: Tokenizer) -> Symbols:

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Nothing
-from seqlab.codecs.text import TextTarget, learn_tokenizer
+from seqlab.codecs.codec import Codec, Files, Nothing
+from seqlab.codecs.text import TextTarget
 from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
@@ -60,23 +60,14 @@ class TokenStream:
         return 0, lambda: None
 
 
-def _prepare(
-    task: Task, recipe: Recipe, files: Sequence[str], valid: Sequence[str], folder: Path, old: Codec | None
-) -> Codec:
-    def learn(blocks: Iterator[str]) -> Codec:
-        tokenizer = learn_tokenizer(recipe.target, blocks) if old is None else old.target_tokenizer
-        return Codec(Nothing(), TextTarget(tokenizer))
-
-    return prepare_stream(recipe, learn, files, valid, folder)
-
-
-def _data(task: Task, bundle: Bundle, files: Sequence[str], stores: Path) -> TokenStream:
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream:
     if files:
         return TokenStream(read_tokens(bundle.codec.target_tokenizer, files, bundle.recipe.data.encoding))
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
-STREAM = DataKind(EXAMPLES.look, _prepare, open_stream, _data)  # files that are one endless text
+# files that are one endless text
+STREAM = DataKind(EXAMPLES.look, lambda task, *job: prepare_stream(*job), open_stream, _data)
 
 
 def _check(recipe: Recipe) -> None:
@@ -89,7 +80,7 @@ def _check(recipe: Recipe) -> None:
             )
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     return (Example("", line, where) for where, line in read_lines(recipe, files))
 
 
@@ -214,7 +205,7 @@ LM = Task(
     subject=_subject,
     takes=("hmm", "split"),
     parts=("decoder",),
-    check_own=_check,
+    check=_check,
     learner=hidden_or_gradient,
     opening=_opening,
     views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),

@@ -1,37 +1,36 @@
 """What is in a file of examples, for somebody who wants to know before training on it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from seqlab.codecs.labels import labels_of
+from seqlab.codecs.codec import Files, Json
+from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.corpus.examples import example_key
-from seqlab.data.sources import Example, Picture
+from seqlab.data.sources import Picture
 from seqlab.errors import DataError, shorten
 from seqlab.recipe import Recipe
+from seqlab.tasks.task import Task
 
 
-def look_at_examples(
-    examples: Iterator[Example], recipe: Recipe, files: Sequence[str], *, labelled: bool
-) -> dict[str, Any]:
+def look_at_examples(task: Task, recipe: Recipe, files: Files) -> Json:
     """How many examples there are, how long, how often repeated, with which labels, and the first one."""
     count, sources, labels = 0, Counter[int](), Counter[str]()
     longest = {"source": (0, ""), "target": (0, "")}
     first = None
-    for example in examples:
+    for example in task.read(recipe, files):
         first = first or example
         count += 1
         sources[example_key(example, seed=0)] += 1
         for side in longest:
             longest[side] = max(longest[side], (len(getattr(example, side)), example.where))
-        if labelled:
+        if task.writes(recipe) is LabelTarget:
             labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
     if first is None:
         raise DataError(f"{', '.join(files)}: there is no example in it", hint="give a file that has some.")
     sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
-    facts: dict[str, Any] = {"examples": count, "repeated_sources": count - len(sources), **sizes}
+    facts: Json = {"examples": count, "repeated_sources": count - len(sources), **sizes}
     if labels:
         facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
     source, target = (shorten(_in_words(part), 200) for part in (first.source, first.target))

@@ -1,7 +1,6 @@
 """mask: a masked sequence to the words that are missing. A model fills each [MASK] (S18)."""
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
@@ -14,8 +13,8 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.codec import Examples as Part
 from seqlab.codecs.text import TextSource
+from seqlab.corpus.examples import warn
 from seqlab.equations.decoding import perplexity
-from seqlab.errors import SeqlabWarning
 from seqlab.layers.linear import Head
 from seqlab.metrics.ngram import WittenBell
 from seqlab.models.build import build_encoder, build_pooling, embedding_of
@@ -29,9 +28,9 @@ from seqlab.tasks.examples import (
     answers_in_order,
     encode_inputs,
     example_batches,
-    looked_at,
     of_examples,
     read_sources,
+    source_subject,
     text_loss,
 )
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
@@ -98,7 +97,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 
 def _subject(question: Question) -> Subject:
     """The likeliest token for each blank, and what stands there elsewhere."""
-    subject = looked_at(question)
+    subject = source_subject(question)
     with torch.inference_mode():
         best = subject.logits().argmax(-1)
     read = cast(Padded, subject.reads).values[0]
@@ -111,8 +110,7 @@ def _warn_of_no_blank(job: Job) -> None:
     if without:
         more = f" (and {len(without) - 1} more)" if len(without) > 1 else ""
         line = job.first_row + without[0] + 1
-        message = f"line {line}: there is no [MASK] to fill{more}; write one where a word is missing"
-        warnings.warn(message, SeqlabWarning, stacklevel=2)
+        warn(f"line {line}: there is no [MASK] to fill{more}; write one where a word is missing")
 
 
 def _filled(text: str, tokenizer: Tokenizer, guesses: list[tuple[list[int], list[float]]]) -> Prediction:

@@ -13,12 +13,13 @@ from seqlab.codecs.labels import labels_of
 from seqlab.corpus.series import read_table
 from seqlab.data.series import usual_season
 from seqlab.data.sources import Example
-from seqlab.recipe import Recipe, is_named, override, value_of
+from seqlab.recipe import NUMBERS, Recipe, is_named, override, value_of
 from seqlab.scripts import separates_words
 from seqlab.tasks.task import Task
 
 SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
 HELD_OUT = 50  # examples that a score needs at least
+PADDING = 1.15  # positions of a batch for each token in it
 LENGTHS = ("train.steps", "train.epochs", "train.minutes")
 
 Choices = Mapping[str, Any]  # a value for each setting that is chosen
@@ -63,6 +64,88 @@ def settle(recipe: Recipe, choices: Choices) -> Recipe:
 def held_out_share(examples: int) -> float:
     """A twentieth, and of a small file more: enough examples for a score, but never more than a third."""
     return min(1 / 3, max(0.05, HELD_OUT / max(1, examples)))
+
+
+MANY_TOKENS = 1_000_000  # of a text file from which on the settings of a large one are better
+
+
+def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """A file of few texts needs small batches, a high rate and much dropout; a large one fewer epochs."""
+    facts = example_facts(task.read(recipe, files), labelled=True)
+    if recipe.source.kind == "vectors":
+        return facts.sentence, _choose_vectors(facts)
+    large = facts.examples * facts.length >= MANY_TOKENS
+    batch_tokens = int(min(8192, max(256, 48 * facts.length)))
+    return facts.sentence, {
+        "source.kind": "words" if facts.words else "characters",
+        "data.validation": held_out_share(facts.examples),
+        "model.pooling": "attention" if large else "max",
+        "model.dropout": 0.3 if large else 0.5,
+        "train.batch_tokens": batch_tokens,
+        "train.learning_rate": 2e-3 if large else 5e-3,
+        "train.steps": _num_steps(facts, batch_tokens, epochs=5 if large else 15, least=300, most=4000),
+        "train.warmup": 100 if large else 30,
+        "train.best": "loss" if large else "accuracy",
+        "train.patience": 8,
+    }
+
+
+def _choose_vectors(facts: ExampleFacts) -> Choices:
+    """Sequences of vectors, as sensors measure them, come in small numbers: eight rows a batch, no early end."""
+    batch_tokens = int(max(64, 8 * facts.length))
+    return {
+        "data.validation": held_out_share(facts.examples),
+        "model.pooling": "max",
+        "model.dropout": 0.3,
+        "train.batch_tokens": batch_tokens,
+        "train.learning_rate": 5e-3,
+        "train.steps": _num_steps(facts, batch_tokens, epochs=15, least=400, most=4000),
+        "train.warmup": 30,
+        "train.best": "accuracy",
+    }
+
+
+MANY_WORDS = 100_000  # of a tagged file from which on the settings of a large one are better
+
+
+def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """Few sentences teach one small layer in many short steps; words that occur once are kept, some dropped at random."""
+    facts = example_facts(task.read(recipe, files), labelled=recipe.target.kind not in NUMBERS)
+    large = facts.examples * facts.length >= MANY_WORDS
+    batch_tokens = 768 if large else 256
+    return facts.sentence, {
+        "source.min_count": 2 if large else 1,
+        "data.validation": held_out_share(facts.examples),
+        "model.encoder.layers": 2 if large else 1,
+        "model.encoder.size": 192 if large else 128,
+        "model.word_dropout": 0.0 if large else 0.2,
+        "train.batch_tokens": batch_tokens,
+        "train.optimizer": "muon" if large else "adamw",
+        "train.learning_rate": 2e-3 if large else 5e-3,
+        "train.steps": _num_steps(facts, batch_tokens, epochs=8 if large else 20, least=500, most=6000),
+        "train.warmup": 100 if large else 30,
+        "train.best": "loss" if large else "accuracy",
+        "train.patience": 8,
+    }
+
+
+def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """Fewer pairs, fewer pieces and smaller batches: a run has some thousand steps whatever the size of the file."""
+    facts = example_facts(task.read(recipe, files), labelled=False)
+    batch_tokens = 2048 if facts.examples >= 20_000 else 1024 if facts.examples >= 5_000 else 512
+    return facts.sentence, {
+        "source.size": 8000 if facts.examples >= 20_000 else 4000 if facts.examples >= 5_000 else 1000,
+        "data.validation": held_out_share(facts.examples),
+        "train.batch_tokens": batch_tokens,
+        "train.epochs": 20 if facts.examples >= 5_000 else 40,
+        "train.learning_rate": 3e-3,
+    }
+
+
+def _num_steps(facts: ExampleFacts, batch_tokens: int, *, epochs: int, least: int, most: int) -> int:
+    """So many epochs, in steps; of a small file at least some hundred steps, of a large one at least two epochs."""
+    each = max(1.0, facts.examples * facts.length * PADDING / batch_tokens)
+    return round(max(least, min(epochs * each, max(most, 2 * each))))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec
+from seqlab.codecs.codec import Codec, Files
 from seqlab.codecs.text import TextSource
 from seqlab.codecs.vectors import VectorTarget, check_width
 from seqlab.data.sources import Example
@@ -17,13 +17,13 @@ from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
 from seqlab.layers.stack import CausalStack
 from seqlab.metrics.alignment import aligned_distance
-from seqlab.models.attentive import SourceAttention
 from seqlab.models.build import build_encoder
+from seqlab.models.recurrent import SourceAttention
 from seqlab.models.speaker import Speaker
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Recipe, Stack
 from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
-from seqlab.tasks.task import Job, Prediction, Report, Scoring, Task, no_subject
+from seqlab.tasks.task import Job, Prediction, Report, Scores, Scoring, Task, no_subject
 
 Frames = Float[np.ndarray, "_ _"]
 
@@ -33,7 +33,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source")
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     return (Example(e.target, e.source, e.where) for e in read_vectors(files, target=recipe.data.target))
 
 
@@ -68,7 +68,7 @@ def _predict(job: Job) -> list[Prediction]:
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     """How far the frames are from the known ones, aligned, beside the mean frame of each symbol."""
     examples, target = data.all, cast(VectorTarget, bundle.codec.target)
-    answers = ask(_predict, bundle, [e.source for e in examples], world=scoring.world)
+    answers = ask(_predict, bundle, data.sources, world=scoring.world)
     written = [np.asarray(answer.details["frames"]) for answer in answers]
     scores = _scores(target, written, examples) | example_loss(bundle, examples, scoring.world)
     scores["ended"] = sum(answer.details["ended"] for answer in answers) / len(answers)
@@ -77,7 +77,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         note = "the mean frame of each symbol needs the training part, which is not beside this model"
         return Report("speak", len(examples), scores, {}, floor_note=note)
     means = MeanFrames(texts, frames)
-    rows = bundle.codec.source.encode([e.source for e in examples])
+    rows = bundle.codec.source.encode(data.sources)
     baseline = _scores(target, [means(list(row)) for row in rows], examples)
     return Report("speak", len(examples), scores, {"mean frame of each symbol": baseline})
 
@@ -106,7 +106,7 @@ class MeanFrames:
         return np.stack(frames)
 
 
-def _scores(target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
+def _scores(target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]) -> Scores:
     """`error`: the mean distance of aligned frames, in deviations; `length_error`: how much too long or too short."""
     mean, deviation = (np.asarray(side) for side in (target.scale.mean, target.scale.deviation))
     pairs = [(frames, check_width(target.scale, e.target)) for frames, e in zip(written, examples, strict=True)]
@@ -129,6 +129,6 @@ SPEAK = Task(
     evaluate=_evaluate,
     subject=no_subject("`predict` gives its frames."),
     parts=("encoder", "decoder"),
-    check_own=_check,
+    check=_check,
     ask=' "a text" --json',
 )

@@ -1,19 +1,18 @@
 """Beginning from a model that was trained before: what a new recipe takes over from it, and where its weights go."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
 
-from seqlab.codecs.codec import Codec, Nothing
+from seqlab.codecs.codec import Codec, Json, Nothing
 from seqlab.codecs.text import TextSource
 from seqlab.data.word_vectors import read_word_vectors
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.build import embedding_of
-from seqlab.recipe import Model, Recipe, Stack, build_recipe
+from seqlab.recipe import Recipe, Stack, build_recipe
 from seqlab.text import SPECIALS, WordTokenizer
 
 KEPT = ("pooling", "hops", "hop_penalty", "pooling_norm", "dropout", "masked")  # which a new recipe decides
@@ -29,41 +28,36 @@ def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]
             "a hidden Markov model is fitted from its data alone: it starts from no other, and no other from it",
             hint="train without --from.",
         )
+    model, before = table["model"], old.model_dump()
     if old.task == recipe.task:
-        table["model"] = old.model.model_dump() | {key: table["model"][key] for key in KEPT}
-        table["model"]["vectors"] = None  # they are in the old weights
-        table |= {"source": old.source.model_dump(), "target": old.target.model_dump(), "shared": old.shared}
-        kept = codec
+        model |= {key: value for key, value in before["model"].items() if key not in KEPT}
+        model["vectors"] = None  # they are in the old weights
+        table |= {key: before[key] for key in ("source", "target", "shared")}
     elif old.task == "bilm" and recipe.task in READS:
-        table["model"]["elmo"], table["source"] = cast(Stack, old.model.encoder).model_dump(), old.source.model_dump()
+        model["elmo"], table["source"] = before["model"]["encoder"], before["source"]
         table["train"] |= {"encoder_rate": 1.0, "encoder_frozen": 0}  # what is old stays as it is, the encoder is new
-        kept = codec
     elif old.task == "lm" and recipe.task in READS:
-        table["model"] |= {"encoder": _as_encoder(old.model), "embedding": old.model.embedding, "elmo": None}
-        table["source"], table["model"]["characters"] = old.target.model_dump(), None
-        kept = Codec(TextSource(codec.target_tokenizer), Nothing())
+        # a decoder without a source reads: its layers are an encoder that sees what stands before
+        causal = {} if isinstance(old.model.decoder, Stack) else {"causal": True}
+        model |= {"encoder": before["model"]["decoder"] | causal, "embedding": old.model.embedding}
+        model |= {"elmo": None, "characters": None}
+        table["source"] = before["target"]
+        codec = Codec(TextSource(codec.target_tokenizer), Nothing())
     elif old.model.encoder is not None and old.task not in ("bilm", "forecast") and recipe.task in (*READS, "mask"):
         same = ("encoder", "embedding", "characters", "elmo", "theme")
-        table["model"] |= {key: value for key, value in old.model.model_dump().items() if key in same}
-        table["source"] = old.source.model_dump()
-        kept = codec
+        model |= {key: value for key, value in before["model"].items() if key in same}
+        table["source"] = before["source"]
     else:
         raise RecipeError(
             f"a '{recipe.task}' model cannot start from a '{old.task}' model",
             hint="classifiers and taggers start from any model that reads, and every model from one of its own task.",
         )
     _same_length(table, old)
-    table["image"] = None if old.image is None else old.image.model_dump()
-    return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), kept
+    table["image"] = before["image"]
+    return build_recipe(table, where=f"recipe '{recipe.name}' started from '{old.name}'"), codec
 
 
-def _as_encoder(model: Model) -> dict[str, Any]:
-    """A decoder without a source reads: its layers are an encoder that sees what stands before."""
-    settings = cast(Stack, model.decoder).model_dump()
-    return settings if isinstance(model.decoder, Stack) else settings | {"causal": True}
-
-
-def _same_length(table: dict[str, Any], old: Recipe) -> None:
+def _same_length(table: Json, old: Recipe) -> None:
     """Learned positions are as many as they were."""
     for side, other in (("encoder", "max_source"), ("decoder", "max_target")):
         layers = table["model"].get(side)
@@ -80,14 +74,15 @@ def carry_over(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         # what has an encoder of its own is not read by its decoder's weights
         there = [p for p in _places(name) if p in parameters and (p == name or p not in weights)]
         for place in there[:1]:
+            parameter = parameters[place]
             if place.endswith("positions.table"):
-                weight = weight[: len(parameters[place])]  # shorter texts need fewer of them
-            if parameters[place].shape == weight.shape:
-                parameters[place].copy_(weight)
+                weight = weight[: len(parameter)]  # shorter texts need fewer of them
+            if parameter.shape == weight.shape:
+                parameter.copy_(weight)
             elif not place.startswith(ANEW):
-                shapes = tuple(weight.shape), tuple(parameters[place].shape)
+                shape, other = tuple(weight.shape), tuple(parameter.shape)
                 raise RecipeError(
-                    f"the model to start from has '{place}' of shape {shapes[0]} where the new one has {shapes[1]}",
+                    f"the model to start from has '{place}' of shape {shape} where the new one has {other}",
                     hint="leave out --set model.*, keep data.max_source no larger, or train without --from.",
                 )
 
@@ -121,9 +116,9 @@ def place_vectors(model: nn.Module, table: Float32[np.ndarray, "V D"]) -> None:
             f"vectors of {vectors.shape[1]} numbers where the encoder reads {weight.shape[1]}",
             hint="a Transformer's vectors must be as large as model.encoder.size.",
         )
-    known = ~vectors[:, 0].isnan()
-    weight[~known] *= vectors[known].std() / weight.std()
-    weight[known] = vectors[known]
+    there = ~vectors[:, 0].isnan()
+    weight[~there] *= vectors[there].std() / weight.std()
+    weight[there] = vectors[there]
 
 
 def _places(name: str) -> Iterator[str]:

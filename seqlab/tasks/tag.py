@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec
+from seqlab.codecs.codec import Codec, Files
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
@@ -18,14 +18,16 @@ from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
-from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
+from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores, spans
+from seqlab.metrics.uncertainty import ExampleScores, f1, share
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
-from seqlab.models.hidden import HMMTagger
+from seqlab.models.hmm import HMMTagger
 from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
+from seqlab.tasks.calibrate import calibration, choose_temperature
 from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
 from seqlab.tasks.examples import (
     Examples,
@@ -39,7 +41,8 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
 )
 from seqlab.tasks.hidden import hidden_or_gradient, hidden_tagger
-from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
+from seqlab.tasks.settings import choose_tag
+from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.text import UNK, WordTokenizer
 
 
@@ -59,7 +62,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("source.endings are those of words: source.kind must be 'words'")
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target, words=True)
     return read_tagged(files, words=recipe.data.source, tag=recipe.data.target, encoding=recipe.data.encoding)
@@ -121,21 +124,21 @@ def _starts(bundle: Bundle, sentence: Any) -> Sequence[int]:
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
-    answers = scoring.world.shared(
-        [e.source for e in examples], lambda share, begin: by_word(bundle, share, first_row=begin)
-    )
+    answers = scoring.world.shared(data.sources, lambda share, begin: by_word(bundle, share, first_row=begin))
+    losses = example_loss(bundle, examples, scoring.world)
     if isinstance(target, NumberTarget):
         report = _number_report(target, examples, answers)
     else:
         report = _label_report(bundle, examples, answers, scoring)
-    return replace(report, scores=report.scores | example_loss(bundle, examples, scoring.world))
+        losses |= calibration(bundle, examples)
+    return replace(report, scores=report.scores | losses)
 
 
 def _number_report(target: NumberTarget, examples: list[Example], answers: list[list[list[float]]]) -> Report:
     """How far the numbers are off, beside the mean of training for every position."""
     gold = np.concatenate([target.read(example) for example in examples])
 
-    def scores(guess: np.ndarray) -> dict[str, float]:
+    def scores(guess: np.ndarray) -> Scores:
         apart = target.difference(guess, gold)
         return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
 
@@ -152,11 +155,13 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     predicted = [
         [g if g == no_label else p for p, g in zip(*both, strict=True)] for both in zip(answers, expected, strict=True)
     ]
-    labelled = np.asarray([label != no_label for labels in expected for label in labels], dtype=bool)
+    labelled = [label != no_label for labels in expected for label in labels]
     flat, gold = (list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected))
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
+    by_example = _right_labels(predicted, expected, no_label)
     if looks_like_spans(labels_in(bundle.codec).names):
         scores |= span_scores(predicted, expected)
+        by_example = _right_spans(predicted, expected)
     ids = list(itertools.compress(_word_ids(bundle, examples), labelled))
     new = [i == UNK or i >= _num_words(bundle) for i in ids]
     if any(new):
@@ -166,7 +171,19 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     scores["whole_sentences"] = sum(right) / max(1, len(right))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
     wrong = mistakes(bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected)))
-    return Report("tag", len(examples), scores, baselines, wrong, note)
+    return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
+
+
+def _right_labels(predicted: list[list[str]], expected: list[list[str]], no_label: str | None) -> ExampleScores:
+    pairs = [
+        [p == g for p, g in zip(*both, strict=True) if g != no_label] for both in zip(predicted, expected, strict=True)
+    ]
+    return share("accuracy", [sum(right) for right in pairs], [len(right) for right in pairs])
+
+
+def _right_spans(predicted: list[list[str]], expected: list[list[str]]) -> ExampleScores:
+    both = [(spans(p), spans(g)) for p, g in zip(predicted, expected, strict=True)]
+    return f1("entity_f1", [len(p & g) for p, g in both], [len(p) for p, _ in both], [len(g) for _, g in both])
 
 
 def _num_words(bundle: Bundle) -> int:
@@ -185,9 +202,7 @@ def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
     return [int(np.ravel(row[start])[0]) for words, row in rows for start in _starts(bundle, words)]
 
 
-def _most_frequent_tag(
-    bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring
-) -> tuple[dict[str, dict[str, float]], str]:
+def _most_frequent_tag(bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring) -> tuple[Baselines, str]:
     """Each word's most frequent label in training, and the most frequent of all for a new word."""
     labels, words, tags = labels_in(bundle.codec), scoring.store("source"), scoring.store("target")
     if words is None or tags is None or not ids:
@@ -218,10 +233,12 @@ TAG = Task(
     read=_read,
     build=_build,
     predict=_predict,
+    choose=choose_tag,
     evaluate=_evaluate,
+    calibrate=choose_temperature,
     subject=_subject,
     takes=("vectors", "hmm", "numbers", "letters", "words"),
-    check_own=_check,
+    check=_check,
     learner=hidden_or_gradient,
     views=lambda bundle: () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells"),
     tuned="tuned-tagger",

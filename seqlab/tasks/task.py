@@ -12,22 +12,24 @@ from typing import Any, Protocol, runtime_checkable
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, SourceType, TargetType
+from seqlab.codecs.codec import Codec, Files, Json, SourceType, TargetType
 from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.layers.transformer import BatchNorm
+from seqlab.metrics.uncertainty import ExampleScores, interval
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.checks import check_parts, check_settings
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.run import Learner
 from seqlab.world import ALONE, World
 
+Scores = dict[str, float]
+Baselines = dict[str, Scores]  # by the name of the baseline
 # Of answers in tokens or labels.
 ANSWER_VIEWS = ("attention", "lens", "number", "surprisal", "gradients", "saliency", "what-if")
 SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
@@ -45,7 +47,7 @@ class Answer(Protocol):
     def output(self) -> str: ...
 
     @property
-    def details(self) -> dict[str, Any]: ...
+    def details(self) -> Json: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Prediction:
 
     input: str
     output: str
-    details: dict[str, Any] = field(default_factory=dict)
+    details: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,22 +103,25 @@ class Report:
 
     task: str
     num_examples: int
-    scores: dict[str, Any]
-    floors: dict[str, dict[str, float]]
+    scores: Json
+    floors: Baselines
     examples: tuple[dict[str, str], ...] = ()
     floor_note: str = ""
     by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)  # source tokens -> scores
     by_step: dict[str, list[float | None]] = field(default_factory=dict)  # scores of a forecast at each step ahead
     page: Callable[[str], str] | None = None  # an HTML page of the answers, given its title
     unit: str = "examples"  # what `num_examples` counts
+    by_example: ExampleScores | None = None  # what each example adds to the score that judges the task
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         # a score that is no number, such as the loss where no label is known, is null in JSON
         scores = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in self.scores.items()
         }
         table = {"task": self.task, "examples": self.num_examples, **scores, "floors": self.floors}
+        if self.by_example is not None and self.num_examples > 1:
+            table["interval"] = {self.by_example.score: list(interval(self.by_example))}
         some = {name: getattr(self, name) for name in ("by_length", "by_step", "floor_note")}
         return table | {name: value for name, value in some.items() if value}
 
@@ -142,9 +147,10 @@ class Data(Protocol):
 
 
 def score_held_out(task: "Task", bundle: Bundle, stores: Path) -> Report:
-    """The scores on a part of what training held out."""
-    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores)
-    return task.evaluate(bundle, data.some(SCORED_AT_THE_END), Scoring(train=stores))
+    """The scores on a part of what training held out, after adjusting what is adjusted then."""
+    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).some(SCORED_AT_THE_END)
+    task.calibrate(bundle, data)
+    return task.evaluate(bundle, data, Scoring(train=stores))
 
 
 @dataclass(frozen=True)
@@ -152,13 +158,13 @@ class DataKind:
     """How the user's files become batches to train on and data to score: examples, one long text, or a series."""
 
     # what is in the files, read as training would read them
-    look: Callable[["Task", Recipe, Sequence[str]], dict[str, Any]]
+    look: Callable[["Task", Recipe, Files], Json]
     # learn the codec from files and held-out files and store their rows in a folder; what an old model knows is kept
-    prepare: Callable[["Task", Recipe, Sequence[str], Sequence[str], Path, Codec | None], Codec]
+    prepare: Callable[["Task", Recipe, Files, Files, Path, Codec | None], Codec]
     # what `prepare` has stored, as batches
     open: Callable[[Recipe, Codec, Path], Corpus]
     # the data in files with known answers; without files, what training held out in the folder
-    data: Callable[["Task", Bundle, Sequence[str], Path], Data]
+    data: Callable[["Task", Bundle, Files, Path], Data]
     # the scores of a model whose training has ended, after adjusting what is adjusted then
     finish: Callable[["Task", Bundle, Path], Report] = score_held_out
 
@@ -207,29 +213,27 @@ class Task:
     data_kind: Callable[[Recipe], DataKind]
     reads: Callable[[Recipe], SourceType]
     writes: Callable[[Recipe], TargetType]
-    read: Callable[[Recipe, Sequence[str]], Iterator[Example]]  # the examples in the user's files
+    read: Callable[[Recipe, Files], Iterator[Example]]  # the examples in the user's files
     build: Callable[[Recipe, Codec], nn.Module]  # the network, its first weights from torch's own generator
     predict: Callable[[Job], Sequence[Answer]]  # an answer to each input
     evaluate: Callable[[Bundle, Any, Scoring], Report]  # scores beside baselines
     subject: Callable[[Question], Subject]  # the model at work on one input, for the views
     # what kind of file it is, in words, and the settings that suit it where a recipe leaves them open
-    choose: Callable[["Task", Recipe, Sequence[str]], tuple[str, Mapping[str, Any]]] = lambda task, recipe, files: ("", {})
+    choose: Callable[["Task", Recipe, Sequence[str]], tuple[str, Mapping[str, Any]]] = lambda task, recipe, files: (
+        "",
+        {},
+    )
     takes: tuple[str, ...] = ()  # the settings of `checks.special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
-    check_own: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
+    check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
-    validate: Callable[[Bundle, Any], dict[str, float]] = lambda bundle, data: {}  # while training, beside the loss
+    validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}  # while training, beside the loss
+    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: None  # how sure it may be, from held-out data
     opening: Callable[[Bundle, Any, Decode], Opening] = writes_no_text  # a decoder that is about to write its answer
     views: Callable[[Bundle], tuple[str, ...]] = lambda bundle: ()  # those that fit it, the most telling first
     tuned: str = ""  # the recipe that starts from another model
     recurrent: str = ""  # the recipe whose cells can be exchanged
     ask: str = ""  # what follows `seqlab predict MODEL` on the command line
-
-    def check(self, recipe: Recipe) -> None:
-        """Raise a ValueError that says which part of a recipe does not fit the task."""
-        self.check_own(recipe)
-        check_settings(recipe, self.takes)
-        check_parts(recipe, self.parts)
 
 
 @dataclass(frozen=True)
@@ -243,7 +247,7 @@ class Finding:
     remedy: str = ""
 
 
-def beside_floor(task: Task, scores: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
+def beside_floor(task: Task, scores: Json, floors: Baselines) -> Iterator[Finding]:
     """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
     common = [name for name in task.judged_by if name in scores and any(name in each for each in floors.values())]
     if not common:

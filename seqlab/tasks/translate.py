@@ -1,27 +1,30 @@
 """translate: a sequence to another one, unaligned (S13-S16). Any text-to-text file fits."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from seqlab.bundle import Bundle
+from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
-from seqlab.metrics.scores import corpus_scores, exact_match
+from seqlab.metrics.scores import accuracy as exact_match
+from seqlab.metrics.scores import corpus_scores
+from seqlab.metrics.uncertainty import bleu
 from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
+from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
-from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translated
+from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translation_subject
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
 
-def _read(recipe: Recipe, files: Sequence[str]) -> Iterator[Example]:
+def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target)
     return read_pairs(files, source=recipe.data.source, target=recipe.data.target, encoding=recipe.data.encoding)
@@ -39,10 +42,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     """BLEU, chrF and exact matches, beside a copy of the source."""
     examples, lower = data.all, scoring.lower
     normalise = bundle.codec.target_tokenizer.normaliser
-    sources, gold = [e.source for e in examples], [normalise(str(e.target)) for e in examples]
+    sources, gold = data.sources, [normalise(str(e.target)) for e in examples]
     predicted = [a.output for a in ask(translate, bundle, sources, decode=scoring.decode, world=scoring.world)]
 
-    def scored(texts: list[str]) -> dict[str, Any]:
+    def scored(texts: list[str]) -> Json:
         return {"exact": exact_match(texts, gold), **corpus_scores(texts, gold, lower=lower)}
 
     scores = scored(predicted) | example_loss(bundle, examples, scoring.world)
@@ -53,7 +56,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     lengths = np.asarray([len(row) for row in bundle.codec.source.encode(sources)])
     by_length = _by_length(lengths, predicted, gold, lower=lower)
     wrong = mistakes(bundle, examples, predicted, gold)
-    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length)
+    by_example = bleu(predicted, [[text] for text in gold], lower=lower)
+    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length, by_example=by_example)
 
 
 def _by_length(
@@ -82,8 +86,9 @@ TRANSLATE = Task(
     read=_read,
     build=build_translator,
     predict=_predict,
+    choose=choose_translate,
     evaluate=_evaluate,
-    subject=translated,
+    subject=translation_subject,
     takes=("vectors",),
     parts=("encoder", "decoder"),
     validate=exactly_right,

@@ -22,8 +22,8 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, looked_at, room
-from seqlab.tasks.task import Job, Opening, Prediction, Task
+from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, room, source_subject
+from seqlab.tasks.task import Job, Opening, Prediction, Scores, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
 NEVER = (PAD, UNK, SOS, SEP, MASK)
@@ -154,26 +154,25 @@ def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[
     """E57: how likely each target is, given its source; a language model needs no sources."""
     if "target" not in bundle.codec.tokenizers:
         raise UsageError(f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities.")
-    encoded = bundle.codec.target_tokenizer.encode_all(list(targets))
-    values = list(sources) if bundle.codec.reads else [""] * len(targets)
-    openings = [task.opening(bundle, value, bundle.recipe.decode) for value in values]
+    decoder, tokenizer = cast(Any, bundle.model).decoder, bundle.codec.target_tokenizer
     scores = []
-    for opening, ids in zip(openings, encoded, strict=True):
-        row = [*opening.tokens, *ids, *([] if opening.limits.end is None else [opening.limits.end])]
+    for value, target in zip(sources if bundle.codec.reads else [""] * len(targets), targets, strict=True):
+        opening = task.opening(bundle, value, bundle.recipe.decode)
+        end = [] if opening.limits.end is None else [opening.limits.end]
+        row = [*opening.tokens, *tokenizer.encode(target), *end]
         if len(row) - 1 > room(bundle.recipe):
             raise DataError(
                 f"a target of {len(row) - 1} tokens, and this model learned {room(bundle.recipe)} positions",
                 hint="shorten it.",
             )
-        decoder = cast(Any, bundle.model).decoder
         scores.append(float(forced(decoder, opening.memory, Padded.from_rows([row]))[0]))
     return scores
 
 
-def translated(question: Question) -> Subject:
+def translation_subject(question: Question) -> Subject:
     """A model that has read a source and its own translation, which is searched for, or is what the question says."""
     bundle = question.bundle
-    tokenizer, subject = bundle.codec.target_tokenizer, looked_at(question)
+    tokenizer, subject = bundle.codec.target_tokenizer, source_subject(question)
     if question.output is None:
         results = hypotheses(Job(bundle, [question.given], question.decode))[0]
         if not 1 <= question.hypothesis <= len(results):
@@ -188,13 +187,12 @@ def translated(question: Question) -> Subject:
     return subject.answering(answers, tuple(tokenizer.pieces(answers)))
 
 
-def exactly_right(bundle: Bundle, data: Examples) -> dict[str, float]:
+def exactly_right(bundle: Bundle, data: Examples) -> Scores:
     """The share of some held-out examples that greedy search answers as one of their references."""
-    examples = data.some(DECODED_WHILE_TRAINING).all
+    some = data.some(DECODED_WHILE_TRAINING)
     greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    answers = ask(translate, bundle, [e.source for e in examples], decode=greedy)
-    pairs = zip(answers, references(bundle, examples), strict=True)
-    return {"exact": sum(answer.output in texts for answer, texts in pairs) / len(examples)}
+    pairs = zip(ask(translate, bundle, some.sources, decode=greedy), references(bundle, some.all), strict=True)
+    return {"exact": sum(answer.output in texts for answer, texts in pairs) / len(some.all)}
 
 
 def references(bundle: Bundle, examples: Sequence[Example]) -> list[tuple[str, ...]]:

@@ -7,27 +7,3 @@ from seqlab.text.tokenizer import KINDS, Tokenizer, from_json, learn, vocabulary
 from seqlab.text.vocabulary import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK, Normaliser
 from seqlab.text.wordpiece import WordPieceTokenizer
 from seqlab.text.words import WordTokenizer, learn_words
-
-__all__ = [
-    "EOS",
-    "KINDS",
-    "MASK",
-    "PAD",
-    "SEP",
-    "SOS",
-    "SPECIALS",
-    "UNK",
-    "UNSEEN",
-    "BPETokenizer",
-    "ByteTokenizer",
-    "CharacterTokenizer",
-    "Labels",
-    "Normaliser",
-    "Tokenizer",
-    "WordPieceTokenizer",
-    "WordTokenizer",
-    "from_json",
-    "learn",
-    "learn_words",
-    "vocabulary_text",
-]

@@ -1,8 +1,7 @@
 """Text as byte pairs merged by frequency, learnt and run by the `tokenizers` library (its oracle: equations/bpe)."""
 
 import json
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, final
 
@@ -10,8 +9,9 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from seqlab.errors import UsageError, shorten
+from seqlab.text import library as libraries
 from seqlab.text import vocabulary as vocabularies
-from seqlab.text.vocabulary import SPECIALS, Normaliser, odd, parts, readable, special_bytes
+from seqlab.text.vocabulary import SPECIALS, Normaliser, odd, readable
 
 Merge = tuple[str, str]
 
@@ -22,15 +22,19 @@ SMALLEST = len(SPECIALS) + 256
 class BPETokenizer:
     """Frequent words are one id, rare ones several, and any text at all can be spelled: all 256 bytes are ids."""
 
-    kind: str = "bpe"
+    kind = "bpe"
+    encode = libraries.encode
+    encode_all = libraries.encode_all
+    decode = vocabularies.decode_bytes
+    pieces = vocabularies.pieces
+    __len__ = vocabularies.length
 
     def __init__(self, library: Library, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
         self._library = library
         ids = library.get_vocab()
-        spellings = sorted(ids, key=ids.__getitem__)
-        self._bytes = [*special_bytes(), *(_to_bytes(spelling) for spelling in spellings[len(SPECIALS) :])]
-        self.vocabulary = [*SPECIALS, *(readable(piece) for piece in self._bytes[len(SPECIALS) :])]
+        spellings = sorted(ids, key=ids.__getitem__)[len(SPECIALS) :]
+        self._bytes, self.vocabulary = vocabularies.with_specials(map(_to_bytes, spellings))
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "BPETokenizer":
@@ -40,9 +44,7 @@ class BPETokenizer:
                 f"a byte-level vocabulary cannot be as small as {size}: 256 bytes and {len(SPECIALS)} special tokens",
                 hint=f"choose a size of at least {SMALLEST}, or the kind 'characters'.",
             )
-        survive_forks()
-        library = Library(models.BPE())
-        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        library = _assemble({}, [])
         trainer = trainers.BpeTrainer(
             vocab_size=size,
             min_frequency=min_count,
@@ -53,19 +55,6 @@ class BPETokenizer:
         library.train_from_iterator((normaliser(text) for text in texts), trainer)
         learnt = json.loads(library.to_str())["model"]
         return cls(_assemble(learnt["vocab"], [(left, right) for left, right in learnt["merges"]]), normaliser)
-
-    def encode(self, text: str) -> list[int]:
-        return self._library.encode(self.normaliser(text), add_special_tokens=False).ids
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        rows = self._library.encode_batch_fast([self.normaliser(text) for text in texts], add_special_tokens=False)
-        return [row.ids for row in rows]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return b"".join(self._bytes[index] for index in ids).decode("utf-8", errors="replace")
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
 
     @property
     def merges(self) -> list[Merge]:
@@ -78,44 +67,32 @@ class BPETokenizer:
         assert splitter is not None
         return [tuple(word) for word, _ in splitter.pre_tokenize_str(self.normaliser(text))]
 
-    def __len__(self) -> int:
-        return len(self.vocabulary)
-
     def to_json(self) -> dict[str, Any]:
         """The library's own JSON inside ours, so that other programs can read that part."""
-        return {
-            "kind": self.kind,
-            "normaliser": self.normaliser.to_json(),
-            "library": json.loads(self._library.to_str()),
-        }
+        return vocabularies.as_json(self, library=json.loads(self._library.to_str()))
 
     @classmethod
     def from_json(cls, data: object) -> "BPETokenizer":
         """Takes vocabulary and merges and builds the rest anew: a file cannot bring its own rules for splitting."""
-        stored = parts(data, "the BPE tokenizer", {"kind": str, "normaliser": dict, "library": dict})
-        normaliser = Normaliser.from_json(stored["normaliser"])
-        _check_rules(stored["library"])
-        vocabulary = _read_vocabulary(stored["library"]["model"].get("vocab"))
-        merges = _read_merges(stored["library"]["model"].get("merges"), vocabulary)
-        survive_forks()
-        try:
+        normaliser, stored = vocabularies.from_parts(data, "BPE", library=dict)
+        model = _checked(stored["library"])
+        vocabulary = _read_vocabulary(model.get("vocab"))
+        merges = _read_merges(model.get("merges"), vocabulary)
+        with libraries.stored("merges"):
             return cls(_assemble(vocabulary, merges), normaliser)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic inside the library is no Exception
-            raise odd(f"the tokenizers library refuses the stored merges: {error}") from error
 
 
 def _assemble(vocabulary: dict[str, int], merges: list[Merge]) -> Library:
     """The library's tokenizer, not told of the special tokens: it would look for their names in the text."""
+    libraries.survive_forks()
     library = Library(models.BPE(vocab=vocabulary, merges=merges))
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
     return library
 
 
-def _check_rules(stored: dict[str, Any]) -> None:
-    """The stored tokenizer splits and spells as ours does; otherwise its merges would mean something else."""
+def _checked(stored: dict[str, Any]) -> dict[str, Any]:
+    """The stored model; its tokenizer splits and spells as ours does, or its merges would mean something else."""
     model, splitter = stored.get("model"), stored.get("pre_tokenizer")
     if not isinstance(model, dict) or model.get("type") != "BPE":
         raise odd("the stored BPE tokenizer has no model of type 'BPE'")
@@ -129,6 +106,7 @@ def _check_rules(stored: dict[str, Any]) -> None:
     for key in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
         if model.get(key):
             raise odd(f"the stored BPE model has a rule of its own: '{key}'")
+    return model
 
 
 def _read_vocabulary(stored: object) -> dict[str, int]:
@@ -183,13 +161,3 @@ def readable_spelling(piece: str) -> str:
 
 def _to_bytes(spelling: str) -> bytes:
     return bytes(_byte_of()[character] for character in spelling)
-
-
-@cache
-def survive_forks() -> None:
-    """No threads after a fork: the library's pool is dead in the child, and would be waited for.
-
-    Some versions of the library see to that themselves, but print a warning each time unless this variable is set.
-    """
-    if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-        os.register_at_fork(before=lambda: os.environ.setdefault("TOKENIZERS_PARALLELISM", "false"))

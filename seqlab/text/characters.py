@@ -6,14 +6,17 @@ from typing import Any, final
 
 from seqlab.errors import shorten
 from seqlab.text import vocabulary as vocabularies
-from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, odd, parts, readable, special_bytes
+from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, odd
 
 
 @final
 class CharacterTokenizer:
     """One id per character that was seen often enough; the others are UNK."""
 
-    kind: str = "characters"
+    kind = "characters"
+    encode_all = vocabularies.encode_all
+    pieces = vocabularies.pieces
+    __len__ = vocabularies.length
 
     def __init__(self, vocabulary: list[str], normaliser: Normaliser) -> None:
         self.vocabulary = vocabulary
@@ -30,41 +33,35 @@ class CharacterTokenizer:
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(character, UNK) for character in self.normaliser(text)]
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
-
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self.vocabulary[index] for index in ids if index not in SILENT)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
-
-    def __len__(self) -> int:
-        return len(self.vocabulary)
-
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "normaliser": self.normaliser.to_json(), "vocabulary": list(self.vocabulary)}
+        return vocabularies.as_json(self, vocabulary=list(self.vocabulary))
 
     @classmethod
     def from_json(cls, data: object) -> "CharacterTokenizer":
-        stored = parts(data, "the characters tokenizer", {"kind": str, "normaliser": dict, "vocabulary": list})
+        normaliser, stored = vocabularies.from_parts(data, "characters", vocabulary=list)
         vocabulary = vocabularies.from_stored(stored["vocabulary"])
         for piece in vocabulary[len(SPECIALS) :]:
             if len(piece) != 1:
                 raise odd(f"the vocabulary of characters has a piece that is not one character: {shorten(piece)}")
-        return cls(vocabulary, Normaliser.from_json(stored["normaliser"]))
+        return cls(vocabulary, normaliser)
 
 
 @final
 class ByteTokenizer:
     """One id per byte, after the special ones. A sequence that is no UTF-8 decodes with U+FFFD in its place."""
 
-    kind: str = "bytes"
+    kind = "bytes"
+    encode_all = vocabularies.encode_all
+    decode = vocabularies.decode_bytes
+    pieces = vocabularies.pieces
+    __len__ = vocabularies.length
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        self._bytes = [*special_bytes(), *(bytes([value]) for value in range(256))]
-        self.vocabulary = [*SPECIALS, *(readable(piece) for piece in self._bytes[len(SPECIALS) :])]
+        self._bytes, self.vocabulary = vocabularies.with_specials(bytes([value]) for value in range(256))
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "ByteTokenizer":
@@ -74,22 +71,9 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return [value + len(SPECIALS) for value in self.normaliser(text).encode("utf-8")]
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return b"".join(self._bytes[index] for index in ids).decode("utf-8", errors="replace")
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
-
-    def __len__(self) -> int:
-        return len(self.vocabulary)
-
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "normaliser": self.normaliser.to_json()}
+        return vocabularies.as_json(self)
 
     @classmethod
     def from_json(cls, data: object) -> "ByteTokenizer":
-        stored = parts(data, "the bytes tokenizer", {"kind": str, "normaliser": dict})
-        return cls(Normaliser.from_json(stored["normaliser"]))
+        return cls(vocabularies.from_parts(data, "bytes")[0])

@@ -1,7 +1,15 @@
-"""What every tokenizer is to the rest of the package: text in, ids out, and back."""
+"""What every tokenizer is to the rest of the package: text in, ids out, and back.
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+vocabulary            the piece of each id, 0 to len - 1; the first are the special ones, in every kind
+learn                 a vocabulary of at most `size` ids, the special ones included, of what was seen `min_count` times
+to_json, from_json    all that is stored, as plain JSON; and the tokenizer again, or a BundleError
+encode, encode_all    the ids of normalised text; no special token is added, and none is read out of the text
+decode                the text again: PAD, SOS and EOS are left out; UNK, SEP and MASK are shown by name
+pieces                one readable string per id, for pictures
+"""
+
+from collections.abc import Iterable
+from typing import get_args
 
 from seqlab.errors import UsageError, nearest, shorten
 from seqlab.text.bpe import BPETokenizer
@@ -10,48 +18,8 @@ from seqlab.text.vocabulary import Normaliser, kind_of, odd, visible
 from seqlab.text.wordpiece import WordPieceTokenizer
 from seqlab.text.words import WordTokenizer
 
-
-@runtime_checkable
-class Tokenizer(Protocol):
-    """Ids are 0 to len - 1; the first are the special ones of `special`, in every kind."""
-
-    kind: str
-    normaliser: Normaliser
-    vocabulary: list[str]
-
-    @classmethod
-    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "Tokenizer":
-        """A vocabulary of at most `size` ids, the special ones included, of what was seen `min_count` times."""
-
-    @classmethod
-    def from_json(cls, data: object) -> "Tokenizer":
-        """What `to_json` gave, or a BundleError."""
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of the normalised text; no special token is added, and none is read out of the text."""
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for many texts, as fast as the kind allows."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text again: PAD, SOS and EOS are left out; UNK, SEP and MASK are shown by name."""
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One readable string per id, for pictures."""
-
-    def __len__(self) -> int: ...
-
-    def to_json(self) -> dict[str, Any]:
-        """All that `from_json` needs, as plain JSON."""
-
-
-KINDS: dict[str, type[Tokenizer]] = {
-    "characters": CharacterTokenizer,
-    "words": WordTokenizer,
-    "bytes": ByteTokenizer,
-    "bpe": BPETokenizer,
-    "wordpiece": WordPieceTokenizer,
-}
+Tokenizer = CharacterTokenizer | WordTokenizer | ByteTokenizer | BPETokenizer | WordPieceTokenizer
+KINDS: dict[str, type[Tokenizer]] = {kind.kind: kind for kind in get_args(Tokenizer)}
 
 
 def learn(

@@ -5,9 +5,9 @@ A vocabulary is the list of pieces that ids stand for: the special ones first, t
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from seqlab.errors import BundleError, DataError, UsageError, nearest, shorten
 
@@ -67,8 +67,8 @@ def ids(vocabulary: list[str]) -> dict[str, int]:
 
 def visible(piece: str) -> str:
     """A piece as a picture shows it: spaces and control characters get a face, an accent something to sit on."""
-    shown = "".join(_face(character) for character in piece)
-    return f"◌{shown}" if piece and unicodedata.category(piece[0]).startswith("M") else shown
+    text = "".join(map(_face, piece))
+    return f"◌{text}" if piece and unicodedata.category(piece[0]).startswith("M") else text
 
 
 def _face(character: str) -> str:
@@ -78,9 +78,60 @@ def _face(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
-def special_bytes() -> list[bytes]:
-    """What each special token adds to a decoded text."""
-    return [b"" if index in SILENT else name.encode("ascii") for index, name in enumerate(SPECIALS)]
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """What the functions below need of a tokenizer; a class names those that are its methods."""
+
+    normaliser: "Normaliser"
+    vocabulary: list[str]
+
+    @property
+    def kind(self) -> str: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+
+def length(self: HasVocabulary) -> int:
+    """How many ids there are."""
+    return len(self.vocabulary)
+
+
+def pieces(self: HasVocabulary, ids: Sequence[int]) -> list[str]:
+    """One readable string per id, for pictures."""
+    return [visible(self.vocabulary[index]) for index in ids]
+
+
+def encode_all(self: HasVocabulary, texts: Sequence[str]) -> list[list[int]]:
+    """The ids of many texts, one after the other."""
+    return [self.encode(text) for text in texts]
+
+
+def as_json(tokenizer: HasVocabulary, **own: object) -> dict[str, Any]:
+    """A tokenizer as JSON: what all have, and what this kind has."""
+    return {"kind": tokenizer.kind, "normaliser": tokenizer.normaliser.to_json(), **own}
+
+
+def from_parts(data: object, kind: str, **own: type) -> tuple["Normaliser", dict[str, Any]]:
+    """What `as_json` gave: the normaliser, and the parts of this kind, each of its type."""
+    stored = parts(data, f"the {kind} tokenizer", {"kind": str, "normaliser": dict, **own})
+    return Normaliser.from_json(stored["normaliser"]), stored
+
+
+@runtime_checkable
+class HasBytes(Protocol):
+    _bytes: list[bytes]
+
+
+def with_specials(texts: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
+    """What each id adds to a decoded text, the special ones first; and the vocabulary for people."""
+    own = list(texts)
+    specials = [b"" if index in SILENT else name.encode("ascii") for index, name in enumerate(SPECIALS)]
+    return [*specials, *own], [*SPECIALS, *map(readable, own)]
+
+
+def decode_bytes(self: HasBytes, ids: Sequence[int]) -> str:
+    """The text again; bytes that are no UTF-8 become U+FFFD."""
+    return b"".join(self._bytes[index] for index in ids).decode("utf-8", errors="replace")
 
 
 def readable(piece: bytes) -> str:
@@ -162,11 +213,11 @@ def kind_of(data: object) -> str:
 
 def strings(values: list[object], what: str) -> list[str]:
     """A list of texts, no two the same."""
-    seen: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for position, value in enumerate(values):
         if not isinstance(value, str):
             raise odd(f"{what}: entry {position} is not text: {shorten(str(value))}")
-        if value in seen:
+        if value in texts:
             raise odd(f"{what}: entry {position} is there twice: {shorten(value)}")
-        seen[value] = None
-    return list(seen)
+        texts[value] = None
+    return list(texts)

@@ -7,12 +7,13 @@ from typing import Any, final
 from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
+from seqlab.text import library as libraries
 from seqlab.text import vocabulary as vocabularies
-from seqlab.text.bpe import survive_forks
-from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, odd, parts
+from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser
 from seqlab.text.words import join
 
 INSIDE = "##"
+FLAGS = ("clean", "strip_accents", "space_ideographs")  # what is stored beside the vocabulary
 LONGEST_WORD = 100  # characters; what is longer is one UNK, as in BERT
 
 
@@ -24,7 +25,11 @@ class WordPieceTokenizer:
     Chinese character a word, `strip_accents` makes é an e (without a word on it: where the text is made lower case).
     """
 
-    kind: str = "wordpiece"
+    kind = "wordpiece"
+    encode = libraries.encode
+    encode_all = libraries.encode_all
+    pieces = vocabularies.pieces
+    __len__ = vocabularies.length
 
     def __init__(
         self,
@@ -55,13 +60,6 @@ class WordPieceTokenizer:
             words.update(word for word, _ in split.pre_tokenize_str(clean.normalize_str(normaliser(text))))
         return cls(_learn_pieces(words, size=size, min_count=min_count), normaliser)
 
-    def encode(self, text: str) -> list[int]:
-        return self._library.encode(self.normaliser(text), add_special_tokens=False).ids
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        rows = self._library.encode_batch_fast([self.normaliser(text) for text in texts], add_special_tokens=False)
-        return [row.ids for row in rows]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Words put together again, with single spaces between them as a printer would set them."""
         words: list[str] = []
@@ -73,31 +71,18 @@ class WordPieceTokenizer:
                 words.append(rest or piece)
         return join(words)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
-
-    def __len__(self) -> int:
-        return len(self.vocabulary)
-
     def to_json(self) -> dict[str, Any]:
-        flags = {name: getattr(self, name) for name in ("clean", "strip_accents", "space_ideographs")}
-        vocabulary = list(self.vocabulary)
-        return {"kind": self.kind, "normaliser": self.normaliser.to_json(), **flags, "vocabulary": vocabulary}
+        flags = {name: getattr(self, name) for name in FLAGS}
+        return vocabularies.as_json(self, **flags, vocabulary=list(self.vocabulary))
 
     @classmethod
     def from_json(cls, data: object) -> "WordPieceTokenizer":
         """Takes vocabulary and flags and builds the rest anew: a file cannot bring its own rules."""
-        flags = ("clean", "strip_accents", "space_ideographs")
-        types = {"kind": str, "normaliser": dict, **dict.fromkeys(flags, bool), "vocabulary": list}
-        stored = parts(data, "the WordPiece tokenizer", types)
-        normaliser = Normaliser.from_json(stored["normaliser"])
+        types = dict.fromkeys(FLAGS, bool)
+        normaliser, stored = vocabularies.from_parts(data, "WordPiece", **types, vocabulary=list)
         vocabulary = vocabularies.from_stored(stored["vocabulary"])
-        try:
-            return cls(vocabulary, normaliser, **{flag: stored[flag] for flag in flags})
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic inside the library is no Exception
-            raise odd(f"the tokenizers library refuses the stored vocabulary: {error}") from error
+        with libraries.stored("vocabulary"):
+            return cls(vocabulary, normaliser, **{flag: stored[flag] for flag in FLAGS})
 
 
 def _learn_pieces(words: Counter[str], *, size: int, min_count: int) -> list[str]:
@@ -135,7 +120,7 @@ def _cleaner(clean: bool, strip_accents: bool, space_ideographs: bool) -> normal
 
 
 def _assemble(model: models.WordPiece, cleaner: normalizers.Normalizer) -> Library:
-    survive_forks()
+    libraries.survive_forks()
     library = Library(model)
     library.normalizer = cleaner
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

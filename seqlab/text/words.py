@@ -9,7 +9,7 @@ from typing import Any, final
 
 from seqlab.text import vocabulary as vocabularies
 from seqlab.text.endings import classes, coarser, learn_endings
-from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, parts, strings
+from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, strings
 
 CLOSING = frozenset(".,!?;:)]}'")
 OPENING = frozenset("([{")
@@ -22,7 +22,10 @@ class WordTokenizer:
     The classes stand in the vocabulary after the words; no text can spell one.
     """
 
-    kind: str = "words"
+    kind = "words"
+    encode_all = vocabularies.encode_all
+    pieces = vocabularies.pieces
+    __len__ = vocabularies.length
 
     def __init__(self, vocabulary: list[str], normaliser: Normaliser, endings: Sequence[str] = ()) -> None:
         self.num_words = len(vocabulary)
@@ -40,14 +43,11 @@ class WordTokenizer:
         return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
 
     def encode(self, text: str) -> list[int]:
-        return self._known(split(self.normaliser(text)))
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
+        return self._ids_of(split(self.normaliser(text)))
 
     def encode_words(self, words: Sequence[str]) -> list[int]:
         """One id per given word, however it is spelled: a tagger's labels stand beside the file's own tokens."""
-        return self._known([self.normaliser(word) for word in words])
+        return self._ids_of([self.normaliser(word) for word in words])
 
     def parents(self) -> list[int]:
         """What each id falls back on: a word on its class, a class on the next coarser one, in the end all on UNK."""
@@ -58,17 +58,17 @@ class WordTokenizer:
             + [self._classes.get(coarser(name) or "", UNK) for name in self._classes]
         )
 
-    def _known(self, words: Sequence[str]) -> list[int]:
+    def _ids_of(self, words: Sequence[str]) -> list[int]:
         if not self._classes:
             return [self._ids.get(word, UNK) for word in words]
         return [self._spelled(word, first=not place) for place, word in enumerate(words)]
 
     def _spelled(self, word: str, *, first: bool) -> int:
         """A word that begins a sentence, or is all in capitals, may be known without them."""
-        found = self._ids.get(word)
-        if found is None and (first or word.isupper()):
-            found = self._ids.get(word.lower())
-        return self._class(word) if found is None else found
+        for spelling in (word, word.lower()) if first or word.isupper() else (word,):
+            if spelling in self._ids:
+                return self._ids[spelling]
+        return self._class(word)
 
     def _class(self, word: str) -> int:
         finest = classes(word, self._longest) if self._classes else ()
@@ -78,27 +78,16 @@ class WordTokenizer:
         """Words with single spaces between them, as a printer would set them."""
         return join([self.vocabulary[index] for index in ids if index not in SILENT])
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [vocabularies.visible(self.vocabulary[index]) for index in ids]
-
-    def __len__(self) -> int:
-        return len(self.vocabulary)
-
     def to_json(self) -> dict[str, Any]:
         words, endings = self.vocabulary[: self.num_words], self.vocabulary[self.num_words :]
-        stored = {"kind": self.kind, "normaliser": self.normaliser.to_json(), "vocabulary": words}
-        return stored | ({"endings": endings} if endings else {})
+        return vocabularies.as_json(self, vocabulary=words, **({"endings": endings} if endings else {}))
 
     @classmethod
     def from_json(cls, data: object) -> "WordTokenizer":
-        types = {"kind": str, "normaliser": dict, "vocabulary": list}
-        types |= {"endings": list} if isinstance(data, dict) and "endings" in data else {}
-        stored = parts(data, "the words tokenizer", types)
-        words, endings = (
-            vocabularies.from_stored(stored["vocabulary"]),
-            strings(stored.get("endings", []), "the endings"),
-        )
-        return cls(words, Normaliser.from_json(stored["normaliser"]), endings)
+        types = {"endings": list} if isinstance(data, dict) and "endings" in data else {}
+        normaliser, stored = vocabularies.from_parts(data, "words", vocabulary=list, **types)
+        words = vocabularies.from_stored(stored["vocabulary"])
+        return cls(words, normaliser, strings(stored.get("endings", []), "the endings"))
 
 
 def learn_words(

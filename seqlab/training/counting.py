@@ -17,8 +17,7 @@ from torch.nn.functional import pad
 from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
 from seqlab.models.emissions import Categorical, Untied
-from seqlab.models.hidden import Probabilities, first_pairs, label_chain
-from seqlab.models.hmm import HMM
+from seqlab.models.hmm import HMM, Probabilities, first_pairs, label_chain
 from seqlab.training.average import Weights
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo
 from seqlab.training.checkpoint import Progress

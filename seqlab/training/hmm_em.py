@@ -15,8 +15,7 @@ from torch import Tensor
 
 from seqlab.keyed import uniform
 from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian, Untied
-from seqlab.models.hidden import Probabilities
-from seqlab.models.hmm import HMM
+from seqlab.models.hmm import HMM, Probabilities
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, load_weights
 from seqlab.training.baum_welch import EMSteps, Expected, check_ascent

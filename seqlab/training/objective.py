@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.equations.decoding import perplexity
-from seqlab.kernels.logits import cross_entropy
+from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
 from seqlab.models.interface import Model

@@ -18,8 +18,8 @@ from seqlab.models.interface import Decoder, Memory, Model, Reading
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe, override
 from seqlab.tasks import build_model, load_bundle
-from seqlab.tasks import learn as learn_codec
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
+from tests.codec_of_examples import learn as learn_codec
 
 CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"), ("plain", "residual", "highway", "dense")
 POOLINGS = ("final", "mean", "max", "detectors", "theme", "attention")
@@ -265,11 +265,7 @@ def test_reading_equals_stepping(task, settings, dtype):
 def test_reported_scores_equal_rescoring_and_top_one_is_greedy(task, settings):
     model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
     prefix = Padded.from_rows([[SOS], [SOS, 7, 8], [SOS, 9], [SOS], [SOS, 7, 7, 7, 6], [SOS, 8]])
-
-    def encode():
-        return memory_of(model, batch)
-
-    search = laws.Decoding(model.decoder, encode, prefix, EOS)
+    search = laws.Decoding(model.decoder, memory_of(model, batch), prefix, EOS)
     assert laws.reported_scores_equal_rescoring(search) < 1e-10
     assert laws.top_one_equals_greedy(search) == 0
     assert laws.beam_one_equals_greedy(search) == 0

@@ -182,6 +182,12 @@ class TestWhatIsWrong:
         (here / "t.tsv").write_text("cat\ta cat\ndog\ta dog\n")
         assert refusal(["t.tsv", "f.safetensors"], None)[0] == "t.tsv:2 (dog): 6 features where those before have 5"
 
+    def test_features_without_a_table(self, here):
+        save_file({"cat": np.zeros((2, 5), np.float32)}, "f.safetensors")
+        message, hint = refusal(["f.safetensors"], None)
+        assert message == "f.safetensors: features alone, and nothing is said of them"
+        assert "a table of files and captions" in hint
+
     @pytest.mark.parametrize("kind", ["zip", "npz", "safetensors"])
     def test_something_else_by_that_name(self, here, kind):
         (here / f"x.{kind}").write_bytes(b"not at all")

@@ -197,7 +197,6 @@ def test_moves_of_pairs_are_those_of_their_matrix(steep):
         (hmm.log_backward(moves, log_b, lengths), hmm.log_backward(matrix, log_b, lengths)),
         (hmm.viterbi(pi, moves, log_b, lengths), hmm.viterbi(pi, matrix, log_b, lengths)),
         (hmm.posterior(pi, moves, log_b, lengths, weights), hmm.posterior(pi, matrix, log_b, lengths, weights)),
-        (fast.forward(pi, moves, log_b, lengths), hmm.forward(pi, matrix, log_b, lengths)),
         (fast.posterior(pi, moves, log_b, lengths, weights), hmm.posterior(pi, matrix, log_b, lengths, weights)),
     ):
         if isinstance(pairs, hmm.Posterior):

@@ -8,7 +8,8 @@ import torch
 from seqlab.bundle import Bundle
 from seqlab.data.sources import Example
 from seqlab.recipe import build_recipe, override
-from seqlab.tasks import build_model, learn
+from seqlab.tasks import build_model
+from tests.codec_of_examples import learn
 
 SENTENCES = ("the cat saw a dog", "a dog (the big one) ran", 'she said "no" to the cat', "the end")
 STACK = {"kind": "lstm", "size": 12, "layers": 2}

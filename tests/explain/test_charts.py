@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 from seqlab.explain.canvas import Circle, Grid, Polyline, Rect, Text
-from seqlab.explain.charts import Node, bars, bipartite, coloured_text, heat_map, tree
+from seqlab.explain.charts import Bars, HeatMap, bipartite
 from seqlab.explain.labels import number, text_width, visible
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, MISSING, SEQUENTIAL, colour_of, colours, levels, rgb
-from seqlab.explain.plots import Band, Curve, line_chart, scatter, ticks
+from seqlab.explain.plots import Band, Curve, Lines, scatter, ticks
+from seqlab.explain.tokens import ColouredText, Node, Tree
 
 LONG = "a rather long label indeed"
 NASTY = ["<script>alert(1)</script>", "\"quotes\" & 'more'", "שלום עולם", "日本 😀👩‍👩‍👧", "\x00\x1b[31", LONG]
@@ -20,19 +21,19 @@ RNG = np.random.default_rng(0)
 WAVE = np.sin(np.arange(40) / 4)
 TREE = [Node("<s>", 0.0, best=True), Node("a", -1.0, 0, best=True), Node("b", -1.5, 0), Node("c", -9.0, 1, pruned=True)]
 CANVASES = {
-    "line": line_chart(
+    "line": Lines(
         [Curve(NASTY[0], WAVE), Curve(NASTY[2], WAVE * 1000 - 1e5, dashed=True)],
         [Band(NASTY[3], WAVE - 9, WAVE + 9)],
         titles=("steps", NASTY[1]),
         mark=(30.0, NASTY[5]),
         x_labels=[f"2024-01-{day}" for day in range(40)],
-    ),
-    "heat": heat_map(RNG.normal(size=(6, 6)), NASTY, NASTY, diverging=True, titles=("rows", "columns")),
+    ).draw(),
+    "heat": HeatMap(RNG.normal(size=(6, 6)), NASTY, NASTY, diverging=True, titles=("rows", "columns")).draw(),
     "bipartite": bipartite(RNG.random((6, 6)), NASTY, NASTY),
     "scatter": scatter(RNG.normal(size=(6, 2)), NASTY, NASTY),
-    "bars": bars(RNG.normal(size=6), NASTY, x_title="difference"),
-    "text": coloured_text(NASTY * 4, RNG.normal(size=24)),
-    "tree": tree([Node("root"), *(Node(text, -k * 1.5, k) for k, text in enumerate(NASTY))]),
+    "bars": Bars(RNG.normal(size=6), NASTY, x_title="difference").draw(),
+    "text": ColouredText(NASTY * 4, RNG.normal(size=24)).draw(),
+    "tree": Tree([Node("root"), *(Node(text, -k * 1.5, k) for k, text in enumerate(NASTY))]).draw(),
 }
 
 
@@ -84,7 +85,7 @@ def test_numbers_are_short():
 
 
 def test_values_stand_at_the_height_of_their_ticks():
-    chart = line_chart([Curve("loss", np.array([0.0, 10.0, 20.0, 15.0]))])
+    chart = Lines([Curve("loss", np.array([0.0, 10.0, 20.0, 15.0]))]).draw()
     (curve,) = (item for item in kind(chart, Polyline) if item.hint == "loss")
     for place, (tick, along) in enumerate([("0", "0.0"), ("10", "1.0"), ("20", "2.0"), ("15", "3.0")]):
         assert curve.points[place, 1] == pytest.approx(text(chart, tick).y - 4)
@@ -93,7 +94,7 @@ def test_values_stand_at_the_height_of_their_ticks():
 
 def test_a_missing_value_is_a_gap_and_a_lonely_one_a_dot():
     y = np.array([1.0, 2.0, np.nan, 3.0, np.nan, 2.0, 1.0, 4.0])
-    chart = line_chart([Curve("y", y)])
+    chart = Lines([Curve("y", y)]).draw()
     parts = [item.points for item in kind(chart, Polyline) if item.hint == "y"]
     assert [len(part) for part in parts] == [2, 1, 3]
     (dot,) = kind(chart, Circle)
@@ -103,11 +104,11 @@ def test_a_missing_value_is_a_gap_and_a_lonely_one_a_dot():
 
 def test_a_forecast_begins_at_its_mark_inside_its_band():
     x = np.arange(5.0, 9.0)
-    chart = line_chart(
+    chart = Lines(
         [Curve("history", np.arange(6.0), colour="ink"), Curve("forecast", x, x)],
         [Band("90 %", x - 2, x + 2, x)],
         mark=(5.0, "forecast begins"),
-    )
+    ).draw()
     curves = {item.hint: item for item in kind(chart, Polyline) if item.hint}
     assert curves["forecast"].stroke == curves["90 %"].fill == CATEGORICAL[0]
     begin = curves["forecast"].points[0, 0]
@@ -120,7 +121,8 @@ def test_a_forecast_begins_at_its_mark_inside_its_band():
 
 def test_dates_are_thinned_until_they_have_room():
     days = [f"2024-{1 + day // 28:02}-{1 + day % 28:02}" for day in range(300)]
-    shown = [item for item in kind(line_chart([Curve("", np.zeros(300))], x_labels=days), Text) if "2024" in item.text]
+    chart = Lines([Curve("", np.zeros(300))], x_labels=days).draw()
+    shown = [item for item in kind(chart, Text) if "2024" in item.text]
     assert shown[0].text == "2024-01-01"
     assert 4 <= len(shown) <= 8
     assert min(np.diff([item.x for item in shown])) > text_width(days[0], 11)
@@ -128,7 +130,7 @@ def test_dates_are_thinned_until_they_have_room():
 
 def test_cells_have_the_colours_of_their_numbers():
     matrix = np.array([[0.0, 0.25, 0.5], [1.0, np.nan, 0.75]])
-    canvas = heat_map(matrix, ["x", "y"], ["a", "b", "c"])
+    canvas = HeatMap(matrix, ["x", "y"], ["a", "b", "c"]).draw()
     (grid,) = (item for item in kind(canvas, Grid) if item.rows)
     image = np.asarray(Image.open(io.BytesIO(canvas.to_png())).convert("RGB"))
     for row, column in np.ndindex(2, 3):
@@ -141,14 +143,13 @@ def test_cells_have_the_colours_of_their_numbers():
 
 def test_labels_must_be_as_many_as_rows():
     with pytest.raises(ValueError, match="zip"):
-        heat_map(np.zeros((2, 2)), ["a"], ["x", "y"])
+        HeatMap(np.zeros((2, 2)), ["a"], ["x", "y"]).draw()
 
 
 def test_many_labels_are_thinned():
     tokens = [f"token{k}" for k in range(300)]
-    rows = [
-        item for item in kind(heat_map(np.eye(300), tokens, tokens), Text) if item.anchor == "end" and item.size > 10
-    ]
+    canvas = HeatMap(np.eye(300), tokens, tokens).draw()
+    rows = [item for item in kind(canvas, Text) if item.anchor == "end" and item.size > 10]
     assert [item.text for item in rows[:2]] == ["token0", "token9"]
     assert min(np.diff([item.y for item in rows])) > 12
 
@@ -185,7 +186,7 @@ def test_names_of_points_hardly_overlap():
 
 
 def test_bars_are_as_long_as_their_numbers():
-    canvas = bars(np.array([2.0, -1.0, np.nan]), ["a", "b", "c"])
+    canvas = Bars(np.array([2.0, -1.0, np.nan]), ["a", "b", "c"]).draw()
     first, second, third = kind(canvas, Rect)
     assert first.width == pytest.approx(2 * second.width)
     assert third.width == 0
@@ -196,7 +197,7 @@ def test_bars_are_as_long_as_their_numbers():
 
 def test_text_is_coloured_and_wrapped():
     tokens = ["good ", "bad ", "\n", *["word "] * 40]
-    canvas = coloured_text(tokens, np.array([1.0, -1.0, 0.0, *[0.5] * 40]))
+    canvas = ColouredText(tokens, np.array([1.0, -1.0, 0.0, *[0.5] * 40])).draw()
     boxes = [item for item in kind(canvas, Rect) if item.radius]
     assert [box.fill for box in boxes[:2]] == [DIVERGING[-1], DIVERGING[0]]
     assert boxes[3].fill == colour_of(0.5, DIVERGING, -1.0, 1.0)
@@ -207,7 +208,7 @@ def test_text_is_coloured_and_wrapped():
 
 
 def test_a_tree_grows_to_the_right():
-    canvas = tree(TREE)
+    canvas = Tree(TREE).draw()
     boxes = kind(canvas, Rect)
     assert boxes[0].x < boxes[1].x == boxes[2].x < boxes[3].x
     assert boxes[0].y == pytest.approx((boxes[1].y + boxes[2].y) / 2)
@@ -221,7 +222,7 @@ def test_a_tree_grows_to_the_right():
 
 def test_a_tree_of_hundreds_does_not_overlap():
     nodes = [Node("root")] + [Node(f"node {k}", -1.0, (k - 1) // 3) for k in range(1, 400)]
-    boxes = kind(tree(nodes), Rect)
+    boxes = kind(Tree(nodes).draw(), Rect)
     columns = {}
     for box in boxes:
         columns.setdefault(box.x, []).append(box.y)
@@ -232,7 +233,7 @@ def test_a_tree_of_hundreds_does_not_overlap():
 def test_five_hundred_tokens_take_seconds_not_minutes():
     """1 to 2 s alone; twice that with every signature checked, on a machine that is busy with others."""
     weights, tokens = np.random.default_rng(0).random((512, 512)) ** 8, [f"token{k}" for k in range(512)]
-    for draw in (heat_map, bipartite):
+    for draw in (lambda *data: HeatMap(*data).draw(), bipartite):
         began = time.process_time()
         canvas = draw(weights, tokens, tokens)
         svg, picture = canvas.to_svg(), canvas.to_png()

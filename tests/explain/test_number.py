@@ -52,19 +52,21 @@ def test_every_account_ends_in_what_was_recorded(bundle_of, case):
 
 def test_a_layer_that_does_more_than_its_equation_is_told_without_one(bundle_of):
     turned = bundle_of("translate", f"{BLOCKS} model.encoder.positions=rotary")
-    plain = number_view(turned, GIVEN, layer="encoder.0.attention.q", cell="0,2,1").data
+    plain = number_view(subject(turned, GIVEN), layer="encoder.0.attention.q", cell="0,2,1").data
     assert plain["equation"] == ""
     assert plain["products"] == []
-    assert number_view(turned, GIVEN, layer="encoder.0.attention.v", cell="0,2,1").data["equation"] == "E45"
+    assert number_view(subject(turned, GIVEN), layer="encoder.0.attention.v", cell="0,2,1").data["equation"] == "E45"
 
 
 def test_what_comes_later_is_masked(bundle_of):
-    later = number_view(bundle_of("translate", BLOCKS), GIVEN, layer="decoder.0.attention.weights", cell="0,0,1").data
+    later = number_view(
+        subject(bundle_of("translate", BLOCKS), GIVEN), layer="decoder.0.attention.weights", cell="0,0,1"
+    ).data
     assert (later["equation"], later["value"]) == ("E48", 0.0)
 
 
 def test_the_view_says_the_numbers(bundle_of):
-    view = number_view(bundle_of("lm"), GIVEN, layer="decoder.0.i", cell="2,5")
+    view = number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.i", cell="2,5")
     (ux, wh), value = view.data["products"], view.data["value"]
     assert ux["sum"] == pytest.approx(float(np.dot(ux["a"], ux["b"])))
     assert 1 / (1 + np.exp(-(ux["sum"] + wh["sum"] + float(bundle_bias(bundle_of("lm"), 5))))) == pytest.approx(value)
@@ -78,7 +80,7 @@ def bundle_bias(bundle, unit):
 def test_without_a_cell_it_is_the_largest(bundle_of):
     looked = subject(bundle_of("lm"), GIVEN)
     largest = float(looked.trace()["decoder.0.h"].abs().max())
-    assert abs(number_view(bundle_of("lm"), GIVEN, layer="decoder.0.h").data["value"]) == pytest.approx(
+    assert abs(number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.h").data["value"]) == pytest.approx(
         largest, rel=1e-3
     )
 
@@ -94,17 +96,16 @@ def test_without_a_cell_it_is_the_largest(bundle_of):
 )
 def test_what_is_not_there_is_refused(bundle_of, options, said, hint):
     with pytest.raises(UsageError) as refused:
-        number_view(bundle_of("lm"), GIVEN, **options)
+        number_view(subject(bundle_of("lm"), GIVEN), **options)
     assert str(refused.value) == said
     assert hint in refused.value.hint
 
 
 def test_without_a_stage_it_is_of_the_last(bundle_of):
-    assert number_view(bundle_of("lm"), GIVEN).data["stage"] == "logits"
+    assert number_view(subject(bundle_of("lm"), GIVEN)).data["stage"] == "logits"
 
 
 def test_a_sequence_of_one_has_its_equations_too(bundle_of):
-    one = number_view(
-        bundle_of("tag", "model.encoder.bidirectional=true"), "cat", layer="encoder.0.backward.i", cell="0,3"
-    )
+    single = subject(bundle_of("tag", "model.encoder.bidirectional=true"), "cat")
+    one = number_view(single, layer="encoder.0.backward.i", cell="0,3")
     assert one.data["equation"] == "E24"

@@ -5,10 +5,10 @@ import math
 import re
 
 import pytest
+from rich.cells import cell_len
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Rect
-from seqlab.explain.labels import display_width
 from seqlab.explain.surprisal import surprisal_view
 from seqlab.tasks import predict, subject, task_of
 from seqlab.tasks.writing import score
@@ -18,7 +18,7 @@ from .conftest import TRANSFORMER
 
 def test_the_bits_of_a_translation_are_its_score(bundle_of):
     bundle = bundle_of("translate", TRANSFORMER)
-    data = surprisal_view(bundle, "the cat", output="tac").data
+    data = surprisal_view(subject(bundle, "the cat", output="tac")).data
     assert data["tokens"] == ["t", "a", "c", "<eos>"]
     (log_p,) = score(task_of(bundle.recipe), bundle, ["the cat"], ["tac"])
     assert data["total"] == pytest.approx(-log_p / math.log(2), rel=1e-5)
@@ -28,7 +28,7 @@ def test_the_bits_of_a_translation_are_its_score(bundle_of):
 
 def test_the_guess_after_a_text_is_not_counted(bundle_of):
     bundle = bundle_of("lm")
-    data, looked = surprisal_view(bundle, "the cat").data, subject(bundle, "the cat")
+    data, looked = surprisal_view(subject(bundle, "the cat")).data, subject(bundle, "the cat")
     assert "".join(data["tokens"]).endswith("cat")
     assert len(data["tokens"]) == len(looked.answers) - 1
     assert -data["bits"] * math.log(2) == pytest.approx(looked.log_probabilities().detach().numpy()[:-1])
@@ -36,13 +36,13 @@ def test_the_guess_after_a_text_is_not_counted(bundle_of):
 
 def test_labels_stand_beside_their_tokens(bundle_of):
     bundle = bundle_of("tag")
-    view = surprisal_view(bundle, "the dog ran")
+    view = surprisal_view(subject(bundle, "the dog ran"))
     labels = predict(bundle, ["the dog ran"])[0].output.split()
     assert view.data["tokens"] == [f"{word}/{label}" for word, label in zip(("the", "dog", "ran"), labels, strict=True)]
 
 
 def test_the_most_surprising_tokens_are_named_with_what_was_expected(bundle_of):
-    data = json.loads(surprisal_view(bundle_of("lm"), "the cat saw").to_json())
+    data = json.loads(surprisal_view(subject(bundle_of("lm"), "the cat saw")).to_json())
     surprises = data["most_surprising"]
     assert [each["bits"] for each in surprises] == sorted(data["bits"], reverse=True)[: len(surprises)]
     for each in surprises:
@@ -52,7 +52,7 @@ def test_the_most_surprising_tokens_are_named_with_what_was_expected(bundle_of):
 
 
 def test_bars_are_as_high_as_their_bits_and_stand_in_the_picture(bundle_of):
-    view = surprisal_view(bundle_of("lm"), "the cat saw a dog " * 8)
+    view = surprisal_view(subject(bundle_of("lm"), "the cat saw a dog " * 8))
     (canvas,), bits = view.canvases, view.data["bits"]
     bars = [item for item in canvas.items if isinstance(item, Rect)]
     highest = max(bars, key=lambda bar: bar.height)
@@ -64,14 +64,14 @@ def test_bars_are_as_high_as_their_bits_and_stand_in_the_picture(bundle_of):
 
 @pytest.mark.parametrize(("task", "given"), [("lm", "the cat saw a dog " * 8), ("tag", "the dog ran " * 12)])
 def test_a_terminal_shows_bars_within_its_columns(bundle_of, task, given):
-    shown = surprisal_view(bundle_of(task), given).to_text(width=60).split("\n")
-    assert max(map(display_width, shown[1 : shown.index("")])) <= 60
+    shown = surprisal_view(subject(bundle_of(task), given)).to_text(width=60).split("\n")
+    assert max(map(cell_len, shown[1 : shown.index("")])) <= 60
     assert any("█" in line for line in shown)
     assert any(" bits a token, a perplexity of " in line for line in shown)
 
 
 def test_colours_change_nothing_else(bundle_of):
-    view = surprisal_view(bundle_of("tag"), "the dog ran")
+    view = surprisal_view(subject(bundle_of("tag"), "the dog ran"))
     coloured = view.to_text(colour=True)
     assert "\x1b[" in coloured
     plain = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", coloured).split("\n")]
@@ -80,4 +80,4 @@ def test_colours_change_nothing_else(bundle_of):
 
 def test_one_token_alone_has_no_surprise(bundle_of):
     with pytest.raises(UsageError, match="one token alone"):
-        surprisal_view(bundle_of("lm", "data.unit=stream"), "t")
+        surprisal_view(subject(bundle_of("lm", "data.unit=stream"), "t"))

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from seqlab.errors import UsageError
-from seqlab.explain import terminal
-from seqlab.explain.charts import bipartite, heat_map
+from seqlab.explain.charts import HeatMap, bipartite
 from seqlab.explain.view import View
 
 NASTY = ["<script>alert(1)</script>", "</script><img src=x onerror=y>", "\"q\" & 'm'", "שלום 😀", "\u2028\ud800\x00"]
@@ -58,8 +57,7 @@ def sample(title=NASTY[0]):
             "best": np.float32(0.1),
             "few": [-1.23456789e-9, 1e12 / 3],
         },
-        (heat_map(WEIGHTS, names, heads, title="weights"), bipartite(WEIGHTS, names, heads, title=NASTY[1])),
-        lambda width, colour: terminal.heat_map(WEIGHTS, names, heads, width=width, colour=colour),
+        (HeatMap(WEIGHTS, names, heads, title="weights"), bipartite(WEIGHTS, names, heads, title=NASTY[1])),
     )
 
 
@@ -148,14 +146,14 @@ def test_other_files_are_refused_by_name(name, tmp_path):
 def test_a_page_of_five_hundred_tokens(tmp_path):
     weights, tokens = np.random.default_rng(0).random((512, 512)) ** 8, [f"token{k}" for k in range(512)]
     began = time.process_time()
-    pictures = (heat_map(weights, tokens, tokens), bipartite(weights, tokens, tokens))
-    path = View("attention", "large", {"weights": weights, "tokens": tokens}, pictures, str).save(tmp_path / "v.html")
+    pictures = (HeatMap(weights, tokens, tokens), bipartite(weights, tokens, tokens))
+    path = View("attention", "large", {"weights": weights, "tokens": tokens}, pictures).save(tmp_path / "v.html")
     assert time.process_time() - began < 2
     assert path.stat().st_size < 10e6
 
 
 def test_drawing_waits_for_neither_torch_nor_a_picture_library():
     late = "{'torch', 'PIL', 'resvg_py'}"
-    code = f"import sys, seqlab.explain.view, seqlab.explain.terminal; print({late} & set(sys.modules))"
+    code = f"import sys, seqlab.explain.view, seqlab.explain.tokens; print({late} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

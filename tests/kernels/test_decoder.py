@@ -20,19 +20,11 @@ OPTIONS = [
     {"positions": "learned", "activation": "gelu", "entrance_norm": True},
     {"positions": "rotary", "window": 3, "activation": "gelu-tanh"},
     {"positions": "none", "window": 1, "scale": False},
-    {"normalise": "batch"},  # which no kernel knows
     {"size": 20, "heads": 2, "feed_forward": 7},  # sizes that fill no vector
 ]
 LENGTHS = [5, 0, 7, 1]  # an empty source, and one that is all of the width
 
 options = pytest.mark.parametrize("option", OPTIONS, ids=str)
-
-
-@pytest.fixture(params=["torch", "native"])
-def path(request):
-    if request.param == "native":
-        request.getfixturevalue("kernels")
-    return request.param
 
 
 def decoder(option, *, source=True, seed=1, vocabulary=37):
@@ -61,11 +53,10 @@ def apart(one, other):
 
 @options
 @torch.inference_mode()
-def test_steps_in_any_order_are_the_decoders_own(path, option):
+def test_steps_in_any_order_are_the_decoders_own(kernels, option):
     """Rows that multiply, change places and end, past the first room of the cache."""
     plain = decoder(option)
     quick, given = Stepping(plain), memory()
-    assert quick.native == (path == "native" and option != {"normalise": "batch"})
     (numbers, state), (context, expected) = quick.start(given), plain.start(given)
     token = torch.tensor([3, 4, 5, 6])
     generator = torch.Generator().manual_seed(2)
@@ -86,7 +77,7 @@ def test_steps_in_any_order_are_the_decoders_own(path, option):
 
 @options
 @torch.inference_mode()
-def test_a_prompt_is_read_and_gone_on_from(path, option):
+def test_a_prompt_is_read_and_gone_on_from(kernels, option):
     plain = decoder(option, source=False)
     quick, tokens = Stepping(plain), torch.randint(37, (2, 9))
     context, state = quick.start(Memory(2))
@@ -100,7 +91,7 @@ def test_a_prompt_is_read_and_gone_on_from(path, option):
 
 
 @pytest.mark.parametrize("in_bytes", [False, True])
-def test_searches_find_what_they_found_before(path, in_bytes):
+def test_searches_find_what_they_found_before(kernels, in_bytes):
     plain, given = decoder({"norm": "post"}, vocabulary=50), memory()
     if in_bytes:
         round_to_bytes(plain)
@@ -120,14 +111,21 @@ class OnlyADecoder:
         self.start, self.read, self.step = decoder.start, decoder.read, decoder.step
 
 
-def test_who_listens_hears_the_decoder_itself():
-    plain = decoder({})
+def test_who_listens_hears_the_decoder_itself(kernels):
+    plain, unknown = decoder({}), decoder({"normalise": "batch"})
     assert isinstance(for_search(plain), Stepping)
+    assert for_search(unknown) is unknown  # no kernel knows this norm
     with listening(lambda name, value: value):
         assert for_search(plain) is plain
 
 
-@pytest.mark.parametrize("option", [*OPTIONS, {"causal": True, "window": 3}], ids=str)
+def test_without_kernels_the_search_takes_the_decoder_itself(monkeypatch):
+    monkeypatch.setenv("SEQLAB_NATIVE", "0")
+    plain = decoder({})
+    assert for_search(plain) is plain
+
+
+@pytest.mark.parametrize("option", [*OPTIONS, {"normalise": "batch"}, {"causal": True, "window": 3}], ids=str)
 @pytest.mark.parametrize("lengths", [LENGTHS, [0, 0]], ids=str)
 def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, lengths):
     """With a gradient every position is computed, without one only the real ones."""

@@ -18,7 +18,7 @@ def numbers(*shape, seed=0):
 
 
 def pool(kind, **options):
-    return Pooling(kind, D, summary_size=F, theme=THEME, name="pooling", **options).double()
+    return Pooling(kind, D, summary_size=F, theme=THEME, **options).double()
 
 
 @pytest.fixture

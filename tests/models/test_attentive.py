@@ -7,9 +7,8 @@ from seqlab.equations.attention import attention_vector
 from seqlab.layers.inputs import Embedding
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
-from seqlab.models.attentive import AttentiveDecoder, SourceAttention, feature_size, input_size
 from seqlab.models.interface import Memory
-from seqlab.models.recurrent import Bridge
+from seqlab.models.recurrent import AttentiveDecoder, Bridge, SourceAttention, attentive_sizes
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Stack
 
@@ -21,12 +20,13 @@ def test_luongs_wiring_reads_out_the_attention_vector(feeding):
     """E40, of the context and the state of each step; with feeding it enters the next step."""
     torch.manual_seed(0)
     settings = Attention(score="dot", wiring="luong", feeding=feeding)
-    stack = CausalStack(input_size(settings, D, H, M), Stack(kind="rnn", size=H, layers=1), dropout=0.0, name="d")
+    input_size, feature_size = attentive_sizes(settings, D, H, M)
+    stack = CausalStack(input_size, Stack(kind="rnn", size=H, layers=1), dropout=0.0, name="d")
     decoder = AttentiveDecoder(
         Embedding(V, D, name="d"),
         stack,
         SourceAttention("dot", H, M, name="a"),
-        Head(feature_size(settings, stack, M), V),
+        Head(feature_size, V),
         bridge=Bridge(M, stack.state_sizes),
         memory_size=M,
         settings=settings,

@@ -29,7 +29,7 @@ def forecaster(output=OUTPUTS[0], *, covariates=0, scale_windows=True, variables
     encoder = RecurrentEncoder(VectorInputs([0.0] * width, [1.0] * width, 6), stack, dropout=0.0)
     return Forecaster(
         encoder,
-        Pooling("final", 5, summary_size=5, name="pooling"),
+        Pooling("final", 5, summary_size=5),
         output,
         patch=PATCH,
         horizon=AHEAD,

@@ -5,10 +5,9 @@ import torch
 
 from seqlab.equations.hmm import as_matrix
 from seqlab.layers.tap import listening
-from seqlab.models import hidden
+from seqlab.models import hmm as module
 from seqlab.models.emissions import Categorical
-from seqlab.models.hidden import HMMDecoder, HMMTagger, label_chain
-from seqlab.models.hmm import HMM
+from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, label_chain
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 
@@ -44,7 +43,7 @@ def tagger(order):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("cells", [1, 1 << 22])
 def test_posteriors_and_best_paths_are_those_of_the_joint_table(order, cells, monkeypatch):
-    monkeypatch.setattr(hidden, "_CELLS", cells)
+    monkeypatch.setattr(module, "_CELLS", cells)
     rows, model = [[0, 3, 1, 2], [2], [4, 4, 0]], tagger(order)
     source = Padded.from_rows(rows)
     posterior, best = model.features(source), model.decode(source)

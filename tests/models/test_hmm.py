@@ -92,16 +92,16 @@ def test_a_model_equals_its_joint_table(kind, gaps):
 def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
     hmm = model(kind)
     observations, present = ragged(hmm)
-    together = hmm.filter(observations, present)
+    together = hmm.posterior(observations, present)
     for row, length in enumerate(observations.lengths.tolist()):
         alone = Padded(
             observations.values[row : row + 1, :length],
             torch.tensor([length]),
             observations.observed[row : row + 1, :length],
         )
-        filtered, log_likelihood = hmm.filter(alone, None if present is None else present[row : row + 1, :length])
-        torch.testing.assert_close(filtered[0], together[0][row, :length])
-        torch.testing.assert_close(log_likelihood[0], together[1][row])
+        one = hmm.posterior(alone, None if present is None else present[row : row + 1, :length])
+        torch.testing.assert_close(one.gamma[0], together.gamma[row, :length])
+        torch.testing.assert_close(one.log_likelihood[0], together.log_likelihood[row])
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])

@@ -182,7 +182,7 @@ def test_a_translation_depends_on_its_source():
 @pytest.mark.parametrize("kind", ["final", "mean", "max", "detectors", "attention"])
 def test_a_classifier_reads_pooled_states(kind):
     torch.manual_seed(2)
-    pooling = Pooling(kind, 2 * H, summary_size=2 * H, name="pooling").double()
+    pooling = Pooling(kind, 2 * H, summary_size=2 * H).double()
     model = Classifier(encoder(bidirectional=True), pooling, Head(2 * H, 4).double())
     reading = model.read_batch(Batch(ROWS, SOURCE, Padded.from_rows([[1], [0], [3]])))
     memory = model.encoder(SOURCE)

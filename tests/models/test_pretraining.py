@@ -177,7 +177,7 @@ class TestTheme:
     @pytest.fixture
     def themed(self, masked):
         torch.manual_seed(1)
-        pooling = Pooling("theme", 2 * D, summary_size=2 * D, theme=3, name="pooling")
+        pooling = Pooling("theme", 2 * D, summary_size=2 * D, theme=3)
         return MaskedLanguageModel(masked.encoder, masked.head, num_tokens=V, share=0.3, theme=pooling)
 
     def batch(self, *rows):

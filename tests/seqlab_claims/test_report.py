@@ -15,14 +15,14 @@ QUICK = ("C1", "C9", "C20")  # without any training
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    out, told = tmp_path_factory.mktemp("report"), []
-    return out, run_claims(QUICK, out=out, scale="tiny", told=told.append), told
+    out, messages = tmp_path_factory.mktemp("report"), []
+    return out, run_claims(QUICK, out=out, scale="tiny", report=messages.append), messages
 
 
 def test_a_report_reads_from_verdicts_to_numbers(report):
-    out, results, told = report
+    out, results, messages = report
     claims, page = read_claims(), (out / "README.md").read_text("utf-8")
-    assert told[0] == "C1 (1 of 3): a singular value above 1 explodes, below 1 vanishes"
+    assert messages[0] == "C1 (1 of 3): a singular value above 1 explodes, below 1 vanishes"
     assert "Of 3 claims: 2 confirmed, 1 depends." in page
     for name in QUICK:
         claim, finding = claims[name], results[name].finding
@@ -48,33 +48,33 @@ def test_numbers_are_there_for_machines_and_come_back(report):
 
 def test_what_was_measured_is_not_measured_again_but_with_other_settings(report):
     out, results, _ = report
-    told = []
-    assert run_claims(QUICK, out=out, scale="tiny", told=told.append) == results
-    assert told == ["C1 (1 of 3): measured before", "C9 (2 of 3): measured before", "C20 (3 of 3): measured before"]
-    told.clear()
-    again = run_claims(["C9"], out=out, scale="tiny", seeds=2, told=told.append)["C9"]
-    assert told == ["C9 (1 of 1): without 1/sqrt(d) the softmax saturates"]
+    messages = []
+    assert run_claims(QUICK, out=out, scale="tiny", report=messages.append) == results
+    assert messages == ["C1 (1 of 3): measured before", "C9 (2 of 3): measured before", "C20 (3 of 3): measured before"]
+    messages.clear()
+    again = run_claims(["C9"], out=out, scale="tiny", seeds=2, report=messages.append)["C9"]
+    assert messages == ["C9 (1 of 1): without 1/sqrt(d) the softmax saturates"]
     assert (again.seeds, len(again.finding.values["sure"])) == (2, 2)
     assert list(read_results(out)) == list(QUICK)  # the others stay
-    told.clear()
-    run_claims(["C9"], out=out, scale="tiny", told=told.append)
-    assert "measured before" not in told[0]
+    messages.clear()
+    run_claims(["C9"], out=out, scale="tiny", report=messages.append)
+    assert "measured before" not in messages[0]
 
 
 def test_a_claim_that_was_stopped_goes_on_with_the_trainings_it_has(tmp_path):
-    told = []
+    messages = []
 
     def stop(text):
-        told.append(text)
-        if len(told) == 4:  # the claim, and three of its trainings
+        messages.append(text)
+        if len(messages) == 4:  # the claim, and three of its trainings
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_claims(["C3"], out=tmp_path, scale="tiny", told=stop)
+        run_claims(["C3"], out=tmp_path, scale="tiny", report=stop)
     again = []
-    run_claims(["C3"], out=tmp_path, scale="tiny", told=again.append)
+    run_claims(["C3"], out=tmp_path, scale="tiny", report=again.append)
     trainings = [f"  {cell}, {lag}, seed 1" for lag in (2, 5) for cell in ("tanh RNN", "LSTM", "GRU")]
-    assert (told[1:], again[1:]) == (trainings[:3], trainings[2:])
+    assert (messages[1:], again[1:]) == (trainings[:3], trainings[2:])
 
 
 def test_a_training_is_that_of_the_command_line(tmp_path):
@@ -121,6 +121,6 @@ def test_the_key_follows_the_code_of_the_experiment(tmp_path, monkeypatch):
 
     run_claims(["C20"], out=tmp_path, scale="tiny")
     monkeypatch.setitem(EXPERIMENTS, "C20", other)
-    told = []
-    run_claims(["C20"], out=tmp_path, scale="tiny", told=told.append)
-    assert "measured before" not in told[0]
+    messages = []
+    run_claims(["C20"], out=tmp_path, scale="tiny", report=messages.append)
+    assert "measured before" not in messages[0]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import seqlab.text as text_room
 from seqlab.errors import BundleError, DataError, UsageError
 from seqlab.text import (
     EOS,
@@ -248,10 +247,6 @@ def test_odd_tokenizers_are_refused(data, message):
     with pytest.raises(BundleError, match=message) as caught:
         from_json(data)
     assert "train again" in caught.value.hint
-
-
-def test_the_public_names_are_there():
-    assert all(hasattr(text_room, name) for name in text_room.__all__)
 
 
 def test_text_needs_no_torch():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from experiments.hmm_fit import Family, baum_welch, draw_hmm
-from seqlab.models.hidden import Probabilities
+from seqlab.models.hmm import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import Train
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings

@@ -91,7 +91,7 @@ def test_a_batch_with_nothing_to_predict_costs_nothing_and_can_be_trained_on(enc
 
 
 def test_a_classifiers_loss_is_of_one_label_a_row(encoder):
-    classifier = Classifier(encoder, Pooling("mean", H, summary_size=H, name="pooling"), Head(H, 3))
+    classifier = Classifier(encoder, Pooling("mean", H, summary_size=H), Head(H, 3))
     source, gold = Padded.from_rows([[4, 5, 6], [], [7]]), torch.tensor([2, 0, 1])
     loss = batch_loss(classifier, Batch(torch.arange(3), source, Padded.from_rows(list(gold[:, None]))))
     logits = classifier.head(classifier.features(source))[:, 0]
