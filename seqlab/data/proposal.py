@@ -44,6 +44,19 @@ def propose(paths: Sequence[str]) -> Proposal:
     return Proposal(task, f"{names}: {reason}", ("train", task, *paths, *options))
 
 
+def holds_vectors(paths: Sequence[str]) -> bool:
+    """Whether the sources in the files are sequences of vectors that NumPy saved."""
+    path = paths[0] if len(paths) == 1 else ""
+    if os.path.isdir(path):
+        return any(file.suffix == ".npy" for file in islice(Path(path).glob("*/*"), HEAD))
+    if extension(path) == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return "values.npy" in archive.namelist()
+    if extension(path) not in TABLES or extension(path) == ".parquet":
+        return False
+    return any(profile.is_file and profile.cells[0].lower().endswith(".npy") for profile in open_table(path).profiles)
+
+
 def _proposed(paths: list[str]) -> tuple[str, ...]:
     containers = [path for path in paths if os.path.isdir(path) or extension(path) in (".zip", ".npz")]
     tables = [path for path in paths if path not in containers]
@@ -122,7 +135,7 @@ def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
     vectors = files.cells[0].lower().endswith(".npy")
     what = ".npy files" if vectors else "pictures"
     if others.is_label or others.num_distinct < len(others.cells) / 2:
-        return "classify", f"{rows:,} {what} with a label each", *(VECTORS if vectors else PICTURES)
+        return "classify", f"{rows:,} {what} with a label each", *(() if vectors else PICTURES)
     if vectors:
         return "translate", f"{rows:,} {what} with a text each", *VECTORS
     return "caption", f"{rows:,} pictures with a text each"
@@ -142,11 +155,8 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
         pictures = "images" in names
         if pictures and "captions" in names:
             return "caption", "pictures with captions"
-        return (
-            "classify",
-            f"{'pictures' if pictures else 'sequences of vectors'} with labels",
-            *(PICTURES if pictures else VECTORS),
-        )
+        what = "pictures" if pictures else "sequences of vectors"
+        return "classify", f"{what} with labels", *(PICTURES if pictures else ())
     if os.path.isdir(container):
         files = [file.name for file in islice(Path(container).rglob("*"), 2000) if file.is_file()]
     else:
@@ -155,7 +165,7 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
     if any(Path(file).stem == "captions" for file in files):
         return "caption", "pictures with captions"
     vectors = any(file.endswith(".npy") for file in files)
-    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(VECTORS if vectors else PICTURES)
+    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(() if vectors else PICTURES)
 
 
 def _parallel(one: str, other: str) -> tuple[str, ...]:
