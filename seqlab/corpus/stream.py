@@ -41,15 +41,15 @@ def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old
 
     The tokenizer of an `old` model stays as it is.
     """
-    text = partial(_Text, encoding=recipe.data.encoding)
-    total = sum(map(len, text(files, 0, None).blocks()))
+    part_of = partial(_Text, encoding=recipe.data.encoding)
+    total = sum(map(len, part_of(files, 0, None).blocks()))
     first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
     cut = total if valid else min(first, total - 2)
-    train = text(files, 0, max(cut, 0))
+    train = part_of(files, 0, max(cut, 0))
     tokenizer = learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
-    held_out = text(valid, 0, None) if valid else text(files, max(cut, 0), None)
-    for part, piece in (("train", train), ("validation", held_out)):
-        rows = ((ids,) for ids in _encoded(tokenizer, piece))
+    held_out = part_of(valid, 0, None) if valid else part_of(files, max(cut, 0), None)
+    for part, text in (("train", train), ("validation", held_out)):
+        rows = ((ids,) for ids in _encoded(tokenizer, text))
         write_stores([Column(folder / f"{part}_stream", len(tokenizer))], rows)
     return Codec(Nothing(), TextTarget(tokenizer))
 
@@ -66,8 +66,8 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
 
 def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None) -> np.ndarray:
     """The ids of a text in files."""
-    pieces = [np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None, encoding))]
-    return np.concatenate(pieces)
+    text = _Text(files, 0, None, encoding)
+    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, text)])
 
 
 def carries_state(recipe: Recipe) -> bool:

@@ -74,6 +74,7 @@ class Profile:
 
     name: str
     cells: tuple[str, ...]  # without blanks around them, and without those that are empty
+    filled: float = 1.0  # the share of cells that are not empty
 
     @cached_property
     def num_distinct(self) -> int:
@@ -97,8 +98,8 @@ class Profile:
 
     @cached_property
     def is_label(self) -> bool:
-        """Short values that come again."""
-        return bool(self.cells) and self.num_distinct <= len(self.cells) / 2 and self.length <= 40
+        """Short values that come again, in nearly every row."""
+        return self.filled > 0.9 and bool(self.cells) and self.num_distinct <= len(self.cells) / 2 and self.length <= 40
 
     @cached_property
     def is_id(self) -> bool:
@@ -123,23 +124,24 @@ class Profile:
 def profiles_of(names: Sequence[str] | None, rows: Sequence[Sequence[str | None]]) -> list[Profile]:
     """A profile of each column."""
     width = max(map(len, rows), default=0) if names is None else len(names)
-    cells = [[row[place] for row in rows if place < len(row)] for place in range(width)]
+    columns = [[row[place] for row in rows if place < len(row)] for place in range(width)]
+    cells = [tuple(cell.strip() for cell in column if cell and cell.strip()) for column in columns]
     return [
-        Profile(
-            names[place] if names else str(place + 1), tuple(cell.strip() for cell in column if cell and cell.strip())
-        )
+        Profile(names[place] if names else str(place + 1), column, len(column) / max(1, len(rows)))
         for place, column in enumerate(cells)
     ]
 
 
 def by_usual_name(profiles: Sequence[Profile], role: str, taken: int | None) -> int | None:
-    """The column that is called as those of this role are; of several, one whose cells fit."""
+    """The column that is called as those of this role are; one of labels may be called so in part, if it holds some."""
     lowered = [profile.name.lower() for profile in profiles]
-    places = [lowered.index(name) for name in NAMES.get(role, (role,)) if name in lowered]
-    there = [place for place in places if place != taken]
-    if role == "label" and lowered[there[0] if there else 0] != role:
-        return next((place for place in there if profiles[place].is_label), there[0] if there else None)
-    return there[0] if there else None
+    names = NAMES.get(role, (role,))
+    places = [lowered.index(name) for name in names if name in lowered]
+    if role == "label":
+        words = [set(re.split(r"[\W_]+", name)) for name in lowered]
+        places += [place for name in names[:10] for place in range(len(words)) if name in words[place]]
+        places = [place for place in places if profiles[place].is_label or lowered[place] == role]
+    return next((place for place in places if place != taken), None)
 
 
 def by_content(profiles: Sequence[Profile], roles: tuple[str, str], usual: tuple[int, int]) -> tuple[int, int] | None:
@@ -170,7 +172,13 @@ def _text_and_label(profiles: Sequence[Profile], usual: tuple[int, int]) -> tupl
     labels = labels or [place for place in rest if not profiles[place].is_id and not profiles[place].is_time]
     if longest is None or not labels:
         return None
-    return longest, min(labels, key=lambda place: (profiles[place].is_numeric, profiles[place].num_distinct))
+    return longest, min(labels, key=lambda place: _kind_of_label(profiles[place]))
+
+
+def _kind_of_label(profile: Profile) -> tuple[bool, bool, int]:
+    """What is least like a label comes last: always the same, then numbers, then many values."""
+    constant = profile.num_distinct < 2
+    return constant, profile.is_numeric and not constant, profile.num_distinct
 
 
 def _are_swapped(text: Profile, label: Profile) -> bool:

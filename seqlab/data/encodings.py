@@ -98,14 +98,14 @@ def guess_encoding(head: bytes) -> Guess:
         return Guess("utf-8", certain=True)
     head = b"\n".join(islice((line for line in head.split(b"\n") if not line.isascii()), _LINES))
     scores = [(_score(head, name, language), name) for language in _LANGUAGES for name in language.encodings]
-    best, name = max(scores)
+    best, name = max(scores, key=lambda pair: pair[0])  # of equal ones the first
     if best < 0.1:
         return Guess("utf-8", certain=False)
     text = head.decode(name)
     count = sum(character > "\x7f" for character in text)
     doubt = max(0.3, best - 1.2 / count**0.5)
     if name in _WESTERN:  # far more files are in it than in those that differ from it in a few letters
-        doubt = max(doubt, 0.96 * best)
+        doubt = best
     rivals = [other for score, other in scores if score > doubt and other != name and head.decode(other) != text]
     return Guess(name, certain=best > 0.6 and not rivals and count >= _LEAST, shown=_shown(text))
 
@@ -146,7 +146,7 @@ def _wide_without_mark(head: bytes) -> str | None:
 
 
 def _score(head: bytes, name: str, language: _Language) -> float:
-    """How near the bytes come to an ordinary text of a language in this encoding: 1 is as near as can be.
+    """How near the bytes come to an ordinary text of a language in this encoding: about 1 if it is one.
 
     What such a text does not have counts against it: signs that are no letters, capitals within a word, and letters
     of one script within a word of another.
@@ -166,12 +166,12 @@ def _score(head: bytes, name: str, language: _Language) -> float:
         misplaced = run >= 3 if language.latin else beside > (not language.single_byte)
         if language.single_byte:
             misplaced |= character.isupper() and left.islower()
-            misplaced |= not character.isalpha() and unicodedata.category(character)[0] in "SN"
+            misplaced |= character not in language.frequent and unicodedata.category(character)[0] in "SN"
         if misplaced:
             good -= 1
         elif character in language.frequent:
             good += 1
-    return min(1.0, good / total / language.usual) if total else 0.0
+    return good / total / language.usual if total else 0.0
 
 
 def _is_ascii_letter(character: str) -> bool:

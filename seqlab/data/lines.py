@@ -120,8 +120,9 @@ def _note(guess: Guess, name: str) -> None:
 
 def _narrow(stream: io.BufferedIOBase, encoding: str) -> Iterator[bytes]:
     """The lines of UTF-16 or UTF-32 in UTF-8: there a newline is not one byte."""
-    for line in io.TextIOWrapper(cast(Any, stream), encoding, newline="\n"):
-        yield line.encode("utf-8", "surrogatepass")
+    with io.TextIOWrapper(cast(Any, stream), encoding, newline="\n") as text:
+        for line in text:
+            yield line.encode("utf-8", "surrogatepass")
 
 
 def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:

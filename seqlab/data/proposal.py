@@ -12,7 +12,7 @@ from pathlib import Path
 from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
 from seqlab.data.parquet import open_parquet
-from seqlab.data.series import facts_of, read_series
+from seqlab.data.series import TIMES, facts_of, read_series
 from seqlab.data.tables import HEAD, TABLES, Table, open_table, parquet_head
 from seqlab.data.tagged import read_tagged
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
@@ -42,6 +42,19 @@ def propose(paths: Sequence[str]) -> Proposal:
         task, reason, *options = _proposed(list(paths))
     names = " and ".join(map(display_name, paths))
     return Proposal(task, f"{names}: {reason}", ("train", task, *paths, *options))
+
+
+def holds_vectors(paths: Sequence[str]) -> bool:
+    """Whether the sources in the files are sequences of vectors that NumPy saved."""
+    path = paths[0] if len(paths) == 1 else ""
+    if os.path.isdir(path):
+        return any(file.suffix == ".npy" for file in islice(Path(path).glob("*/*"), HEAD))
+    if extension(path) == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return "values.npy" in archive.namelist()
+    if extension(path) not in TABLES or extension(path) == ".parquet":
+        return False
+    return any(profile.is_file and profile.cells[0].lower().endswith(".npy") for profile in open_table(path).profiles)
 
 
 def _proposed(paths: list[str]) -> tuple[str, ...]:
@@ -78,7 +91,7 @@ def _table(path: str) -> tuple[str, ...]:
         table = open_table(path)
         rows = _count(table.rows)
     profiles = [profile for profile in table.profiles if profile.cells]
-    if not any(_is_long(profile) for profile in profiles) and (series := _series(path, profiles)):
+    if series := _series(path, profiles):
         return series
     if len(profiles) < 2:
         return _plain(path)
@@ -103,11 +116,12 @@ def _table(path: str) -> tuple[str, ...]:
 
 def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
     """A table of numbers over time; nothing where it is something else."""
-    numeric = [profile for profile in profiles if profile.is_numeric]
-    if not numeric or (not any(p.is_time for p in profiles) and len(numeric) < max(len(profiles) - 1, 1)):
+    numeric = [profile for profile in profiles if profile.is_numeric and not profile.is_time]
+    timed = any(profile.is_time or profile.name.lower() in TIMES for profile in profiles)
+    texts = any(_is_long(profile) and not profile.is_label for profile in profiles)
+    wide = len(numeric) >= 8 and 2 * len(numeric) > len(profiles)  # one a row
+    if not numeric or not (wide or (timed and not texts) or len(numeric) == len(profiles)):
         return None
-    if len(profiles) == 2 and len(numeric) == 1 and not any(p.is_time for p in profiles):
-        return None  # a label and a number, or a name and a label
     try:
         facts = facts_of(read_series(path))
     except SeqlabError:
@@ -121,7 +135,7 @@ def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
     vectors = files.cells[0].lower().endswith(".npy")
     what = ".npy files" if vectors else "pictures"
     if others.is_label or others.num_distinct < len(others.cells) / 2:
-        return "classify", f"{rows:,} {what} with a label each", *(VECTORS if vectors else PICTURES)
+        return "classify", f"{rows:,} {what} with a label each", *(() if vectors else PICTURES)
     if vectors:
         return "translate", f"{rows:,} {what} with a text each", *VECTORS
     return "caption", f"{rows:,} pictures with a text each"
@@ -141,11 +155,8 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
         pictures = "images" in names
         if pictures and "captions" in names:
             return "caption", "pictures with captions"
-        return (
-            "classify",
-            f"{'pictures' if pictures else 'sequences of vectors'} with labels",
-            *(PICTURES if pictures else VECTORS),
-        )
+        what = "pictures" if pictures else "sequences of vectors"
+        return "classify", f"{what} with labels", *(PICTURES if pictures else ())
     if os.path.isdir(container):
         files = [file.name for file in islice(Path(container).rglob("*"), 2000) if file.is_file()]
     else:
@@ -154,7 +165,7 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
     if any(Path(file).stem == "captions" for file in files):
         return "caption", "pictures with captions"
     vectors = any(file.endswith(".npy") for file in files)
-    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(VECTORS if vectors else PICTURES)
+    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(() if vectors else PICTURES)
 
 
 def _parallel(one: str, other: str) -> tuple[str, ...]:

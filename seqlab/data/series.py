@@ -7,6 +7,7 @@ column, become columns side by side. What is not a number or not finite is refus
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -186,6 +187,10 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
 
 def _numbers(cells: Cells, place: int) -> list[float]:
     column = cells.column(place)
+    with suppress(ValueError):  # the usual form, and no gaps
+        values = np.asarray(column).astype(np.float64)
+        if np.isfinite(values).all():
+            return values.tolist()
     numerals = find_numerals(column, cells.separator)
     return [
         _number(cell, numerals, f"{cells.where}:{number}", cells.names[place])

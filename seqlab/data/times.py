@@ -47,6 +47,7 @@ _MONTHS = [
     *("%m/%Y", "%m.%Y", "%m-%Y", "%Y/%m", "%Y.%m", "%YM%m", "%Y %m"),
 ]
 _LATEST = 2040  # two figures mean a year before it
+_UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 _CYCLES = (timedelta(days=1), timedelta(days=7), timedelta(days=364))
 
 
@@ -71,7 +72,10 @@ class Step:
         if not self.delta:
             return "numbered" if self.number else "unknown"
         known = {timedelta(days=1): "daily", timedelta(days=7): "weekly", timedelta(hours=1): "hourly"}
-        return known.get(self.delta, f"every {self.delta}")
+        seconds = round(self.delta.total_seconds())
+        size, unit = next(pair for pair in _UNITS if seconds % pair[0] == 0)
+        every = unit[:-1] if seconds == size else f"{seconds // size} {unit}"
+        return known.get(self.delta, f"every {every}")
 
     @property
     def seasons(self) -> tuple[int, ...]:
@@ -225,7 +229,8 @@ def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
     if None in moments or not _comparable([m for m in moments if m is not None]):
         return None
     if isinstance(moments[0], datetime):
-        return texts
+        columns = texts[0].count(" ") + 1 if texts[0].replace(" ", "").isdecimal() else 0
+        return [_joined(text, columns) for text in texts] if columns > 1 else texts
     if all(len(text) == 8 and text.isdecimal() for text in texts):
         return _parsed(texts, "%Y%m%d") or (texts if numbers else None)
     if all(len(text) == 6 and text.isdecimal() for text in texts):
@@ -236,6 +241,15 @@ def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
             dates = [datetime.fromtimestamp(value / scale, UTC).replace(tzinfo=None) for value in values]
             return [date.isoformat(sep=" ") for date in dates]
     return texts if numbers else None
+
+
+def _joined(text: str, columns: int) -> str:
+    """Year, month, day, hour and minute of columns of their own in one time stamp."""
+    moment = moment_of(text)
+    assert isinstance(moment, datetime)
+    if columns == 2:
+        return f"{moment.year:04d}-{moment.month:02d}"
+    return moment.date().isoformat() if columns == 3 else moment.isoformat(sep=" ")
 
 
 def _foreign_form(texts: list[str]) -> list[str] | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from seqlab.codecs.labels import labels_of
 from seqlab.corpus.series import read_table
+from seqlab.data.proposal import holds_vectors
 from seqlab.data.series import usual_season
 from seqlab.data.sources import Example
 from seqlab.recipe import NUMBERS, Recipe, is_named, override, value_of
@@ -76,9 +77,11 @@ MANY_TOKENS = 1_000_000  # of a text file from which on the settings of a large 
 
 def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """A file of few texts needs small batches, a high rate and much dropout; a large one fewer epochs."""
+    if holds_vectors(files):
+        recipe = settle(recipe, {"source.kind": "vectors"})
     facts = example_facts(task.read(recipe, files), labelled=True)
     if recipe.source.kind == "vectors":
-        return facts.sentence, _choose_vectors(facts)
+        return facts.sentence, {"source.kind": "vectors", **_choose_vectors(facts)}
     large = facts.examples * facts.length >= MANY_TOKENS
     batch_tokens = int(min(8192, max(256, 48 * facts.length)))
     return facts.sentence, {

@@ -51,6 +51,12 @@ def test_a_few_words_are_refused_with_the_setting_that_reads_them(tmp_path, enco
     assert [text for _, text in lines(str(path), encoding)] == ["fine", word]
 
 
+@pytest.mark.parametrize("text", ["only £100 it’s “free”", "naïve Cafés", "Señor Muñoz está aquí", "Grüße, Mädchen"])
+def test_what_may_be_western_is_western(text):
+    guess = guess_encoding((text + "\n").encode("windows-1252") * 3)
+    assert (guess.name, guess.certain) == ("windows-1252", True)
+
+
 def test_chinese_is_never_taken_for_latin():
     assert guess_encoding("不错".encode("gb18030")).name == "gb18030"
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from seqlab.data.proposal import propose
+from seqlab.data.proposal import holds_vectors, propose
 from seqlab.errors import DataError, UsageError
 
 TEXTS = [f"this is {word} film number {n}, I think" for n in range(15) for word in ("a fine", "no good")]
@@ -88,7 +88,16 @@ def test_the_task_follows_from_what_stands_in_the_file(tmp_path, monkeypatch, na
 def test_a_command_can_be_copied(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my files.tsv").write_text("\n".join(FILES["files.tsv"][0]))
-    assert propose(["my files.tsv"]).command == "seqlab train classify 'my files.tsv' --set source.kind=vectors"
+    assert propose(["my files.tsv"]).command == "seqlab train classify 'my files.tsv'"
+
+
+def test_a_table_of_vectors_is_told_from_one_of_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("files.tsv", "label.tsv", "captions.tsv"):
+        (tmp_path / name).write_text("\n".join(FILES[name][0]))
+    np.savez("frames.npz", values=np.zeros((4, 2)), lengths=[2, 2], labels=["a", "b"])
+    assert [holds_vectors([name]) for name in ("files.tsv", "label.tsv", "captions.tsv", "frames.npz")] == [1, 0, 0, 1]
+    assert not holds_vectors(["a.en", "a.fr"])
 
 
 def test_parallel_files_folders_and_archives(tmp_path, monkeypatch):
@@ -102,9 +111,9 @@ def test_parallel_files_folders_and_archives(tmp_path, monkeypatch):
     np.savez("pictures.npz", images=np.zeros((2, 4, 4)), captions=["a", "b"])
     os.makedirs("folder/a")
     np.save("folder/a/1.npy", np.zeros((2, 2)))
-    assert propose(["frames.npz"]).command == "seqlab train classify frames.npz --set source.kind=vectors"
+    assert propose(["frames.npz"]).command == "seqlab train classify frames.npz"
     assert propose(["pictures.npz"]).task == "caption"
-    assert propose(["folder"]).command == "seqlab train classify folder --set source.kind=vectors"
+    assert propose(["folder"]).command == "seqlab train classify folder"
 
 
 def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):

@@ -100,6 +100,15 @@ def test_of_two_label_columns_the_one_with_words_is_taken(write):
     assert "not used: 2, 3" in note
 
 
+def test_a_label_is_there_in_nearly_every_row_and_not_always_the_same(write):
+    rows = [["NO_QUERY", "gold" if n == 3 else "", 0.5 + n, label, text] for n, (text, label) in enumerate(PAIRS)]
+    assert read(read_labelled, write("a.tsv", rows))[0] == PAIRS
+    named = [["query", "sentiment_gold", "sentiment_confidence", "airline_sentiment", "text"], *rows]
+    examples, note = read(read_labelled, write("a.csv", named, ","))
+    assert examples == PAIRS
+    assert "the text is read from 'text' and the label from 'airline_sentiment'" in note
+
+
 def test_quoted_cells_hold_delimiters_newlines_and_quotation_marks(write):
     pairs = [(f'{text}\nand a "second" line; or\tmore', label) for text, label in PAIRS]
     for name, delimiter in (("a.csv", ","), ("a.csv", ";"), ("a.tsv", "\t"), ("a.txt", "|")):
