@@ -16,6 +16,7 @@ from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.recipes import default_recipes
 from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
+from seqlab.tasks.lm import STREAM
 from seqlab.training.checkpoint import locked
 from seqlab.training.log import Reporter, Silence
 from seqlab.world import joined, restarted
@@ -23,6 +24,7 @@ from seqlab.world import joined, restarted
 __all__ = [
     "Model",
     "Trained",
+    "batch_setting",
     "checkpoints",
     "default_folder",
     "export",
@@ -93,6 +95,15 @@ def train(
             world.wait()
             begun(folder)
             return fitted(folder, *prepared)
+
+
+def batch_setting(batch: int, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]) -> str:
+    """The setting that makes batches so large: tokens of examples, or streams of one long text side by side."""
+    if task is None and recipe is None:
+        raise UsageError("--batch needs to know the task", hint="name it, or give --set train.batch_tokens=N.")
+    chosen = _chosen_recipe(task, recipe, settings)
+    name = "batch_rows" if task_of(chosen).data_kind(chosen) is STREAM else "batch_tokens"
+    return f"train.{name}={batch}"
 
 
 def look(task: str, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
