@@ -18,6 +18,7 @@ from seqlab.recipes import default_recipes
 from seqlab.runs import SPOOLED, Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
 from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
+from seqlab.tasks.lm import STREAM
 from seqlab.training.checkpoint import locked
 from seqlab.training.log import Reporter, Silence
 from seqlab.world import joined, restarted
@@ -25,6 +26,7 @@ from seqlab.world import joined, restarted
 __all__ = [
     "Model",
     "Trained",
+    "batch_setting",
     "checkpoints",
     "default_folder",
     "export",
@@ -101,6 +103,15 @@ def train(
                 again_files = [str(folder / RUN / SPOOLED) if path == STDIN else path for path in files]
                 _train_baseline(prepared[0], again_files, held_out, folder, stop, threads)
             return _beside_baseline(fitted(folder, *prepared), folder)
+
+
+def batch_setting(batch: int, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]) -> str:
+    """The setting that makes batches so large: tokens of examples, or streams of one long text side by side."""
+    if task is None and recipe is None:
+        raise UsageError("--batch needs to know the task", hint="name it, or give --set train.batch_tokens=N.")
+    chosen = _chosen_recipe(task, recipe, settings)
+    name = "batch_rows" if task_of(chosen).data_kind(chosen) is STREAM else "batch_tokens"
+    return f"train.{name}={batch}"
 
 
 def _train_baseline(

@@ -121,6 +121,14 @@ def is_run(folder: Path) -> bool:
     return (folder / RUN / "recipe.toml").is_file()
 
 
+def is_scored(folder: Path) -> bool:
+    """Whether a model lies there that has its scores: its training was not stopped, or it was scored all the same."""
+    try:
+        return is_bundle(folder) and "unscored" not in json.loads((folder / "metrics.json").read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 def reopen(
     folder: Path, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
 ) -> tuple[Recipe, Corpus]:
@@ -294,10 +302,7 @@ def _make_empty(folder: Path) -> None:
 
 def _written_step(folder: Path) -> int | None:
     """The step of the model that lies there, if one does and has its scores."""
-    if not is_bundle(folder):
-        return None
     try:
-        metrics = json.loads((folder / "metrics.json").read_bytes())
-        return None if metrics.get("unscored") else int(metrics["steps"])
+        return int(json.loads((folder / "metrics.json").read_bytes())["steps"]) if is_scored(folder) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -31,12 +31,13 @@ class Interrupt:
     a library hears neither: then a thread that waits for signals saves what there is to save and ends the process.
     """
 
-    def __init__(self, *, patient: bool = False) -> None:
-        """If `patient`, the work may take as long as it likes after the first signal."""
+    def __init__(self, *, patient: bool = False, advice: str = "") -> None:
+        """If `patient`, the work may take as long as it likes after the first signal; `advice` says how to go on."""
         self.asked = False
         self.noticed = False  # by the work
         self.folder: Path | None = None  # of the run, once it lies there
         self.patient = patient
+        self._advice = advice
 
     def __call__(self) -> bool:
         self.noticed = self.asked
@@ -48,6 +49,8 @@ class Interrupt:
     @property
     def advice(self) -> str:
         """What somebody should know whose training was interrupted."""
+        if self._advice:
+            return self._advice
         if self.folder is None:
             return "interrupted before the training began; nothing was left behind"
         return f"interrupted; go on with: {program()} train --resume --out {self.folder}"

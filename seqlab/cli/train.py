@@ -31,7 +31,6 @@ from seqlab.cli.command import (
 from seqlab.cli.interrupt import Interrupt
 from seqlab.cli.serving import served
 from seqlab.errors import UsageError
-from seqlab.recipes import default_recipes
 
 if TYPE_CHECKING:
     from seqlab.lab import Model, Trained
@@ -91,7 +90,9 @@ def train(
 
         use_device(device)
         if batch is not None:
-            chosen.append(_batch_setting(task, recipe, chosen, batch))
+            chosen.append(lab.batch_setting(batch, task or None, recipe, chosen))
+            if batch < FEW_TOKENS and "tokens" in chosen[-1]:
+                print(f"note: --batch {batch} is a number of tokens, not of examples", file=sys.stderr)
         with page as begun:
 
             def runs(folder: Path) -> None:
@@ -150,20 +151,6 @@ def _show_scores(model: "Model") -> None:
     if selection := model.metrics.get("selection"):
         print_text(f"{selection['sentence']}\nthe other one: {model.path}/{selection['other']}")
     print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
-
-
-def _batch_setting(task: str, recipe: str | None, settings: list[str], batch: int) -> str:
-    """What --batch means for a recipe: tokens, or streams of one long text."""
-    from seqlab.recipe import load_recipe, override
-
-    if not (task or recipe):
-        raise UsageError("--batch needs to know the task", hint="give it, or --set train.batch_tokens=N.")
-    chosen = override(load_recipe(recipe or default_recipes()[task]), settings)
-    if chosen.data.unit == "stream":
-        return f"train.batch_rows={batch}"
-    if batch < FEW_TOKENS:
-        print(f"note: --batch {batch} is a number of tokens, not of examples", file=sys.stderr)
-    return f"train.batch_tokens={batch}"
 
 
 def evaluate(

@@ -48,11 +48,14 @@ class Learner(Protocol):
 
     progress: Progress  # the learner counts its steps in it; the run notes the best validation and the time
     log_every: int  # steps
-    save_every: int  # steps; there is always a checkpoint after a validation
     extended_by: str  # the setting of `train` that makes it longer
 
     @property
     def model(self) -> nn.Module: ...
+
+    @property
+    def save_every(self) -> int:
+        """Steps between checkpoints; there is also one before each validation, and every few seconds."""
 
     @property
     def num_steps(self) -> int:

@@ -180,6 +180,23 @@ def test_with_score_a_stopped_run_is_scored(start, files, small, tmp_path):
     assert "go on with" in stderr
 
 
+def test_a_comparison_that_is_interrupted_goes_on_where_it_stopped(start, files, tmp_path):
+    settings = [
+        word for each in ("model.embedding=8", "source.min_count=1", "train.steps=2000") for word in ("-s", each)
+    ]
+    words = ["compare", "tag", files["tag"], "-r", "bilstm", *settings, "-s", "train.validate_every=50", "-o", tmp_path]
+    process = start(*words)
+    run = tmp_path / "bilstm-tagger-1"
+    wait_for(process, lambda: (run / "run" / "last.safetensors").exists())
+    seconds, said = answers(process, signal.SIGINT)
+    assert seconds < SOON
+    assert "interrupted; the same command goes on where it stopped" in said
+    step = read_checkpoint(run / "run" / "last.safetensors")[0].step
+    again = start(*words)
+    wait_for(again, lambda: read_checkpoint(run / "run" / "last.safetensors")[0].step > step)
+    assert answers(again, signal.SIGTERM)[0] < SOON
+
+
 def logged(out):
     """What a run has logged, timings aside."""
     timings = ("seconds", "tokens_per_second")
