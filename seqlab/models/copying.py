@@ -17,7 +17,7 @@ TINY = 1e-10  # added to each probability, so that the logarithm of none is infi
 
 
 class CopyingHead(nn.Module):
-    """log p with p = (1 - g) softmax(V h + c) + g q, where q is the pointer's share of each token and g = σ(w h + b)."""
+    """log p with p = (1 - g) softmax(V h + c) + g q; q is the pointer's share of each token, and g = σ(w h + b)."""
 
     def __init__(self, head: Head, size: int) -> None:
         super().__init__()
