@@ -197,6 +197,7 @@ class Model(Section):
     frozen_vectors: bool = False
     masked: float = Field(0.15, gt=0, lt=1)  # mask only: the share of tokens to be guessed
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
+    pointer: bool = False  # translate: tokens of the source may be copied; source and target share a vocabulary
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
     # of the vectors that enter a network, where that is not as for all others: characters are too few to be overfitted

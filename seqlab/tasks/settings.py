@@ -4,6 +4,7 @@ A recipe that names a value keeps it, and so does whoever types `--set`. The con
 to 50,000 examples; `docs/choosing.md` has the table, and says why.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,12 +16,14 @@ from seqlab.data.proposal import holds_vectors
 from seqlab.data.series import usual_season
 from seqlab.data.sources import Example
 from seqlab.recipe import NUMBERS, Recipe, is_named, override, value_of
+from seqlab.recipes import default_recipes
 from seqlab.scripts import separates_words
 from seqlab.tasks.task import Task
 
 SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
 HELD_OUT = 50  # examples that a score needs at least
 PADDING = 1.15  # positions of a batch for each token in it
+WORD = re.compile(r"\w+")
 LENGTHS = ("train.steps", "train.epochs", "train.minutes")
 
 Choices = Mapping[str, Any]  # a value for each setting that is chosen
@@ -137,16 +140,60 @@ def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, C
     }
 
 
+SOME_REPEATED = 0.1  # of a target's words: shell commands from English repeat 0.31, French from English 0.03
+FEW_SYMBOLS = 1000  # distinct words of all targets, which are then symbols of a notation: phonemes have 70
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    """What the targets of a file of pairs are to their sources."""
+
+    repeated: float  # share of the targets' words that stand in their source
+    symbols: int  # distinct words of the targets, between blanks
+    target_words: float  # mean number of words of a target
+
+
+def pair_facts(examples: Iterator[Example]) -> PairFacts:
+    """Look at the first pairs of a file."""
+    pairs = [(str(example.source), str(example.target)) for example in islice(examples, SAMPLE)]
+    words = [word for _, target in pairs for word in target.split()]
+    runs, repeated = 0, 0
+    for source, target in pairs:
+        there = set(WORD.findall(source))
+        runs += len(WORD.findall(target))
+        repeated += sum(word in there for word in WORD.findall(target))
+    return PairFacts(repeated / max(1, runs), len(set(words)), len(words) / max(1, len(pairs)))
+
+
 def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """Fewer pairs, fewer pieces and smaller batches: a run has some thousand steps whatever the size of the file."""
     facts = example_facts(task.read(recipe, files), labelled=False)
-    batch_tokens = 2048 if facts.examples >= 20_000 else 1024 if facts.examples >= 5_000 else 512
-    return facts.sentence, {
-        "source.size": 8000 if facts.examples >= 20_000 else 4000 if facts.examples >= 5_000 else 1000,
+    small, middling = facts.examples < 5_000, facts.examples < 20_000
+    choices: dict[str, Any] = {
+        "source.size": 1000 if small else 4000 if middling else 8000,
         "data.validation": held_out_share(facts.examples),
-        "train.batch_tokens": batch_tokens,
-        "train.epochs": 20 if facts.examples >= 5_000 else 40,
+        "train.batch_tokens": 512 if small else 1024 if middling else 2048,
+        "train.epochs": 40 if small else 20,
         "train.learning_rate": 3e-3,
+    }
+    default = recipe.name == default_recipes()[task.name]  # any other recipe is the model that it is named after
+    if default and recipe.source.kind != "vectors":
+        choices |= _choose_texts(facts, pair_facts(task.read(recipe, files)))
+    return facts.sentence, choices
+
+
+def _choose_texts(facts: ExampleFacts, pairs: PairFacts) -> Choices:
+    """How source and target are read, and whether words of the source are copied.
+
+    A source of one word is spelled; its target is read in symbols if blanks separate them, as they do phonemes.
+    """
+    symbols = not facts.words and pairs.target_words >= 2 and pairs.symbols <= FEW_SYMBOLS
+    kind = "bpe" if facts.words else "characters"
+    return {
+        "shared": not symbols,
+        "source.kind": kind,
+        "target.kind": "words" if symbols else kind,
+        "model.pointer": not symbols and pairs.repeated >= SOME_REPEATED,
     }
 
 
@@ -204,7 +251,8 @@ def _num_words(value: Any) -> int:
 
 def _is_open(recipe: Recipe, path: str) -> bool:
     paths = LENGTHS if path in LENGTHS else (path,)
-    has_section = value_of(recipe, path.rpartition(".")[0]) is not None
+    section = path.rpartition(".")[0]
+    has_section = not section or value_of(recipe, section) is not None
     return has_section and not any(is_named(recipe, each) for each in paths)
 
 
