@@ -88,9 +88,12 @@ def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str
 def windows_over(
     recipe: Recipe, source: SeriesSource, table: Float[np.ndarray, "T F"], *, begin: int, end: int
 ) -> Windows:
-    """The windows of a table whose horizon lies between two of its rows."""
+    """The windows of a table whose horizon lies between two of its rows.
+
+    A network reads whole windows; exponential smoothing reads what there is, and half of the table at least.
+    """
     look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
-    first = max(begin, look_back)
+    first = max(begin, look_back if recipe.model.smoothing is None else min(look_back, end // 2))
     return Windows(table, len(source.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
 
 
@@ -99,7 +102,8 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
     data, forecast = recipe.data, recipe.forecast
     test, validation = round(length * data.test), round(length * data.validation)
     ends = (length - test - validation, length - test, length)
-    needs = (forecast.look_back + forecast.horizon, forecast.horizon, forecast.horizon if data.test else 0)
+    look_back = forecast.look_back if recipe.model.smoothing is None else min(forecast.look_back, ends[0] // 2)
+    needs = (look_back + forecast.horizon, forecast.horizon, forecast.horizon if data.test else 0)
     bounds = dict(zip(PARTS, zip((0, *ends), ends, strict=False), strict=True))
     for (name, (begin, end)), need in zip(bounds.items(), needs, strict=True):
         if end - begin < need:

@@ -44,7 +44,8 @@ def start(values: Values, seen: Seen, season: int, *, ratio: bool) -> State:
     neutral = float(ratio)
     parts = torch.where(count > 0, sums / count.clamp(min=1), neutral)
     parts = parts / _away_from_zero(parts.mean(1, keepdim=True)) if ratio else parts - parts.mean(1, keepdim=True)
-    return State(line[:, 0] - slope, slope, parts)
+    first = line.gather(1, seen.long().argmax(1, keepdim=True))[:, 0]
+    return State(first - slope, slope, parts)
 
 
 def smooth(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool) -> State:
@@ -55,10 +56,11 @@ def smooth(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: boo
     alpha, beta, phi, gamma = rates.unbind(1)
     level, slope = begin.level, begin.slope
     season = list(begin.season.unbind(1))
+    begun = seen.long().cumsum(1) > 0  # before the first value there is nothing to follow
     for t in range(values.shape[1]):
         here = season[t % len(season)]
-        slope = phi * slope
-        level = level + slope
+        slope = torch.where(begun[:, t], phi, 1.0) * slope
+        level = level + torch.where(begun[:, t], slope, 0.0)
         error = values[:, t] - (level * here if ratio else level + here)
         error = torch.where(seen[:, t], error, 0.0)
         of_level = error / _away_from_zero(here) if ratio else error

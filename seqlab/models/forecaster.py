@@ -18,7 +18,7 @@ from seqlab.models.interface import Encoder, Reading
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
-from seqlab.models.simple_forecasts import SimpleForecasts
+from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
 from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Padded
 from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
@@ -73,12 +73,29 @@ class Forecaster(nn.Module):
         parameters, penalty = self._read(batch)
         return Reading(parameters, batch.require("target"), penalty=penalty, output=self.output)
 
+    @torch.no_grad()
+    def start_simple(self, batch: Batch) -> None:
+        """Weigh the simple forecasts by their errors in these windows."""
+        if self.simple is None:
+            return
+        window, target = batch.require("source"), batch.require("target")
+        centre, spread = self._scale(window)
+        values = torch.where(window.scored, (window.values - centre) / spread, 0.0)
+        rules = simple_forecasts(values, window.scored, self.simple.season, self.horizon)
+        apart = (rules - ((target.values - centre) / spread)[..., None]).abs() * spread[..., None]
+        count = target.scored.sum().clamp(min=1)
+        self.simple.start(torch.where(target.scored[..., None], apart, 0.0).sum((0, 1)) / count)
+
+    def _scale(self, window: Padded) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+        """What each window is centred at and divided by."""
+        if self.scale_windows:
+            return window_scale(window.values, window.scored)
+        return window.values.new_zeros(len(window.values), 1), window.values.new_ones(len(window.values), 1)
+
     def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
         window = batch.require("source")
         values, observed = window.values.to(self.ahead.weight.dtype), window.scored
-        centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
-        if self.scale_windows:
-            centre, spread = window_scale(values, observed)
+        centre, spread = self._scale(window.with_values(values))
         columns = [torch.where(observed, (values - centre) / spread, 0.0), observed.to(values.dtype)]
         table = torch.stack(columns, dim=-1)
         covariates = None if batch.covariates is None else batch.covariates.values.to(values.dtype)

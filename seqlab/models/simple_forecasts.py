@@ -12,18 +12,27 @@ from seqlab.types import Mask
 
 SHARPNESS = 30.0  # so that the weights move as fast as the network does, at its learning rate
 NUM_RULES = 6
+POWER = 6.0  # of a rule's error, by which it weighs less at first
 
 Window = Float[Tensor, "B T"]
 Ahead = Float[Tensor, "B K"]
 
 
 class SimpleForecasts(nn.Module):
-    """A weighted mean of what simple rules say of the steps to come; the weights are learnt, and equal at first."""
+    """A weighted mean of what simple rules say of the steps to come; the weights are learnt."""
 
     def __init__(self, season: int, horizon: int) -> None:
         super().__init__()
         self.season, self.horizon = season, horizon
         self.preference = nn.Parameter(torch.zeros(NUM_RULES))
+
+    @torch.no_grad()
+    def start(self, errors: Float[Tensor, " rules"]) -> None:
+        """Weigh each rule by its mean absolute error in the training part, before the network learns anything.
+
+        From equal weights a short training would not get far, and a mean is no forecast where the season is all.
+        """
+        self.preference.copy_(-POWER / SHARPNESS * (errors / errors.min().clamp(min=1e-9)).clamp(max=1e6).log())
 
     def forward(self, values: Window, seen: Mask) -> Ahead:
         weights = (SHARPNESS * self.preference).softmax(0)

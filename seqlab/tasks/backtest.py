@@ -63,7 +63,7 @@ def backtest(
     short.
     """
     source = series_of(bundle.codec)
-    filled, linear = _filled(windows), None if train is None else _linear(train)
+    filled, linear = _filled(windows), None if train is None or train.begin < train.look_back else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
     for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, which = windows.batch(rows), rows % windows.num_variables

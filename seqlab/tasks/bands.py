@@ -113,9 +113,9 @@ def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
     settings, source = bundle.recipe.forecast, series_of(bundle.codec)
     table = np.concatenate([source.table(past), source.table(ahead)])
     if (missing := settings.look_back - len(past)) > 0:
-        warn(
-            f"{past.where}: {len(past):,} rows where the model looks back {settings.look_back}; the others are missing"
-        )
+        if bundle.recipe.model.smoothing is None:
+            rows = f"{len(past):,} rows where the model looks back {settings.look_back}"
+            warn(f"{past.where}: {rows}; the others are missing")
         table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
         table[:missing, len(source.columns) :] = 0.0
     for place, name in enumerate(source.columns):

@@ -48,6 +48,7 @@ from seqlab.training.run import Learner
 from seqlab.world import World
 
 ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
+WEIGHED_ON = 2000  # windows by which simple forecasts are weighed, before a network adds to them
 OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
     "gaussian": GaussianOutput,
     "quantiles": QuantileOutput,
@@ -143,6 +144,9 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         refuse_many_processes(recipe, world)
         return smoothing_learner(recipe.model.smoothing.form, network, corpus)
     if recipe.model.lds is None:
+        windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)
+        moments = next(windows.in_order(budget=WEIGHED_ON * (windows.look_back + windows.horizon), most=WEIGHED_ON))
+        cast(Forecaster, network).start_simple(windows.batch(moments))
         return gradient_learner(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
     series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)

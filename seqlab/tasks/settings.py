@@ -220,6 +220,7 @@ def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
     return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
 
 
+HISTORY = 400  # rows that exponential smoothing reads
 AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
 
 
@@ -230,6 +231,8 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
     horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
     short = facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
+    if recipe.model.smoothing is not None:  # reads all there is
+        look_back = min(facts.rows, max(HISTORY, 10 * facts.season))
     return facts.sentence, {
         "forecast.horizon": horizon,
         "forecast.look_back": look_back,

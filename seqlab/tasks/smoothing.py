@@ -17,7 +17,8 @@ from seqlab.training.average import parameters_of
 from seqlab.training.counting import CountingLearner
 from seqlab.training.run import Learner
 
-WINDOWS = 20_000  # of all variables, that are forecast with each choice of rates
+WINDOWS = 4_000  # of all variables, that are forecast with each choice of rates
+MOMENTS = 200  # of one variable; those of a short series overlap anyway
 ROWS = 100_000  # windows times choices that are computed together
 PER_RATE = 0.02  # how much smaller the error must be for each rate that a form chooses
 FARTHEST = 1.3  # times the smallest error: a form beyond that has no say
@@ -39,7 +40,7 @@ def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
     forecaster, source = cast(SmoothingForecaster, model), series_of(corpus.codec)
     windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)
     count = windows.num_variables
-    moments = min(windows.num_origins, max(20, WINDOWS // count))
+    moments = min(windows.num_origins, MOMENTS, max(20, WINDOWS // count))
     (rows,) = windows.in_order(budget=moments * count * (windows.look_back + windows.horizon), most=moments)
     batch = windows.batch(rows)
     scale = zip(source.mean[:count], source.deviation[:count], strict=True)
@@ -49,7 +50,7 @@ def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
     errors = torch.full((count, len(FORMS)), torch.inf, dtype=torch.float64)
     rates = torch.zeros(count, len(FORMS), 4, dtype=torch.float64)
     for number, name in enumerate(FORMS):
-        if name == wanted or (wanted == "best" and _fits(name, source.season, windows.look_back)):
+        if name == wanted or (wanted == "best" and _fits(name, source.season, min(windows.begin, windows.look_back))):
             error = _errors(forecaster, name, batch)  # C G
             best = error.min(1)
             tried = torch.tensor(FORMS[name].rates, dtype=torch.float64)
