@@ -86,9 +86,7 @@ class PictureSummary:
 
     def __call__(self, source: Padded) -> Float[Tensor, "B D"]:
         image = self.image
-        pixels = source.values[:, : image.height].unflatten(
-            -1, (image.width, image.channels)
-        )
+        pixels = source.values[:, : image.height].unflatten(-1, (image.width, image.channels))
         return adaptive_avg_pool2d(pixels.float().permute(0, 3, 1, 2), self.size).flatten(1)
 
 
