@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-Counts = Int[np.ndarray, " n"]
+Counts = Int[np.ndarray, " _"]
 
 
 def kneser_ney(tokens: Integer[np.ndarray, " T"], order: int, num_tokens: int) -> dict[str, Tensor]:
