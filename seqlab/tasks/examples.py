@@ -230,9 +230,9 @@ def source_subject(question: Question) -> Subject:
         raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
     reads, names = padded([row]), source.names(value, row)
     if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
+        encoder = getattr(bundle.model, "encoder", None)  # a linear model has none
         with torch.inference_mode():
-            encoder = getattr(bundle.model, "encoder", None)  # a linear model has none
-        states = reads if encoder is None else encoder(reads).states
+            states = reads if encoder is None else encoder(reads).states
         names = tuple(str(place + 1) for place in range(states.values.shape[1]))
     return Subject(bundle, question.given, reads, (), names, (), (), ())
 

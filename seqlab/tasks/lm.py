@@ -12,8 +12,10 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.text import TextTarget
+from seqlab.corpus.examples import Corpus
 from seqlab.corpus.stream import (
     HELD_OUT_CHARACTERS,
+    StreamBatches,
     carries_state,
     open_stream,
     prepare_stream,
@@ -28,6 +30,7 @@ from seqlab.device import tensor_of
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_decoder
 from seqlab.models.interface import Memory, Model
+from seqlab.models.ngrams import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
@@ -36,6 +39,7 @@ from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.checks import check_hidden
 from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
 from seqlab.tasks.hidden import hidden_language_model, hidden_or_gradient
+from seqlab.tasks.linear import training_rows
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
     SCORED_AT_THE_END,
@@ -46,10 +50,16 @@ from seqlab.tasks.task import (
     Report,
     Scoring,
     Task,
+    refuse_many_processes,
 )
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
+from seqlab.training.average import load_weights, parameters_of
+from seqlab.training.counting import CountingLearner
+from seqlab.training.kneser_ney import kneser_ney
 from seqlab.training.objective import mean_loss
+from seqlab.training.run import Learner
+from seqlab.world import World
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,21 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     num_tokens = len(codec.target_tokenizer)
     if recipe.model.hmm is not None:
         return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
+    if recipe.model.ngrams is not None:
+        return LanguageModel(NgramDecoder(num_tokens, recipe.model.ngrams.order))
     return LanguageModel(build_decoder(recipe, num_tokens))
+
+
+def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """The n-grams of one text, or of all lines one after another, are counted; other models learn in other ways."""
+    if recipe.model.ngrams is None:
+        return hidden_or_gradient(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    train = corpus.train
+    tokens = train.streams if isinstance(train, StreamBatches) else cast(TokenStore, training_rows(corpus).target)
+    counted = kneser_ney(tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer))
+    load_weights(network, {f"decoder.{name}": weight for name, weight in counted.items()})
+    return CountingLearner(network, parameters_of(network), by="counting n-grams")
 
 
 @torch.inference_mode()
@@ -221,10 +245,10 @@ LM = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=_subject,
-    takes=("hmm", "split"),
+    takes=("hmm", "ngrams", "split"),
     parts=("decoder",),
     check=_check,
-    learner=hidden_or_gradient,
+    learner=_learner,
     opening=_opening,
-    views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
+    views=lambda bundle: ("surprisal", "beam") if bundle.recipe.model.ngrams else (*ANSWER_VIEWS, "cells", "beam"),
 )

@@ -18,8 +18,8 @@ from seqlab.text.vocabulary import Normaliser, parts, strings
 
 LONGEST = 5  # characters of an n-gram
 BLOCK = 4000  # texts whose n-grams are computed at once
-Hashes = UInt64[np.ndarray, " N"]
-Places = Int[np.ndarray, " N"]
+Hashes = UInt64[np.ndarray, " _"]
+Places = Int[np.ndarray, " _"]
 
 
 class _Ngrams(NamedTuple):
@@ -65,7 +65,7 @@ class NgramVocabulary:
             )
         return cls(words, characters, normaliser)
 
-    def encode_all(self, texts: Sequence[str]) -> list[Int[np.ndarray, "N 2"]]:
+    def encode_all(self, texts: Sequence[str]) -> list[Int[np.ndarray, "_ 2"]]:
         """The ids of the n-grams in each text, in order, each with how often it occurs."""
         bags: list[np.ndarray] = []
         for block in _blocks(texts, self.normaliser):
@@ -224,7 +224,7 @@ def _codes(text: str) -> Places:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
 
 
-def _is_letter(codes: Places) -> Bool[np.ndarray, " N"]:
+def _is_letter(codes: Places) -> Bool[np.ndarray, " _"]:
     """Letters, digits, and the marks that belong to them, but for scripts that put no blanks between words."""
     kinds, where = np.unique(codes, return_inverse=True)
     return np.array([_joins(chr(code)) for code in kinds.tolist()], dtype=bool)[where]

@@ -31,7 +31,7 @@ OFFSETS = {-2: "second before", -1: "before", 1: "after", 2: "second after"}
 PAIRS = {-1: "with the word before", 0: "with the word after"}
 RARE = 2  # pairs seen less often are no features
 _EDGE = max(OFFSETS)
-Row = Int[np.ndarray, "T M"]
+Row = Int[np.ndarray, "_ _"]
 
 
 @final
