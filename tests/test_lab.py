@@ -160,7 +160,6 @@ class TestTheVerbs:
         assert facts["longest_source"].startswith("6 at ")
 
     def test_a_directory_is_named_after_recipe_and_file(self):
-        recipe = load_recipe("seq2seq")
         assert str(lab.default_folder("seq2seq", ["data/fra.eng.tsv.gz"])) == "runs/seq2seq-fra"
         assert str(lab.default_folder("seq2seq", ["-"])) == "runs/seq2seq-stdin"
 
