@@ -22,7 +22,7 @@ from seqlab.tasks.task import Task
 
 SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
 HELD_OUT = 50  # examples that a score needs at least
-PADDING = 1.15  # positions of a batch for each token in it
+AT_THE_END = 10**6  # steps: the only validation is the one at the end
 WORD = re.compile(r"\w+")
 LENGTHS = ("train.steps", "train.epochs", "train.minutes")
 
@@ -85,34 +85,46 @@ def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
     facts = example_facts(task.read(recipe, files), labelled=True)
     if recipe.source.kind == "vectors":
         return facts.sentence, {"source.kind": "vectors", **_choose_vectors(facts)}
-    large = facts.examples * facts.length >= MANY_TOKENS
-    batch_tokens = int(min(8192, max(256, 48 * facts.length)))
+    if facts.examples * facts.length >= MANY_TOKENS:
+        return facts.sentence, {
+            "source.kind": "words" if facts.words else "characters",
+            "data.validation": held_out_share(facts.examples),
+            "model.pooling": "attention",
+            "model.dropout": 0.3,
+            "train.batch_tokens": 8192,
+            "train.learning_rate": 2e-3,
+            "train.epochs": 5,
+            "train.patience": 8,
+        }
+    rows = max(_clip(facts.examples / 30, 8, 64), facts.examples / 250)
     return facts.sentence, {
         "source.kind": "words" if facts.words else "characters",
         "data.validation": held_out_share(facts.examples),
-        "model.pooling": "attention" if large else "max",
-        "model.dropout": 0.3 if large else 0.5,
-        "train.batch_tokens": batch_tokens,
-        "train.learning_rate": 2e-3 if large else 5e-3,
-        "train.steps": _num_steps(facts, batch_tokens, epochs=5 if large else 15, least=300, most=4000),
-        "train.warmup": 100 if large else 30,
-        "train.best": "loss" if large else "accuracy",
-        "train.patience": 8,
+        "model.pooling": "max",
+        "model.dropout": 0.5,
+        "train.batch_tokens": round(_clip(rows * facts.length, 64, 8192)),
+        "train.learning_rate": 5e-3,
+        "train.epochs": _num_epochs(facts),
+        "train.warmup": 50,
+        "train.best": "accuracy",
+        **_validations(facts),
     }
 
 
 def _choose_vectors(facts: ExampleFacts) -> Choices:
-    """Sequences of vectors, as sensors measure them, come in small numbers: eight rows a batch, no early end."""
-    batch_tokens = int(max(64, 8 * facts.length))
+    """Sequences of vectors, as sensors measure them, come in small numbers: few rows a batch, and enough steps."""
+    rows = _clip(facts.examples / 30, 8, 64)
     return {
         "data.validation": held_out_share(facts.examples),
         "model.pooling": "max",
-        "model.dropout": 0.3,
-        "train.batch_tokens": batch_tokens,
+        "model.dropout": 0.5,
+        "model.input_dropout": 0.0,
+        "train.batch_tokens": round(rows * facts.length),
         "train.learning_rate": 5e-3,
-        "train.steps": _num_steps(facts, batch_tokens, epochs=15, least=400, most=4000),
+        "train.steps": max(500, round(_num_epochs(facts) * facts.examples / rows)),
         "train.warmup": 30,
         "train.best": "accuracy",
+        **_validations(facts),
     }
 
 
@@ -122,21 +134,31 @@ MANY_WORDS = 100_000  # of a tagged file from which on the settings of a large o
 def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """Few sentences teach one small layer in many short steps; words that occur once are kept, some of them dropped."""
     facts = example_facts(task.read(recipe, files), labelled=recipe.target.kind not in NUMBERS)
-    large = facts.examples * facts.length >= MANY_WORDS
-    batch_tokens = 768 if large else 256
+    if facts.examples * facts.length >= MANY_WORDS:
+        return facts.sentence, {
+            "source.min_count": 2,
+            "data.validation": held_out_share(facts.examples),
+            "model.encoder.layers": 2,
+            "model.encoder.size": 192,
+            "train.batch_tokens": 768,
+            "train.optimizer": "muon",
+            "train.learning_rate": 2e-3,
+            "train.epochs": 8,
+            "train.patience": 8,
+        }
     return facts.sentence, {
-        "source.min_count": 2 if large else 1,
+        "source.min_count": 1,
         "data.validation": held_out_share(facts.examples),
-        "model.encoder.layers": 2 if large else 1,
-        "model.encoder.size": 192 if large else 128,
-        "model.word_dropout": 0.0 if large else 0.2,
-        "train.batch_tokens": batch_tokens,
-        "train.optimizer": "muon" if large else "adamw",
-        "train.learning_rate": 2e-3 if large else 5e-3,
-        "train.steps": _num_steps(facts, batch_tokens, epochs=8 if large else 20, least=500, most=6000),
-        "train.warmup": 100 if large else 30,
-        "train.best": "loss" if large else "accuracy",
-        "train.patience": 8,
+        "model.encoder.layers": 1,
+        "model.encoder.size": 128,
+        "model.word_dropout": 0.2,
+        "train.batch_tokens": round(max(32, _clip(facts.examples / 25, 8, 24) * facts.length)),
+        "train.optimizer": "adamw",
+        "train.learning_rate": 5e-3,
+        "train.epochs": round(_clip(20 * (400 / facts.examples) ** 0.4, 8, 40)),
+        "train.warmup": 50,
+        "train.best": "accuracy",
+        **_validations(facts),
     }
 
 
@@ -197,10 +219,20 @@ def _choose_texts(facts: ExampleFacts, pairs: PairFacts) -> Choices:
     }
 
 
-def _num_steps(facts: ExampleFacts, batch_tokens: int, *, epochs: int, least: int, most: int) -> int:
-    """So many epochs, in steps; of a small file at least some hundred steps, of a large one at least two epochs."""
-    each = max(1.0, facts.examples * facts.length * PADDING / batch_tokens)
-    return round(max(least, min(epochs * each, max(most, 2 * each))))
+def _num_epochs(facts: ExampleFacts) -> int:
+    """The smaller the file, the more often it is read: 32 times at 50 examples, 15 at 1,000, 6 at 50,000."""
+    return round(_clip(15 * (1000 / facts.examples) ** 0.25, 5, 40))
+
+
+def _validations(facts: ExampleFacts) -> Choices:
+    """With few examples held out, the best of many validations is luck: then the last weights are kept."""
+    if facts.examples * held_out_share(facts.examples) < HELD_OUT - 1:
+        return {"train.validate_every": AT_THE_END}
+    return {"train.patience": 8}
+
+
+def _clip(value: float, low: float, high: float) -> float:
+    return max(low, min(high, value))
 
 
 @dataclass(frozen=True)
