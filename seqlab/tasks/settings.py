@@ -172,8 +172,9 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
     if default:
         reads_text = recipe.source.kind != "vectors"
         texts = _choose_texts(facts, pair_facts(task.read(recipe, files))) if reads_text else {}
-        choices |= texts | _choose_translator(copies=texts.get("model.pointer", False) and middling)
-        choices |= {"source.size": 2000} if texts.get("model.pointer") and middling and not small else {}
+        copies = bool(texts.get("model.pointer", False)) and middling
+        choices |= {**texts, **_choose_translator(copies=copies)}
+        choices |= {"source.size": 2000} if copies and not small else {}
     return facts.sentence, choices
 
 
