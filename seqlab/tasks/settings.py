@@ -199,9 +199,21 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
         "train.learning_rate": 3e-3,
     }
     default = recipe.name == default_recipes()[task.name]  # any other recipe is the model that it is named after
-    if default and recipe.source.kind != "vectors":
-        choices |= _choose_texts(facts, pair_facts(task.read(recipe, files)))
+    if default:
+        reads_text = recipe.source.kind != "vectors"
+        texts = _choose_texts(facts, pair_facts(task.read(recipe, files))) if reads_text else {}
+        copies = bool(texts.get("model.pointer", False)) and middling
+        choices |= {**texts, **_choose_translator(copies=copies)}
+        choices |= {"source.size": 2000} if copies and not small else {}
     return facts.sentence, choices
+
+
+def _choose_translator(*, copies: bool) -> Choices:
+    """The size of the network: a pointer needs less of it, and more steps in the same time."""
+    size, layers = (128, 2) if copies else (192, 3)
+    sizes = {f"model.{side}.size": size for side in ("encoder", "decoder")}
+    depths = {f"model.{side}.layers": layers for side in ("encoder", "decoder")}
+    return {**sizes, **depths, "model.dropout": 0.2 if copies else 0.3}
 
 
 def _choose_texts(facts: ExampleFacts, pairs: PairFacts) -> Choices:
