@@ -12,7 +12,7 @@ from seqlab.types import Mask
 
 SHARPNESS = 30.0  # so that the weights move as fast as the network does, at its learning rate
 NUM_RULES = 6
-POWER = 6.0  # of a rule's error, by which it weighs less at first
+POWER = 12.0  # of a rule's error, by which it weighs less at first
 
 Window = Float[Tensor, "B T"]
 Ahead = Float[Tensor, "B K"]

@@ -105,5 +105,5 @@ class SmoothingForecaster(nn.Module):
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
-    def head(self, features: Ahead) -> Ahead:
+    def head(self, features: Float[Tensor, "*N P"]) -> Float[Tensor, "*N P"]:
         return features
