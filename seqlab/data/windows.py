@@ -50,7 +50,9 @@ class Windows:
         values[steps < 0] = np.nan
         covariates = None
         if self.table.shape[1] > self.num_variables:
-            covariates = _padded(np.asarray(self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32))
+            covariates = _padded(
+                np.asarray(self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32)
+            )
         past, future = values[:, : self.look_back], values[:, self.look_back :]
         return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), covariates)
 
