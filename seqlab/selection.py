@@ -72,6 +72,8 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     other = task.evaluate(baseline, data, Scoring(train=stores))
     if other.by_example is None or other.by_example.score != report.by_example.score:
         return trained
+    if len(other.by_example.sums) != len(report.by_example.sums):  # scored on other moments of a series
+        return trained
     pairs = [(network, report, report.by_example), (baseline, other, other.by_example)]
     if difference(report.by_example, other.by_example).gain < 0:
         pairs.reverse()

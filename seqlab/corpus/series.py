@@ -90,10 +90,13 @@ def windows_over(
 ) -> Windows:
     """The windows of a table whose horizon lies between two of its rows.
 
-    A network reads whole windows; exponential smoothing reads what there is, and half of the table at least.
+    A network reads whole windows; exponential smoothing reads what there is: two seasons, or a third of the table.
     """
     look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
-    first = max(begin, look_back if recipe.model.smoothing is None else min(look_back, end // 2))
+    least = look_back
+    if recipe.model.smoothing is not None:
+        least = max(2, min(look_back, end - 2 * horizon, max(end // 3, 2 * source.season)))
+    first = max(begin, least)
     return Windows(table, len(source.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
 
 

@@ -76,7 +76,7 @@ class Forecaster(nn.Module):
     @torch.no_grad()
     def start_simple(self, batch: Batch) -> None:
         """Weigh the simple forecasts by their errors in these windows."""
-        if self.simple is None:
+        if self.simple is None or bool(self.simple.preference.any()):  # learnt before
             return
         window, target = batch.require("source"), batch.require("target")
         centre, spread = self._scale(window)

@@ -169,7 +169,16 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     baselines = {name: tally.scores() for name, tally in tallies.items()}
     count = windows.num_origins if scoring.most is None else min(scoring.most, windows.num_origins)
     steps = model.by_step()
-    return Report("forecast", count, model.scores(), baselines, floor_note=note, by_step=steps, unit="moments")
+    source = series_of(bundle.codec)
+    own_units = {
+        source.columns[place]: float(total / max(1, number) * source.deviation[place])
+        for place, (total, number) in sorted(model.columns.items())
+    }
+    scores = model.scores() | ({"mae_by_column": own_units} if own_units else {})
+    by_example = model.by_example()
+    return Report(
+        "forecast", count, scores, baselines, floor_note=note, by_step=steps, unit="moments", by_example=by_example
+    )
 
 
 def _windows_of_file(bundle: Bundle, path: str) -> Windows:
@@ -207,7 +216,7 @@ def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> L
 FORECAST = Task(
     name="forecast",
     ladder=("lds-forecast", "gru-forecast", "transformer-forecast"),
-    judged_by=("mse",),
+    judged_by=("mae", "mse"),
     data_kind=lambda recipe: SERIES,
     reads=lambda recipe: SeriesSource,
     writes=lambda recipe: Nothing,

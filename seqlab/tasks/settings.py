@@ -264,7 +264,7 @@ def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
     return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
 
 
-HISTORY = 400  # rows that exponential smoothing reads
+HISTORY = 100  # rows that exponential smoothing reads
 AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
 
 
@@ -273,20 +273,20 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
     facts = series_facts(recipe, files)
     held_out = int(facts.rows * recipe.data.validation) if is_named(recipe, "data.validation") else facts.rows // 5
     horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
-    short = facts.rows < 1000
+    tiny, short = facts.rows < 400, facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
     if recipe.model.smoothing is not None:  # reads all there is
-        look_back = min(facts.rows, max(HISTORY, 10 * facts.season))
+        look_back = min(facts.rows, max(HISTORY, 5 * facts.season))
     return facts.sentence, {
         "forecast.horizon": horizon,
         "forecast.look_back": look_back,
         "forecast.patch": min(8, facts.season) if facts.season <= 12 else 8,
         "data.test": 0.0 if short else 0.1,
-        "data.validation": min(0.3, max(0.1, 1.5 * horizon / facts.rows)),
+        "data.validation": min(1 / 3, max(0.1, 1.5 * horizon / facts.rows)),
         "model.encoder.size": 64 if short else 128,
         "train.batch_tokens": 64 * max(look_back, horizon) if short else 12288,
-        "train.steps": 600 if short else 1000,
-        "train.learning_rate": 5e-3 if short else 1e-3,
+        "train.steps": 100 if tiny else 600 if short else 1000,
+        "train.learning_rate": 1e-4 if tiny else 5e-3 if short else 1e-3,
         "train.ema_decay": 0.97 if short else 0.99,
         "train.validate_every": 20 if short else 50,
     }
