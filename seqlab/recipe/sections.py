@@ -90,7 +90,7 @@ class Train(Section):
     seed: int = Field(1, ge=0)
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0)
-    minutes: float | None = Field(None, gt=0)  # as many steps as this machine takes in that time; EM may be done before
+    minutes: float | None = Field(None, gt=0)  # from the first step to the scores, at most; EM may be done before
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")

@@ -128,7 +128,7 @@ def test_an_import_is_interrupted(start, files, tmp_path):
 
 
 def test_a_step_that_takes_long_is_interrupted_and_the_steps_before_it_are_saved(start, files, tmp_path):
-    slow = ["-s", "model.decoder.size=1024", "-s", "train.bptt=256", "-s", "train.batch_rows=128"]
+    slow = ["-s", "model.decoder.size=512", "-s", "train.bptt=256", "-s", "train.batch_rows=32"]
     process = start("train", "lm", files["lm"], "-o", tmp_path / "m", *slow)
     while b"steps: about" not in process.stderr.readline():
         assert process.poll() is None
@@ -158,8 +158,7 @@ def test_a_validation_and_the_scoring_are_interrupted_and_made_when_the_run_goes
     seconds, said = answers(process, signal.SIGINT)
     assert seconds < SOON
     assert f"go on with: python -m seqlab train --resume --out {out}" in said
-    place = read_checkpoint(last)[0]
-    assert (place.pending, place.finished) == (phase == "validation", phase == "scoring")
+    assert read_checkpoint(last)[0].finished == (phase == "scoring")
     resumed = run("train", "--resume", "-o", out, "-q")
     assert resumed.code == 0, resumed.stderr
     assert "exact" in resumed.stdout
