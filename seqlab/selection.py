@@ -15,9 +15,12 @@ from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe
 from seqlab.runs import Trained
 from seqlab.tasks import load_bundle, task_of
-from seqlab.tasks.task import Scoring
 
-SPLIT = ("data.source", "data.target", "data.validation", "data.max_validation", "train.seed")
+SPLIT = {  # what a baseline shares with the network, so that both learn from the same part of the same data
+    "data": ("source", "target", "validation", "max_validation", "test", "rows", "time", "id", "columns", "encoding"),
+    "forecast": ("look_back", "horizon", "season"),
+    "train": ("seed",),
+}
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,10 @@ class Selection:
 
 def same_split(recipe: Recipe) -> list[str]:
     """The settings under which a baseline holds out the same examples as this recipe."""
-    table = recipe.model_dump()
-    named = ((path, table[path.split(".")[0]][path.split(".")[1]]) for path in SPLIT)
-    return [f"{path}={value}" for path, value in named if value is not None]
+    values = (
+        (f"{part}.{name}", getattr(getattr(recipe, part), name)) for part, names in SPLIT.items() for name in names
+    )
+    return [f"{path}={value}" for path, value in values if value is not None]
 
 
 def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
@@ -68,11 +72,8 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     if report is None or report.by_example is None:
         return trained
     stores, task = folder / RUN / STORES, task_of(baseline.recipe)
-    data = task.data_kind(baseline.recipe).data(task, baseline, (), stores).some(report.num_examples)
-    other = task.evaluate(baseline, data, Scoring(train=stores))
+    other = task.data_kind(baseline.recipe).finish(task, baseline, stores, report.num_examples)
     if other.by_example is None or other.by_example.score != report.by_example.score:
-        return trained
-    if len(other.by_example.sums) != len(report.by_example.sums):  # scored on other moments of a series
         return trained
     pairs = [(network, report, report.by_example), (baseline, other, other.by_example)]
     if difference(report.by_example, other.by_example).gain < 0:

@@ -171,7 +171,7 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     steps = model.by_step()
     source = series_of(bundle.codec)
     own_units = {
-        source.columns[place]: float(total / max(1, number) * source.deviation[place])
+        source.columns[int(place)]: float(total / max(1, number) * source.deviation[int(place)])
         for place, (total, number) in sorted(model.columns.items())
     }
     scores = model.scores() | ({"mae_by_column": own_units} if own_units else {})

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from seqlab.codecs.codec import Codec
+from seqlab.codecs.codec import Codec, padded
 from seqlab.codecs.labels import labels_in
 from seqlab.codecs.ngrams import NgramSource
 from seqlab.corpus.examples import Corpus, ExampleBatches
@@ -17,14 +17,20 @@ from seqlab.models.bags import SparseTable
 from seqlab.models.linear import LinearText, LinearVector
 from seqlab.models.summaries import PictureSummary, SequenceSummary
 from seqlab.padded import Measured, Padded
-from seqlab.recipe import Linear, Recipe
+from seqlab.recipe import Linear, Recipe, Train
 from seqlab.tasks.task import gradient_learner, refuse_many_processes
+from seqlab.text import Normaliser
+from seqlab.text.ngrams import NgramVocabulary
 from seqlab.training.convex import ConvexLearner, DenseTable, LogisticRegression
 from seqlab.training.run import Learner
 from seqlab.world import World
 
 STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # tried one after another
 ROWS = 500  # examples read together
+USUAL_STRENGTH = 10.0  # where nothing is held out to choose by
+STEPS = 60
+FEW = 100  # texts, up to which an n-gram of one text is a feature
+NUM_FEATURES = 100_000
 
 
 def linear_classifier(recipe: Recipe, codec: Codec) -> nn.Module:
@@ -68,3 +74,25 @@ def training_rows(corpus: Corpus) -> Rows:
 def sources(rows: Rows, places: Int[Tensor, " N"]) -> list[Padded]:
     """The sources at these places, in their order, a few rows at a time."""
     return [rows.batch(some.numpy()).require("source") for some in places.split(ROWS)]
+
+
+def fit_linear(texts: list[str], labels: Int[Tensor, " N"], num_labels: int, asked: list[str]) -> list[int]:
+    """The likeliest label of each text that is asked for, by a linear classifier of these texts and their labels."""
+    often = 2 if len(texts) > FEW else 1
+    vocabulary = NgramVocabulary.learn(
+        lambda: texts, normaliser=Normaliser("NFKC", True, False), size=NUM_FEATURES, min_count=often
+    )
+    model = LinearText(len(vocabulary.words), len(vocabulary), num_labels)
+    parts = [_bags(vocabulary, texts[start : start + ROWS]) for start in range(0, len(texts), ROWS)]
+    problem = LogisticRegression(model.ngrams.measure(parts), labels, len(vocabulary))
+    settings = Train(steps=STEPS, tolerance=1e-3)
+    learner = ConvexLearner(model, [model.weight, model.bias], problem, settings, (USUAL_STRENGTH,))
+    while not learner.finished:
+        learner.step()
+    with torch.inference_mode():
+        rows = [_bags(vocabulary, asked[start : start + ROWS]) for start in range(0, len(asked), ROWS)]
+        return [label for part in rows for label in model.features(part)[:, 0].argmax(-1).tolist()]
+
+
+def _bags(vocabulary: NgramVocabulary, texts: list[str]) -> Padded:
+    return padded(list(vocabulary.encode_all(texts)))

@@ -209,7 +209,7 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
 
 
 def _choose_translator(*, copies: bool) -> Choices:
-    """The size of the network: a pointer needs less of it, and more steps in the same time."""
+    """The size of the network; with a pointer, a smaller one was measured, which makes more steps in the same time."""
     size, layers = (128, 2) if copies else (192, 3)
     sizes = {f"model.{side}.size": size for side in ("encoder", "decoder")}
     depths = {f"model.{side}.layers": layers for side in ("encoder", "decoder")}
@@ -264,7 +264,6 @@ def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
     return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
 
 
-HISTORY = 100  # rows that exponential smoothing reads
 AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
 
 
@@ -275,8 +274,6 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
     horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
     tiny, short = facts.rows < 400, facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
-    if recipe.model.smoothing is not None:  # reads all there is
-        look_back = min(facts.rows, max(HISTORY, 5 * facts.season))
     return facts.sentence, {
         "forecast.horizon": horizon,
         "forecast.look_back": look_back,

@@ -80,7 +80,7 @@ class Descent:
 
     @classmethod
     def restored(cls, weights: Flat, loss: float, tensors: dict[str, Tensor]) -> "Descent":
-        """The inverse of `tensors`. Copied, because rounding depends on where numbers lie in memory."""
+        """The inverse of `tensors`, copied: how a sum is rounded depends on where its numbers lie in memory."""
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         count = sum(name.startswith("moves.") for name in tensors)
         moves, bends = ([tensors[f"{name}.{place}"] for place in range(count)] for name in ("moves", "bends"))
