@@ -243,7 +243,7 @@ def _validations(facts: ExampleFacts) -> Choices:
     return {"train.patience": 8}
 
 
-def _clip(value: float, low: float, high: float) -> float:
+def _clip(value: float, low: int, high: int) -> float:
     return max(low, min(high, value))
 
 
