@@ -12,7 +12,7 @@ from seqlab.bundle import Bundle, save_bundle
 from seqlab.metrics.scores import figure
 from seqlab.metrics.uncertainty import Difference, difference
 from seqlab.model import RUN, STORES, Model
-from seqlab.recipe import Recipe, value_of
+from seqlab.recipe import Recipe
 from seqlab.runs import Trained
 from seqlab.tasks import load_bundle, task_of
 
