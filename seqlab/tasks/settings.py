@@ -244,7 +244,7 @@ def _validations(facts: ExampleFacts) -> Choices:
 
 
 def _clip(value: float, low: int, high: int) -> float:
-    return max(low, min(high, value))
+    return float(max(low, min(high, value)))
 
 
 @dataclass(frozen=True)
