@@ -49,7 +49,8 @@ def compare(
             next(lines(file))  # says what is wrong with it, before every recipe does
     use_threads(threads)
     folder = out or Path("runs") / f"compare-{Path(data[0]).name.split('.')[0]}"
-    with Interrupt(advice="interrupted; the same command goes on where it stopped").watching():
+    # patient, because the training that is interrupted answers in time by itself
+    with Interrupt(patient=True, advice="interrupted; the same command goes on where it stopped").watching():
         ranking = ladder(
             task,
             data,
