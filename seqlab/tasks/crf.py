@@ -19,7 +19,7 @@ from seqlab.training.convex import ConvexLearner
 from seqlab.training.crf import CRFProblem
 from seqlab.training.run import Learner
 
-STRENGTHS = (1.0, 3.0, 10.0)  # tried one after another
+STRENGTHS = (1.0, 10.0)  # tried one after another
 POSITIONS = 20_000  # read together
 
 
