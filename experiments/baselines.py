@@ -3,8 +3,8 @@
     python experiments/baselines.py ours DATA > ours.tsv
     python experiments/baselines.py peers DATA > peers.tsv
 
-DATA is the folder of the data sets that the functions below read. `peers` needs scikit-learn, sklearn-crfsuite, statsmodels and sacrebleu, and not
-Seqlab: run it in an environment of its own.
+DATA is the folder of the data sets that the functions below read. `peers` needs scikit-learn, sklearn-crfsuite,
+statsmodels and sacrebleu, and not Seqlab: run it in an environment of its own.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="data sets whose names contain this")
     asked = parser.parse_args()
     ours = asked.whose == "ours"
-    work: list[tuple[dict[str, Any], Callable[..., None]]] = [
+    work: list[tuple[dict[str, Any], Callable[..., Any]]] = [
         (labelled(asked.data), our_classifier if ours else their_classifier),
         (tagged(asked.data), our_tagger if ours else their_tagger),
         (translated(asked.data), our_neighbour if ours else their_neighbour),
