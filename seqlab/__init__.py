@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 __all__ = ["Model", "Recipe", "SeqlabError", "Trained", "load", "load_recipe", "recipe_names", "train"]
 
 from seqlab.errors import SeqlabError
+from seqlab.threads import sleep_while_waiting
 
 _HOMES = {
     **dict.fromkeys(("Model", "Trained", "load", "train"), "seqlab.lab"),
@@ -29,4 +30,5 @@ def __getattr__(name: str) -> Any:
     """Public names are fetched when they are first used, so that `import seqlab` does not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seqlab' has no attribute '{name}'")
+    sleep_while_waiting()
     return getattr(import_module(_HOMES[name]), name)

@@ -30,6 +30,7 @@ from seqlab.codecs.codec import Codec, Json
 from seqlab.errors import BundleError, RecipeError, UsageError
 from seqlab.layers.linear import dequantise, is_rounded, quantise, round_to_bytes
 from seqlab.recipe import Recipe, parse_recipe, to_toml
+from seqlab.training.average import fill
 from seqlab.training.checkpoint import write_together
 
 FORMAT, BYTES = 1, 2
@@ -46,7 +47,7 @@ class Bundle:
     recipe: Recipe
     codec: Codec
     model: nn.Module
-    metrics: Json
+    metrics: Json  # what was measured of it, and chosen by that: scores, and the temperature of its labels
     int8: bool = False  # its matrices are on the grid of int8
 
     @property
@@ -199,6 +200,7 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
     for name in parameters.keys() ^ weights.keys():
         raise _broken(f"{path}: weight '{name}' is not where the recipe has one")
     for name, parameter in parameters.items():
+        fill(parameter, weights[name].shape, weights[name].dtype)
         if parameter.shape != weights[name].shape:
             shape = tuple(weights[name].shape)
             raise _broken(f"{path}: weight '{name}' has shape {shape} where the recipe has {tuple(parameter.shape)}")

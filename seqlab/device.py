@@ -4,6 +4,8 @@ import ctypes
 import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -59,6 +61,16 @@ def tidy_memory() -> None:
     """Give back what no block uses: batches of many shapes leave holes, and what is kept would grow with them."""
     if trim := _of_glibc("malloc_trim"):
         trim(0)
+
+
+@contextmanager
+def same_threads() -> Iterator[None]:
+    """After this block torch computes with as many threads as before."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def peak_memory() -> int:

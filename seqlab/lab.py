@@ -6,16 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqlab.bundle import Bundle, save_bundle
+from seqlab.bundle import Bundle, is_bundle, save_bundle
+from seqlab.data.in_memory import as_files, names_of
 from seqlab.data.lines import STDIN
-from seqlab.device import keep_memory
+from seqlab.device import keep_memory, same_threads
 from seqlab.errors import RecipeError, RunError, UsageError
 from seqlab.huggingface import read_huggingface
-from seqlab.model import Model, load
+from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.recipes import default_recipes
-from seqlab.runs import Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.runs import SPOOLED, Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
+from seqlab.tasks.lm import STREAM
 from seqlab.training.checkpoint import locked
 from seqlab.training.log import Reporter, Silence
 from seqlab.world import joined, restarted
@@ -23,6 +26,7 @@ from seqlab.world import joined, restarted
 __all__ = [
     "Model",
     "Trained",
+    "batch_setting",
     "checkpoints",
     "default_folder",
     "export",
@@ -37,9 +41,9 @@ __all__ = [
 
 def train(
     task: str | None = None,
-    data: str | Path | Sequence[str | Path] = (),
+    data: Any = (),
     *,
-    valid: str | Path | Sequence[str | Path] = (),
+    valid: Any = (),
     recipe: str | Recipe | None = None,
     settings: Sequence[str] = (),
     start: str | Path | None = None,
@@ -49,47 +53,94 @@ def train(
     report: Reporter | None = None,
     begun: Callable[[Path], None] = lambda folder: None,
     stop: Callable[[], bool] = lambda: False,
+    threads: int | None = None,
+    score_if_stopped: bool = True,
 ) -> Trained:
     """Train a recipe on the user's files into the directory `out`.
 
+    `data` is a path, several, or what is in Python already: texts, pairs, dicts, columns, arrays or a data frame.
     `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
     With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
     touched unless `resume` or `overwrite` says so. `begun` is told the directory as soon as the run lies there.
+    `stop` is asked after each step. `threads` fixes the number of threads, which is otherwise chosen by measuring.
     """
     if resume and overwrite:
         raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
     keep_memory()
-    with joined() as world:
+    with joined() as world, same_threads():
         again = resume or (restarted() and out is not None and is_run(Path(out)))
         fitted = partial(
-            fit, resume=again, report=(report if world.leads else None) or Silence(), stop=stop, world=world
+            fit,
+            resume=again,
+            report=(report if world.leads else None) or Silence(),
+            stop=stop,
+            world=world,
+            threads=threads,
+            score_if_stopped=score_if_stopped,
         )
         if again:
             folder = existing_run(out)
             with locked(folder) if world.leads else nullcontext():
                 if world.leads:
                     begun(folder)
-                return fitted(folder, *reopen(folder, task, recipe, settings))
+                trained = fitted(folder, *reopen(folder, task, recipe, settings))
+                return _beside_baseline(trained, folder) if world.leads else trained
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
-        files = _paths(data)
-        if not files:
+        names = names_of(data)
+        if not names:
             raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
-        folder = Path(out) if out is not None else default_folder(chosen, files)
+        folder = Path(out) if out is not None else default_folder(chosen.task if recipe is None else chosen.name, names)
         if not world.leads:
             world.wait()
             return fitted(folder, *reopen(folder, None, None, ()))
-        with locked(folder):
-            prepared = begin(folder, chosen, settings, old, files, _paths(valid), overwrite=overwrite)
+        with locked(folder), as_files(data, valid) as (files, held_out):
+            shown = report or Silence()
+            prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
             world.wait()
             begun(folder)
-            return fitted(folder, *prepared)
+            if recipe is None and old is None and world.size == 1:
+                again_files = [str(folder / RUN / SPOOLED) if path == STDIN else path for path in files]
+                _train_baseline(prepared[0], again_files, held_out, folder, stop, threads)
+            return _beside_baseline(fitted(folder, *prepared), folder)
 
 
-def look(task: str, data: str | Path | Sequence[str | Path], *, settings: Sequence[str] = ()) -> dict[str, Any]:
+def batch_setting(batch: int, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]) -> str:
+    """The setting that makes batches so large: tokens of examples, or streams of one long text side by side."""
+    if task is None and recipe is None:
+        raise UsageError("--batch needs to know the task", hint="name it, or give --set train.batch_tokens=N.")
+    chosen = _chosen_recipe(task, recipe, settings)
+    name = "batch_rows" if task_of(chosen).data_kind(chosen) is STREAM else "batch_tokens"
+    return f"train.{name}={batch}"
+
+
+def _train_baseline(
+    network: Recipe,
+    files: Sequence[str],
+    valid: Sequence[str],
+    folder: Path,
+    stop: Callable[[], bool],
+    threads: int | None,
+) -> None:
+    """Train the baseline of a network on the same split, in a folder of its own beside the network's run."""
+    if name := task_of(network).baseline(network):
+        split = same_split(network)
+        train(None, files, valid=valid, recipe=name, settings=split, out=folder / name, stop=stop, threads=threads)
+
+
+def _beside_baseline(trained: Trained, folder: Path) -> Trained:
+    """The better of a network and its baseline, if one was trained beside it."""
+    name = task_of(trained.model.recipe).baseline(trained.model.recipe)
+    if not name or trained.stopped or not is_bundle(folder / name):
+        return trained
+    return keep_better(trained, folder, load_bundle(folder / name))
+
+
+def look(task: str, data: Any, *, settings: Sequence[str] = ()) -> dict[str, Any]:
     """What is in a file, read as training would read it: sizes, labels, repetitions, and the first example."""
     recipe = _chosen_recipe(task, None, settings)
-    return task_of(recipe).data_kind(recipe).look(task_of(recipe), recipe, _paths(data))
+    with as_files(data) as (files,):
+        return task_of(recipe).data_kind(recipe).look(task_of(recipe), recipe, files)
 
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
@@ -110,10 +161,10 @@ def export(path: str | Path, out: str | Path, *, int8: bool = False) -> Model:
     return Model(model.bundle, Path(out))
 
 
-def default_folder(recipe: Recipe, files: Sequence[str]) -> Path:
-    """Where a run goes when nobody says: runs/RECIPE-FILE."""
-    name = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
-    return Path("runs") / f"{recipe.name}-{name}"
+def default_folder(name: str, files: Sequence[str]) -> Path:
+    """Where a run goes when nobody says: runs/RECIPE-FILE, or runs/TASK-FILE where no recipe was named."""
+    file = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
+    return Path("runs") / f"{name}-{file}"
 
 
 def _chosen_recipe(
@@ -135,7 +186,3 @@ def _chosen_recipe(
             hint="`seqlab recipes` lists the recipes of each task.",
         )
     return check_recipe(override(chosen, settings))
-
-
-def _paths(data: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]

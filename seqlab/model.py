@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqlab.bundle import Bundle, find_bundle, to_int8
 from seqlab.codecs.codec import Json, Row
+from seqlab.data.in_memory import as_files, inputs_of, is_table
 from seqlab.errors import UsageError
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
@@ -51,6 +52,11 @@ class Model:
 
         A forecaster is given a file or an array, or a list of these, and answers with a `Forecast` for each.
         """
+        if is_table(inputs) and not self.bundle.codec.source.by_line:
+            with as_files(inputs) as ((path,),):
+                inputs = self.bundle.codec.source.load(path)
+        else:
+            inputs = inputs_of(inputs, self.recipe.data.source)
         one = _is_one(inputs)
         answers = predict(
             self.bundle,
@@ -89,8 +95,8 @@ class Model:
         text = self.predict(picture).output if caption is None else caption
         return word_maps(self.bundle, [picture], [text])[0]
 
-    def evaluate(self, *data: str | Path, lower: bool = False, **decode: Any) -> Report:
-        """Scores beside baselines on files with known answers; without files, on what training held out.
+    def evaluate(self, *data: Any, lower: bool = False, **decode: Any) -> Report:
+        """Scores beside baselines on files or data with known answers; without any, on what training held out.
 
         `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
         """
@@ -104,12 +110,13 @@ class Model:
         """Where the data of its training run is, if that is beside it."""
         return self.path / RUN / STORES
 
-    def data(self, *files: str | Path) -> Data:
-        """The data in files with known answers; without files, what training held out."""
+    def data(self, *files: Any) -> Data:
+        """The data in files with known answers, or as `train` takes it; without any, what training held out."""
         if not files and not self.stores.is_dir():
             message = f"{self.path}: there is no held-out data beside this model"
             raise UsageError(message, hint="give a file with known answers.")
-        return self.task.data_kind(self.recipe).data(self.task, self.bundle, list(map(str, files)), self.stores)
+        with as_files(files[0] if len(files) == 1 else files) as (paths,):
+            return self.task.data_kind(self.recipe).data(self.task, self.bundle, paths, self.stores)
 
     def explain(self, given: Any = None, view: str | None = None, **options: Any) -> View:
         """A look inside while it works on an input: `.show()`, `.save(path)`, `.to_html()` and others; see VIEWS."""

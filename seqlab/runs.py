@@ -1,14 +1,17 @@
 """A training in its folder: begun, gone on with, fitted, and written down as a model."""
 
 import json
+import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
+
+import torch
 
 from seqlab.bundle import Bundle, is_bundle, read_codec_file, save_bundle
 from seqlab.codecs.codec import Codec
@@ -16,17 +19,17 @@ from seqlab.corpus.examples import Corpus
 from seqlab.data.lines import STDIN, spool
 from seqlab.device import peak_memory
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
+from seqlab.held_out import HeldOut
 from seqlab.model import RUN, STORES, Model
-from seqlab.models.interface import Model as Trainable
-from seqlab.recipe import Recipe, override, parse_recipe, to_toml
+from seqlab.recipe import Recipe, override, parse_recipe, to_toml, value_of
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
 from seqlab.tasks.hidden import probabilities_of
+from seqlab.tasks.settings import settle
 from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
-from seqlab.tasks.task import SCORED_AT_THE_END
+from seqlab.tasks.task import Report
 from seqlab.training.average import load_weights, parameters_of
-from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
+from seqlab.training.checkpoint import Progress, read_checkpoint, temporary, write_checkpoint
 from seqlab.training.log import Reporter
-from seqlab.training.objective import mean_loss
 from seqlab.training.run import KEPT, Run
 from seqlab.world import World
 
@@ -45,6 +48,12 @@ class Trained:
     stopped: bool
     step: int
     leads: bool = True
+    report: Report | None = None  # of the scoring at the end
+
+    @property
+    def scored(self) -> bool:
+        """Whether the model has scores, and not only the figures of its last validation."""
+        return "unscored" not in self.model.metrics
 
 
 def begin(
@@ -56,6 +65,7 @@ def begin(
     valid: list[str],
     *,
     overwrite: bool,
+    report: Reporter,
 ) -> tuple[Recipe, Corpus]:
     """Prepare the data beside the directory and move it there when it is whole: bad input leaves nothing behind."""
     if folder.exists() and not folder.is_dir():
@@ -75,29 +85,26 @@ def begin(
     recipe, known = (recipe, None) if old is None else _started(recipe, settings, old)
     target = folder.resolve()
     part = target.with_name(f".{target.name}.part")
-    missing = [parent for parent in part.parents if not parent.exists()]
-    shutil.rmtree(part, ignore_errors=True)
-    stores = part / RUN / STORES
-    stores.mkdir(parents=True)
-    try:
-        again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
-        task = task_of(recipe)
-        kind = task.data_kind(recipe)
-        codec = kind.prepare(task, recipe, again, again_valid, stores, known)
-        corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here
-        recipe = _first_weights(recipe, codec, old, part / RUN / START)
+    with temporary(part):
+        stores = part / RUN / STORES
+        stores.mkdir(parents=True)
+        try:
+            again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
+            task = task_of(recipe)
+            facts, choices = task.choose(task, recipe, again)
+            recipe = check_recipe(settle(recipe, choices))
+            report.plan(facts, {path: value for path, value in choices.items() if value_of(recipe, path) == value})
+            kind = task.data_kind(recipe)
+            codec = kind.prepare(task, recipe, again, again_valid, stores, known)
+            corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here
+            recipe = _first_weights(recipe, codec, old, part / RUN / START)
+        except DataError as error:
+            spooled = str(part / RUN / SPOOLED)
+            raise DataError(str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")) from error
         (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
         (part / RUN / "tokenizer.json").write_text(json.dumps(codec.to_json(), ensure_ascii=False), "utf-8")
         _make_empty(target)
         (part / RUN).replace(target / RUN)
-    except DataError as error:
-        spooled = str(part / RUN / SPOOLED)
-        raise DataError(str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        for parent in missing:
-            with suppress(OSError):  # it holds the run
-                parent.rmdir()
     del corpus
     return recipe, kind.open(recipe, codec, folder / RUN / STORES)
 
@@ -112,6 +119,14 @@ def existing_run(out: str | Path | None) -> Path:
 
 def is_run(folder: Path) -> bool:
     return (folder / RUN / "recipe.toml").is_file()
+
+
+def is_scored(folder: Path) -> bool:
+    """Whether a model lies there that has its scores: its training was not stopped, or it was scored all the same."""
+    try:
+        return is_bundle(folder) and "unscored" not in json.loads((folder / "metrics.json").read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def reopen(
@@ -146,34 +161,35 @@ def fit(
     report: Reporter,
     stop: Callable[[], bool],
     world: World,
+    threads: int | None = None,
+    score_if_stopped: bool = True,
 ) -> Trained:
+    """Train a run that is prepared, score its model and write it down.
+
+    A run that is stopped is written down with the figures of its last validation, unless `score_if_stopped`. If the
+    scoring itself is interrupted, the model is written down in the same way, and resuming the run scores it.
+    """
     task, model = task_of(recipe), build_model(recipe, corpus.codec)
     if (folder / RUN / START).exists():
         load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
     bundle = Bundle(recipe, corpus.codec, model, {})
-    stores, kind = folder / RUN / STORES, task.data_kind(recipe)
-    data = kind.data(task, bundle, (), stores).some(SCORED_AT_THE_END)
-
-    def validate() -> dict[str, float]:
-        scores = mean_loss(cast(Trainable, model), corpus.validation(), carries=corpus.carries)
-        return scores | task.validate(bundle, data)
-
-    def run_of(recipe: Recipe) -> Run:
-        learner = task.learner(recipe, model, corpus, world)
-        return Run(learner, recipe.train, validate=validate, folder=folder / RUN, report=report, world=world)
-
-    if recipe.train.minutes is not None:  # whoever resumes the run goes by the steps
-        steps = run_of(override(recipe, ["train.steps=1"])).times_in(60 * recipe.train.minutes)
-        recipe = override(recipe, [f"train.steps={steps}"])
-        if world.leads:
-            write_whole(folder / RUN / "recipe.toml", to_toml(recipe).encode())
-    run = run_of(recipe)
+    seconds = None if recipe.train.minutes is None else 60 * recipe.train.minutes
+    held_out = HeldOut(bundle, corpus, folder / RUN / STORES, seconds)
+    run = Run(
+        task.learner(recipe, model, corpus, world),
+        recipe.train,
+        validate=lambda: held_out.validate(run.progress),
+        folder=folder / RUN,
+        report=report,
+        world=world,
+        threads=thread_counts(threads) if world.size == 1 else (),
+    )
     if resume:
         run.resume(to_toml(recipe), _written_step(folder))
+    began = time.perf_counter() - run.progress.seconds
     outcome = run.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
-    final = kind.finish(task, bundle, stores)
     metrics = {
         "steps": outcome.progress.step,
         "best_step": outcome.progress.best_step,
@@ -181,13 +197,43 @@ def fit(
         "peak_memory": peak_memory(),
         "data": corpus.size,
         "python": sys.version.split()[0],
-        "validation": final.to_json(),
     }
     if facts := run.learner.facts():
         metrics["fit"] = facts
-    finished = Bundle(recipe, corpus.codec, model, metrics)
-    save_bundle(finished, folder)
-    return Trained(Model(finished, folder), outcome.stopped, outcome.progress.step)
+
+    def written(scores: dict[str, Any]) -> Model:
+        finished = Bundle(recipe, corpus.codec, model, metrics | scores)
+        save_bundle(finished, folder)
+        return Model(finished, folder)
+
+    unscored = {"validation": _last_validation(run, task.name), "unscored": True}
+    if outcome.stopped and not score_if_stopped:
+        return Trained(written(unscored), stopped=True, step=outcome.progress.step)
+    try:
+        left = None if seconds is None or outcome.stopped else seconds - (time.perf_counter() - began)
+        report_at_end = held_out.score(left)
+    except KeyboardInterrupt:
+        written(unscored)
+        raise
+    scores = {"validation": report_at_end.to_json(), **bundle.metrics}
+    return Trained(written(scores), outcome.stopped, outcome.progress.step, report=report_at_end)
+
+
+def thread_counts(threads: int | None) -> tuple[int, ...]:
+    """The numbers of threads to choose from: the one that is asked for, or 1, 2, 4 ... up to what torch would take."""
+    if threads is not None:
+        return (threads,)
+    most = torch.get_num_threads()
+    if "OMP_NUM_THREADS" in os.environ:
+        return (most,)
+    return (*(1 << power for power in range(most.bit_length()) if 1 << power < most), most)
+
+
+def _last_validation(run: Run, task: str) -> dict[str, Any]:
+    """The figures of the last validation, in the form of scores."""
+    rows = [row["validation"] for row in run.metrics.rows() if "validation" in row]
+    note = "the run was stopped: these are the figures of its last validation; `seqlab evaluate` gives the others"
+    return {"task": task, "examples": 0, **(rows[-1] if rows else {}), "floors": {}, "floor_note": note}
 
 
 def checkpoints(folder: str | Path) -> dict[str, Path]:
@@ -255,10 +301,8 @@ def _make_empty(folder: Path) -> None:
 
 
 def _written_step(folder: Path) -> int | None:
-    """The step of the model that lies there, if one does."""
-    if not is_bundle(folder):
-        return None
+    """The step of the model that lies there, if one does and has its scores."""
     try:
-        return int(json.loads((folder / "metrics.json").read_bytes())["steps"])
+        return int(json.loads((folder / "metrics.json").read_bytes())["steps"]) if is_scored(folder) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -292,10 +292,8 @@ class TestBadInput:
         times = days(100)
         times[4] = times[2]
         path = write(tmp_path / "series.csv", {"x": wave(100)}, times)
-        assert "series.csv:6: 2020-01-03 is a time before the line above" in self.refused(path, out=tmp_path / "m")
-        times[4] = times[3]
-        path = write(tmp_path / "series.csv", {"x": wave(100)}, times)
-        assert "series.csv:6: 2020-01-04 is the same time as" in self.refused(path, out=tmp_path / "m")
+        with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
+            assert "series.csv:6: 2020-01-03 is there twice, on line 4 too" in self.refused(path, out=tmp_path / "m")
 
     def test_nothing_observed_at_all_or_not_in_the_training_part(self, tmp_path):
         late = np.full(100, math.nan)
@@ -303,14 +301,15 @@ class TestBadInput:
         assert "column 'y' has no observation at all" in self.refused(path, out=tmp_path / "m")
         late[99] = 1.0
         path = write(tmp_path / "series.csv", {"x": wave(100), "y": late})
-        said = self.refused(path, "data.test=0", out=tmp_path / "m")
+        said = self.refused(path, "data.test=0", "data.validation=0.1", out=tmp_path / "m")
         assert "column 'y' has no observation in the training part (the first 90 rows)" in said
 
     def test_a_horizon_or_a_look_back_longer_than_the_data(self, tmp_path):
         path = write(tmp_path / "series.csv", {"x": wave(60)})
-        said = self.refused(path, "forecast.look_back=200", out=tmp_path / "m")
+        parts = ("data.validation=0.1", "data.test=0.1")
+        said = self.refused(path, "forecast.look_back=200", *parts, out=tmp_path / "m")
         assert "60 rows leave 48 for the train part, which needs 206 (look-back 200, horizon 6)" in said
-        said = self.refused(path, "forecast.horizon=10", out=tmp_path / "m")
+        said = self.refused(path, "forecast.horizon=10", *parts, out=tmp_path / "m")
         assert "60 rows leave 6 for the validation part, which needs 10" in said
 
     def test_more_than_one_file_or_a_file_to_validate_on(self, tmp_path, two_waves):
@@ -349,8 +348,17 @@ class TestBadInput:
         times = days(101)
         del times[50]
         path = write(tmp_path / "series.csv", {"x": wave(100)}, times)
-        with pytest.warns(SeqlabWarning, match="1 rows come later than a usual step"):
+        with pytest.warns(SeqlabWarning, match="1 time stamp is missing"):
             lab.look("forecast", path)
+
+    def test_of_many_series_those_that_begin_too_late_are_left_out(self, tmp_path):
+        columns = {f"s{n}": wave(120, seed=n) for n in range(12)}
+        columns["s7"][:110] = np.nan
+        path = write(tmp_path / "series.csv", columns)
+        settings = [*SMALL, "train.steps=2", "data.test=0.1", "data.validation=0.1"]
+        with pytest.warns(SeqlabWarning, match="1 series has no observation in the training part and is left out: s7"):
+            model = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model
+        assert len(model.predict(path).columns) == 11
 
     def test_a_stored_series_that_was_damaged(self, trained, tmp_path):
         shutil.copytree(trained["gaussian"].path, tmp_path / "m")
@@ -408,3 +416,24 @@ def test_nothing_warns_where_all_is_well(two_waves, tmp_path):
         model = lab.train("forecast", two_waves, settings=[*SMALL, "train.steps=2"], out=tmp_path / "m").model
         model.predict(two_waves)
         model.evaluate()
+
+
+def test_one_forecaster_learns_from_many_series_in_one_file(tmp_path):
+    """One below the other, told apart by a column, and one a row: both are forecast under their names."""
+    values = {"north": 50 + 10 * wave(120), "south": 5 + wave(120, seed=2)}
+    rows = [f"{shop},{day},{x:.4f}" for shop, xs in values.items() for day, x in zip(days(120), xs, strict=True)]
+    (tmp_path / "long.csv").write_text("\n".join(["shop,day,sales", *rows]) + "\n")
+    header = ",".join(["shop", *days(120)])
+    (tmp_path / "wide.csv").write_text(
+        "\n".join([header, *(f"{n}," + ",".join(map(str, x)) for n, x in values.items())])
+    )
+    for name in ("long.csv", "wide.csv"):
+        model = lab.train(
+            "forecast", tmp_path / name, settings=[*SMALL, "train.steps=20"], out=tmp_path / f"m-{name}"
+        ).model
+        said = model.predict(str(tmp_path / name))
+        assert said.columns == ("north", "south")
+        assert said.times[0] == "2020-04-30"
+        assert np.abs(said.mean[:, 0] - 50).max() < 25
+        assert np.abs(said.mean[:, 1] - 5).max() < 2.5
+        assert model.evaluate(str(tmp_path / name)).num_examples == 120 - 24 - 6 + 1

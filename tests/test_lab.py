@@ -1,5 +1,6 @@
 import json
 import re
+import time
 import warnings
 from functools import partial
 
@@ -13,6 +14,8 @@ from seqlab.data.synthetic import parity, reversals
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.recipe import load_recipe, override
 from seqlab.runs import fit, reopen
+from seqlab.tasks import build_model, task_of
+from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.log import Silence
 from seqlab.world import World
 
@@ -28,6 +31,27 @@ def pairs(tmp_path):
     return path
 
 
+def test_a_limited_time_is_what_its_record_says_though_it_was_stopped_and_resumed(pairs, tmp_path):
+    """The number of steps changes while the clock runs; whoever makes the same steps again gets the same weights."""
+    settings = [*CHARACTERS[:-3], *CHARACTERS[-2:], "train.minutes=0.03", "train.average=ema", "train.optimizer=muon"]
+    settings += ["model.dropout=0.2", "train.batch_tokens=200"]
+    out, began = tmp_path / "m", time.monotonic()
+    assert train_small(pairs, settings=settings, out=out, stop=lambda: time.monotonic() > began + 1.0).stopped
+    finished = lab.train(out=out, resume=True)
+    place, parts = read_checkpoint(out / "run" / "last.safetensors")
+    assert place.finished
+    assert place.seconds < 1.1 * 1.8
+    assert len(place.lengths) > 1
+    recipe, corpus = reopen(out, None, None, ())
+    learner = task_of(recipe).learner(recipe, build_model(recipe, corpus.codec), corpus, World())
+    for step in range(finished.step):
+        learner.progress.lengths = [entry for entry in place.lengths if entry[0] <= step]
+        learner.step()
+    again = learner.state()
+    assert all(again["model"][name].equal(weight) for name, weight in parts["model"].items())
+    assert all(again["average"][name].equal(weight) for name, weight in parts["average"].items())
+
+
 class Watcher:
     """Somebody who writes down what a run tells."""
 
@@ -39,6 +63,9 @@ class Watcher:
 
     def step(self, step):
         self.told.append(("step", step.step))
+
+    def plan(self, facts, choices):
+        pass
 
     def diverged(self, told, what):
         self.told.append(("diverged", told, what))
@@ -94,7 +121,9 @@ class TestTheVerbs:
 
     def test_a_recipe_may_be_an_object(self, pairs, tmp_path):
         recipe = override(load_recipe("seq2seq"), CHARACTERS)
-        assert lab.train(data=pairs, recipe=recipe, out=tmp_path / "m").model.recipe == recipe
+        chosen = lab.train(data=pairs, recipe=recipe, out=tmp_path / "m").model.recipe
+        assert (chosen.name, chosen.source, chosen.model) == (recipe.name, recipe.source, recipe.model)
+        assert chosen.train.steps == recipe.train.steps
 
     def test_whoever_watches_is_told(self, pairs, tmp_path):
         watcher = Watcher()
@@ -131,9 +160,8 @@ class TestTheVerbs:
         assert facts["longest_source"].startswith("6 at ")
 
     def test_a_directory_is_named_after_recipe_and_file(self):
-        recipe = load_recipe("seq2seq")
-        assert str(lab.default_folder(recipe, ["data/fra.eng.tsv.gz"])) == "runs/seq2seq-fra"
-        assert str(lab.default_folder(recipe, ["-"])) == "runs/seq2seq-stdin"
+        assert str(lab.default_folder("seq2seq", ["data/fra.eng.tsv.gz"])) == "runs/seq2seq-fra"
+        assert str(lab.default_folder("seq2seq", ["-"])) == "runs/seq2seq-stdin"
 
 
 class TestTheSplit:

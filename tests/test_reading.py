@@ -314,6 +314,7 @@ class TestTagger:
         scores = {}
         for name, more in (("without", ()), ("with", letters)):
             options = {"valid": tmp_path / "test.conll", "settings": (*settings, *more), "out": tmp_path / name}
+            options |= {"recipe": "bilstm-tagger"}
             scores[name] = lab.train("tag", tmp_path / "train.conll", **options).model.evaluate().scores
         unseen = {name: each["accuracy_on_unseen_words"] for name, each in scores.items()}
         assert unseen["with"] > 0.9

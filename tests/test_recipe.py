@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.errors import RecipeError
-from seqlab.recipe import build_recipe, load_recipe, override, parse_recipe, to_toml
+from seqlab.recipe import build_recipe, is_named, load_recipe, override, parse_recipe, to_toml
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import TASKS, check_recipe
 
@@ -120,12 +120,26 @@ class TestOverride:
         assert advice.startswith(hint)
 
 
+class TestOpenSettings:
+    def test_what_a_recipe_or_a_setting_names_is_named_and_the_rest_is_open(self, lstm):
+        changed = override(lstm, ["train.clip=2.0"])
+        assert is_named(changed, "train.clip")
+        assert is_named(changed, "train.steps")
+        assert not is_named(changed, "train.label_smoothing")
+        assert not is_named(changed, "image.height")
+
+    def test_a_stored_recipe_names_everything(self, lstm):
+        assert is_named(parse_recipe(to_toml(lstm), where="stored"), "train.label_smoothing")
+
+    def test_a_length_that_is_replaced_is_no_longer_named(self, lstm):
+        assert not is_named(override(lstm, ["train.epochs=2"]), "train.steps")
+
+
 class TestParts:
     @pytest.mark.parametrize(
         ("name", "change", "said"),
         [
             ("char-lstm", {"train": {"steps": 5, "epochs": 2}}, "'train': give one of 'steps', 'epochs' and 'minutes'"),
-            ("char-lstm", {"train": {}}, "'train': give one of 'steps', 'epochs' and 'minutes'"),
             ("seq2seq", {"model": {"decoder": {"kind": "lstm"}}}, "a 'translate' model needs [model.encoder]"),
             ("bilstm-classifier", {"model": {}}, "a 'classify' model needs [model.encoder]"),
             ("char-lstm", {"model": {}}, "a 'lm' model needs [model.decoder]"),

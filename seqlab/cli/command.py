@@ -5,6 +5,7 @@ rich is imported where a table is printed, because `seqlab --help` must answer a
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import warnings
@@ -18,6 +19,7 @@ from typer import Option
 
 from seqlab.errors import SeqlabError, SeqlabWarning, UsageError, nearest
 from seqlab.recipes import default_recipes
+from seqlab.threads import sleep_while_waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,11 +36,16 @@ Workers = Annotated[int, typer.Option(min=1, help="processes that share the line
 
 def main() -> None:
     """Run the command that was typed."""
-    from seqlab.cli.app import app
-
-    warnings.simplefilter("always", SeqlabWarning)
+    sleep_while_waiting()
+    warnings.simplefilter("default", SeqlabWarning)  # the same words once
     warnings.showwarning = _show_warning
-    app()
+    try:
+        from seqlab.cli.app import app
+
+        app()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
@@ -96,9 +103,17 @@ def tasks_help() -> str:
     return f"{', '.join(names)} or {last}"
 
 
-def check_task(task: str, *, resume: bool) -> None:
-    """Refuse a task that does not exist. A run that is resumed knows its own."""
+def check_task(task: str, *, resume: bool, files: Sequence[str] = ()) -> None:
+    """Refuse a task that does not exist; for a file in its place, say which fits. A resumed run knows its own."""
     names = default_recipes()
+    if task not in names and os.path.exists(task):
+        from seqlab.data.proposal import propose
+
+        proposal = propose([task, *files])
+        look = f"`{program()} data look {proposal.task} {task}` shows how it is read."
+        raise UsageError(
+            f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}", hint=f"name the task. {look}"
+        )
     if task not in names and not (resume and not task):
         raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
 
@@ -190,9 +205,10 @@ def print_scores(report: dict[str, Any], *, title: str) -> None:
 
 
 def print_fit(fit: dict[str, Any]) -> None:
-    """How a hidden Markov model was fitted, and how far that can be trusted."""
-    if fit["by"] == "counting":
-        print_text("fitted by counting: every label was known")
+    """How a model was fitted without gradient descent, and how far that can be trusted."""
+    if "climbs" not in fit:
+        known = ": every label was known" if fit["by"] == "counting" else ""
+        print_text(f"fitted by {fit['by']}{known}")
     elif "best_climb" in fit:
         end = "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
         which = f"climb {fit['best_climb']} of {fit['climbs']}, which got highest" if fit["climbs"] > 1 else "one climb"

@@ -42,7 +42,8 @@ def demo(
 
 def _read_dates(out: Path, steps: int | None, quiet: bool, json: bool, serve: bool) -> None:
     """Two models learn from the same dates, then are tried on days never seen in any language."""
-    from seqlab.cli.progress import Interrupt, reporter
+    from seqlab.cli.interrupt import Interrupt
+    from seqlab.cli.progress import reporter
     from seqlab.demo.dates import LINES, run_demo
 
     if not json:

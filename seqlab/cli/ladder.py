@@ -8,6 +8,7 @@ import typer
 from typer import Argument, Option
 
 from seqlab.cli.command import Json, Threads, check_task, print_json, print_table, print_text, tasks_help, use_threads
+from seqlab.cli.interrupt import Interrupt
 
 UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 
@@ -48,19 +49,21 @@ def compare(
             next(lines(file))  # says what is wrong with it, before every recipe does
     use_threads(threads)
     folder = out or Path("runs") / f"compare-{Path(data[0]).name.split('.')[0]}"
-    ranking = ladder(
-        task,
-        data,
-        [name.strip() for name in recipes.split(",") if name.strip()],
-        out=folder,
-        valid=valid or (),
-        test=test or (),
-        settings=settings or (),
-        seeds=seeds,
-        minutes=minutes,
-        threads=threads,
-        told=lambda text: print(text, file=sys.stderr, flush=True),
-    )
+    # patient, because the training that is interrupted answers in time by itself
+    with Interrupt(patient=True, advice="interrupted; the same command goes on where it stopped").watching():
+        ranking = ladder(
+            task,
+            data,
+            [name.strip() for name in recipes.split(",") if name.strip()],
+            out=folder,
+            valid=valid or (),
+            test=test or (),
+            settings=settings or (),
+            seeds=seeds,
+            minutes=minutes,
+            threads=threads,
+            told=lambda text: print(text, file=sys.stderr, flush=True),
+        )
     for name in ("report.html", "report.json"):
         ranking.view().save(folder / name)
     if json:

@@ -1,11 +1,10 @@
 """A run, as somebody watches it: a bar on a terminal, plain lines elsewhere. Both on stderr."""
 
-import os
-import signal
 import sys
+import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -20,7 +19,6 @@ THEN = {
     "stop": "the run ends here",
 }
 SHORT = {"perplexity": "ppl", "token_accuracy": "right"}
-STDERR = 2
 
 
 def reporter(*, quiet: bool) -> Reporter:
@@ -46,6 +44,10 @@ class Bar:
         )
         self.task: TaskID | None = None
 
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        for line in plan_lines(facts, choices):
+            self.progress.console.print(line, highlight=False, markup=False)
+
     def begin(self, estimate: Estimate, first_step: int) -> None:
         self.progress.console.print(expected(estimate), highlight=False)
         self.progress.start()
@@ -55,7 +57,8 @@ class Bar:
         if self.task is not None:
             norm = "" if step.gradient_norm is None else f" |g| {step.gradient_norm:.2f}"
             seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s{norm}"
-            self.progress.update(self.task, completed=step.step, seen=f"{seen} left {duration(step.seconds_left)}")
+            seen += f" left {duration(step.seconds_left)}"
+            self.progress.update(self.task, completed=step.step, total=step.num_steps, seen=seen)
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
         self.progress.console.print(validation_line(step, metrics, best=best), highlight=False)
@@ -72,6 +75,10 @@ class Lines:
 
     def __init__(self) -> None:
         self.last = time.monotonic()
+
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        for line in plan_lines(facts, choices):
+            _say(line)
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
         _say(expected(estimate))
@@ -97,6 +104,18 @@ class Lines:
         pass
 
 
+def plan_lines(facts: str, choices: Mapping[str, Any]) -> list[str]:
+    """What the file is and what was chosen because of it, as lines of 80 columns that `--set` could be given."""
+    if not choices:
+        return []
+    settings = ", ".join(f"{path}={_rounded(value)}" for path, value in choices.items())
+    return [f"the file: {facts}", *textwrap.wrap(f"chosen for it: {settings}", 80, break_on_hyphens=False)]
+
+
+def _rounded(value: Any) -> Any:
+    return f"{value:.3g}" if isinstance(value, float) else value
+
+
 def expected(estimate: Estimate) -> str:
     return (
         f"{count(estimate.num_parameters)} parameters, {estimate.num_steps:,} steps: "
@@ -112,32 +131,6 @@ def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
 
 def _figure(name: str, value: float) -> str:
     return f"{value:.4g}" if name in ("loss", "perplexity") else f"{100 * value:.1f} %"
-
-
-class Interrupt:
-    """The first Ctrl-C asks the run to save and stop; the second one stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        before = {name: signal.signal(name, self._ask) for name in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for name, handler in before.items():
-                signal.signal(name, handler)
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        # not print: the signal may have come in the middle of one, and a buffer cannot be entered twice
-        os.write(STDERR, b"\nstopping after this step and saving (once more stops at once)\n")
 
 
 def _say(text: str) -> None:

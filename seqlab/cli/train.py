@@ -1,9 +1,10 @@
 """`seqlab train` and `seqlab evaluate`."""
 
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Argument, Option
@@ -27,7 +28,14 @@ from seqlab.cli.command import (
     use_device,
     use_threads,
 )
+from seqlab.cli.interrupt import Interrupt
 from seqlab.cli.serving import served
+from seqlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqlab.lab import Model, Trained
+
+FEW_TOKENS = 129  # a smaller batch is what somebody asks for who counts examples
 
 
 def train(
@@ -40,7 +48,13 @@ def train(
     start: Path | None = Option(None, "--from", help="a trained model to begin with"),
     resume: bool = Option(False, "--resume", help="go on with the run in --out"),
     overwrite: bool = Option(False, "--overwrite", help="throw away the run in --out"),
+    epochs: float | None = Option(None, help="how often to read the file: train.epochs"),
+    steps: int | None = Option(None, help="how many steps to make: train.steps"),
+    minutes: float | None = Option(None, help="how long it may take, scores included: train.minutes"),
+    batch: int | None = Option(None, help="tokens in a batch; of one long text, streams side by side"),
+    lr: float | None = Option(None, help="train.learning_rate"),
     watch: bool = Option(False, "--watch", help="serve a page with its curves while it trains"),
+    score: bool = Option(False, "--score", help="score the model even if the training is interrupted"),
     threads: Threads = None,
     device: Device = "cpu",
     quiet: bool = Option(False, "--quiet", "-q", help="no progress"),
@@ -64,47 +78,55 @@ def train(
 
     seqlab train classify few.tsv --from runs/bert-tiny-wiki
     """
-    check_task(task, resume=resume)  # before torch is waited for
+    check_task(task, resume=resume, files=data or ())  # before torch is waited for
 
-    import seqlab.lab as lab
-    from seqlab.cli.progress import Interrupt, reporter
-    from seqlab.metrics.scores import duration
-    from seqlab.tasks.task import beside_floor
-
-    use_threads(threads)
-    use_device(device)
-    interrupt = Interrupt()
+    lengths = {"epochs": epochs, "steps": steps, "minutes": minutes, "learning_rate": lr}
+    chosen = [f"train.{name}={value}" for name, value in lengths.items() if value is not None] + (settings or [])
+    interrupt = Interrupt(patient=score or "WORLD_SIZE" in os.environ)  # many processes can only stop together
     page = served() if watch else nullcontext(lambda folder: None)
-    with interrupt.watching(), page as begun:
-        trained = lab.train(
-            task or None,
-            data or (),
-            valid=valid or (),
-            recipe=recipe,
-            settings=settings or (),
-            start=start,
-            out=out,
-            resume=resume,
-            overwrite=overwrite,
-            report=reporter(quiet=quiet),
-            begun=begun,
-            stop=interrupt,
-        )
-    if not trained.leads:
-        return
+    with interrupt.watching():
+        import seqlab.lab as lab
+        from seqlab.cli.progress import reporter
+
+        use_device(device)
+        if batch is not None:
+            chosen.append(lab.batch_setting(batch, task or None, recipe, chosen))
+            if batch < FEW_TOKENS and "tokens" in chosen[-1]:
+                print(f"note: --batch {batch} is a number of tokens, not of examples", file=sys.stderr)
+        with page as begun:
+
+            def runs(folder: Path) -> None:
+                interrupt.begun(folder)
+                begun(folder)
+
+            trained = lab.train(
+                task or None,
+                data or (),
+                valid=valid or (),
+                recipe=recipe,
+                settings=chosen,
+                start=start,
+                out=out,
+                resume=resume,
+                overwrite=overwrite,
+                report=reporter(quiet=quiet),
+                begun=runs,
+                stop=interrupt,
+                threads=threads,
+                score_if_stopped=score,
+            )
+        if trained.leads:
+            _show(trained, json=json)
+
+
+def _show(trained: "Trained", *, json: bool) -> None:
+    """Print what was trained, and how to go on with a training that was stopped."""
     model = trained.model
     if json:
         print_json({"path": str(model.path), "stopped": trained.stopped, **model.metrics})
     else:
-        held_out = model.metrics["validation"]
-        took = duration(model.metrics["seconds"])
-        print_scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
-        if "fit" in model.metrics:
-            print_fit(model.metrics["fit"])
-        for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
-            if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
-                print_text(f"note: {finding.said}: {finding.remedy}")
-        print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
+        if trained.scored:
+            _show_scores(model)
         print_text(f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.ask}")
     if trained.stopped:
         print(
@@ -112,6 +134,23 @@ def train(
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _show_scores(model: "Model") -> None:
+    from seqlab.metrics.scores import duration
+    from seqlab.tasks.task import beside_floor
+
+    held_out = model.metrics["validation"]
+    took = duration(model.metrics["seconds"])
+    print_scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
+    if "fit" in model.metrics:
+        print_fit(model.metrics["fit"])
+    for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
+        if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
+            print_text(f"note: {finding.said}: {finding.remedy}")
+    if selection := model.metrics.get("selection"):
+        print_text(f"{selection['sentence']}\nthe other one: {model.path}/{selection['other']}")
+    print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
 
 
 def evaluate(
@@ -163,8 +202,6 @@ def evaluate(
 
 
 def _write_page(loaded: Any, report: Any, page: Path) -> None:
-    from seqlab.errors import UsageError
-
     if report.page is None:
         raise UsageError("--report shows pictures with their captions", hint="it is for 'caption' models of pictures.")
     page.write_text(report.page(f"{loaded.recipe.name} on {report.num_examples:,} pictures"), "utf-8")

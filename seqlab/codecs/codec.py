@@ -28,6 +28,7 @@ Part = TypeVar("Part")
 Side = TypeVar("Side", covariant=True)
 Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
 _ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers", "frames"}
+_ENTRIES |= {"ngrams", "spellings"}
 
 
 @runtime_checkable

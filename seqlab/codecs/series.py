@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ class SeriesSource:
     """What is forecast and what is known in advance; mean and deviation of each of both over the training part.
 
     `season` is the number of rows in one season, `naive` the mean error, in deviations, of repeating the value of one
-    season before; `time` is the column of a file that holds the times.
+    season before; `time`, `ids` and `encoding` say how a file is read.
     """
 
     columns: tuple[str, ...]
@@ -34,6 +34,8 @@ class SeriesSource:
     season: int
     calendar: bool
     time: str | None = None
+    ids: str | None = None
+    encoding: str | None = None
 
     by_line: ClassVar[bool] = False
 
@@ -51,7 +53,8 @@ class SeriesSource:
         if isinstance(value, Series):
             return value
         if not isinstance(value, np.ndarray):
-            return read_series(str(value), time=self.time, columns=[*self.columns, *self.known])
+            columns = [*self.columns, *self.known]
+            return read_series(str(value), time=self.time, columns=columns, ids=self.ids, encoding=self.encoding)
         if self.num_covariates:
             raise UsageError(
                 "this model knows columns or dates in advance, which an array does not have", hint="give a file."
@@ -113,7 +116,7 @@ class SeriesSource:
         return values * np.asarray(self.deviation[:count]) + np.asarray(self.mean[:count])
 
     def to_json(self) -> Json:
-        return {"series": {field.name: getattr(self, field.name) for field in fields(self) if field.name != "time"}}
+        return {"series": {field.name: getattr(self, field.name) for field in fields(self) if field.default is MISSING}}
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "SeriesSource":
@@ -124,7 +127,7 @@ class SeriesSource:
         try:
             entries = dict(entry_of(table, "series")).items()
             parts: Json = {name: tuple(part) if isinstance(part, list) else part for name, part in entries}
-            source = cls(**parts, time=recipe.data.time)
+            source = cls(**parts, time=recipe.data.time, ids=recipe.data.id, encoding=recipe.data.encoding)
             sizes = {len(source.mean), len(source.deviation), len(source.columns) + len(source.known)}
             good = len(sizes) == 1 and min(source.deviation) > 0
         except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """Words that a file has cut, kept whole or cut further into pieces, each perhaps with its spelling."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -103,7 +103,7 @@ class WordSource:
         """The source of the training part; the tokenizer of an `old` model stays as it is, and so do its letters."""
         letters = None
         if recipe.model.characters is not None:
-            letters = getattr(old and old.source, "letters", None) or _learn_letters(examples())
+            letters = getattr(old and old.source, "letters", None) or _learn_letters(examples)
         if old is not None:
             tokenizer, *flags = old_tokens(old)
             return cls(tokenizer, letters, *flags)
@@ -128,6 +128,9 @@ def _words(example: Example) -> tuple[str, ...]:
     return cast(tuple[str, ...], example.source)
 
 
-def _learn_letters(examples: Iterable[Example]) -> CharacterTokenizer:
-    words = (word for e in examples for word in _words(e))
-    return CharacterTokenizer.learn(words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=2)
+def _learn_letters(examples: Examples) -> CharacterTokenizer:
+    """The letters that occur twice or more; of a tiny file, in which none does, all."""
+    letters = Counter(letter for e in examples() for word in _words(e) for letter in word)
+    least = 2 if letters and letters.most_common(1)[0][1] > 1 else 1
+    words = (word for e in examples() for word in _words(e))
+    return CharacterTokenizer.learn(words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=least)

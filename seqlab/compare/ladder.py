@@ -5,6 +5,7 @@ there already is not trained again.
 """
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -14,13 +15,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from seqlab.bundle import is_bundle
 from seqlab.compare.rungs import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
 from seqlab.metrics.scores import duration
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override, to_toml
 from seqlab.recipes import recipe_names
+from seqlab.runs import is_scored
 from seqlab.tasks import task_named
 from seqlab.tasks.task import LOWER_IS_BETTER
 
@@ -118,13 +119,13 @@ def _measured(
     folder.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps({"asked": asked}), "utf-8")
     written.write_text(asked["recipe"], "utf-8")
-    if not (same and is_bundle(folder)):
+    if not (same and is_scored(folder)):
         resume = same and (folder / RUN / "last.safetensors").exists()
         start = ["--resume"] if resume else [task, *words, "--recipe", str(written), "--overwrite"]
         command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode:
-            failed = _sentence(done.stderr)
+        code, stderr = _run(command)
+        if code:
+            failed = _sentence(stderr)
             if failed.startswith(tuple(files)):  # every recipe would say so
                 raise DataError(
                     failed, hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does."
@@ -137,6 +138,22 @@ def _measured(
     measured = {"asked": asked, "scored": scored, "scores": scores, "facts": facts}
     kept.write_text(json.dumps(measured, indent=2), "utf-8")
     return measured
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """Run a training and return its exit code and stderr. If this process is interrupted, the training saves and stops.
+
+    It has a session of its own, because a second signal, from the terminal, would end it before it has saved.
+    """
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **streams, text=True, start_new_session=True) as process:
+        try:
+            _, stderr = process.communicate()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            raise
+    return process.returncode, stderr
 
 
 def _state(file: str) -> list[int]:

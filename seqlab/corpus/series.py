@@ -1,5 +1,6 @@
 """The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches, warn
-from seqlab.data.series import Series, read_series, uneven_steps, usual_season
+from seqlab.data.series import Series, read_series, usual_season
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.metrics.forecasts import seasonal_error
@@ -16,6 +17,7 @@ from seqlab.recipe import Recipe
 
 STORE = "series.npy"
 PARTS = ("train", "validation", "test")
+MANY = 10  # series, of which one may be left out without a word from the user
 
 
 def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
@@ -27,6 +29,7 @@ def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old
         )
     series = read_table(recipe, paths[0])
     bounds = _bounds(recipe, len(series), series.where)
+    series = _begun(recipe, series, bounds["train"][1])
     source = _learn(recipe, series, bounds["train"][1])
     np.save(folder / STORE, source.table(series))
     return Codec(source, Nothing())
@@ -50,10 +53,11 @@ def read_table(recipe: Recipe, path: str) -> Series:
     data = recipe.data
     known = _names(data.known)
     columns = _names(data.columns)
+    read = partial(read_series, path, time=data.time, ids=data.id, encoding=data.encoding)
     if known and not columns:
-        known = list(read_series(path, time=data.time, columns=known).columns)  # a number becomes a name
-        columns = [name for name in read_series(path, time=data.time).columns if name not in known]
-    series = read_series(path, time=data.time, columns=[*columns, *known])
+        known = list(read(columns=known).columns)  # a number becomes a name
+        columns = [name for name in read().columns if name not in known]
+    series = read(columns=[*columns, *known])
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:
         raise UsageError(
@@ -63,8 +67,6 @@ def read_table(recipe: Recipe, path: str) -> Series:
         raise DataError(
             f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}", hint="lower data.rows."
         )
-    if uneven := uneven_steps(series.times):
-        warn(f"{series.where}: {uneven:,} rows come later than a usual step; all are taken as equally far apart")
     return Series(series.where, series.columns, series.times[: data.rows], series.values[: data.rows])
 
 
@@ -86,9 +88,15 @@ def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str
 def windows_over(
     recipe: Recipe, source: SeriesSource, table: Float[np.ndarray, "T F"], *, begin: int, end: int
 ) -> Windows:
-    """The windows of a table whose horizon lies between two of its rows."""
+    """The windows of a table whose horizon lies between two of its rows.
+
+    A network reads whole windows; exponential smoothing reads what there is: two seasons, or a third of the table.
+    """
     look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
-    first = max(begin, look_back)
+    least = look_back
+    if recipe.model.smoothing is not None:
+        least = max(2, min(look_back, end - 2 * horizon, max(end // 3, 2 * source.season)))
+    first = max(begin, least)
     return Windows(table, len(source.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
 
 
@@ -97,7 +105,8 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
     data, forecast = recipe.data, recipe.forecast
     test, validation = round(length * data.test), round(length * data.validation)
     ends = (length - test - validation, length - test, length)
-    needs = (forecast.look_back + forecast.horizon, forecast.horizon, forecast.horizon if data.test else 0)
+    look_back = forecast.look_back if recipe.model.smoothing is None else min(forecast.look_back, ends[0] // 2)
+    needs = (look_back + forecast.horizon, forecast.horizon, forecast.horizon if data.test else 0)
     bounds = dict(zip(PARTS, zip((0, *ends), ends, strict=False), strict=True))
     for (name, (begin, end)), need in zip(bounds.items(), needs, strict=True):
         if end - begin < need:
@@ -107,6 +116,19 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
                 hint="lower forecast.look_back or forecast.horizon, or change data.validation and data.test.",
             )
     return bounds
+
+
+def _begun(recipe: Recipe, series: Series, end: int) -> Series:
+    """Of many series those that have begun in the training part; where most have not, nothing can be learnt."""
+    count = len(series.columns) - len(_names(recipe.data.known))
+    late = np.flatnonzero(np.isnan(series.values[:end, :count]).all(axis=0))
+    if not late.size or count < MANY or 2 * late.size > count:
+        return series
+    verb, be = ("series has", "is") if late.size == 1 else ("series have", "are")
+    names = ", ".join(series.columns[place] for place in late[:5]) + (", ..." if late.size > 5 else "")
+    warn(f"{series.where}: {late.size} {verb} no observation in the training part and {be} left out: {names}")
+    kept = [place for place in range(len(series.columns)) if place not in late]
+    return Series(series.where, tuple(series.columns[p] for p in kept), series.times, series.values[:, kept])
 
 
 def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
@@ -137,6 +159,8 @@ def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
         season=season,
         calendar=recipe.data.calendar,
         time=recipe.data.time,
+        ids=recipe.data.id,
+        encoding=recipe.data.encoding,
     )
 
 

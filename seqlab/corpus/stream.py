@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -40,12 +41,13 @@ def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old
 
     The tokenizer of an `old` model stays as it is.
     """
-    total = sum(map(len, read_text(files)))
+    part_of = partial(_Text, encoding=recipe.data.encoding)
+    total = sum(map(len, part_of(files, 0, None).blocks()))
     first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
     cut = total if valid else min(first, total - 2)
-    train = _Text(files, 0, max(cut, 0))
+    train = part_of(files, 0, max(cut, 0))
     tokenizer = learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
-    held_out = _Text(valid, 0, None) if valid else _Text(files, max(cut, 0), None)
+    held_out = part_of(valid, 0, None) if valid else part_of(files, max(cut, 0), None)
     for part, text in (("train", train), ("validation", held_out)):
         rows = ((ids,) for ids in _encoded(tokenizer, text))
         write_stores([Column(folder / f"{part}_stream", len(tokenizer))], rows)
@@ -62,14 +64,15 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 
 
-def read_tokens(tokenizer: Tokenizer, files: Files) -> np.ndarray:
+def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None) -> np.ndarray:
     """The ids of a text in files."""
-    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, _Text(files, 0, None))])
+    text = _Text(files, 0, None, encoding)
+    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, text)])
 
 
 def carries_state(recipe: Recipe) -> bool:
     """Whether a batch of a stream goes on where the last one ended: what has a state can, at no cost."""
-    return isinstance(recipe.model.decoder, Stack) or recipe.model.hmm is not None
+    return isinstance(recipe.model.decoder, Stack) or bool(recipe.model.without_layers)
 
 
 def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
@@ -86,10 +89,11 @@ class _Text:
     paths: Files
     start: int
     stop: int | None
+    encoding: str | None = None
 
     def blocks(self) -> Iterator[str]:
         place = 0
-        text = read_text(self.paths)
+        text = read_text(self.paths, self.encoding)
         while block := "".join(islice(text, BLOCK)):
             stop = len(block) if self.stop is None else self.stop - place
             piece = block[max(0, self.start - place) : max(0, stop)]

@@ -1,51 +1,64 @@
 """Files as numbered lines of text, read as a stream: plain or gzip, a path or stdin, and every refusal says where."""
 
 import gzip
+import io
 import os
 import shutil
 import sys
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, cast
 
-from seqlab.errors import DataError
+from seqlab.data.encodings import SAMPLE, Guess, check_encoding, guess_encoding
+from seqlab.errors import DataError, SeqlabWarning, shorten
 
 STDIN = "-"
+IN_MEMORY = "in-memory"  # the name, before its ending, of a file that holds data given in Python
 _BOM = b"\xef\xbb\xbf"
 
 
-def lines(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file with their numbers from 1, without their ends.
+def lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers from 1, without their ends.
 
     Only "\\n" (or "\\r\\n") ends a line: U+2028 and its kin are text, so that a line here is a line for `wc` too.
+    Without `encoding` the file is UTF-8, or what its first bytes are beyond doubt, with a warning.
     """
     blank = True
-    for number, text in numbered_lines(path):
+    for number, text in numbered_lines(path, encoding):
         blank = blank and not text.strip()
         yield number, text
     if blank:
         raise DataError(f"{display_name(path)}: the file is empty", hint="it needs at least one line of text.")
 
 
-def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """The same from a file that may be empty: what is to be answered, rather than learnt from."""
     name = display_name(path)
     with _opened(path) as stream:
-        for number, raw in enumerate(_raw_lines(stream, name), start=1):
+        guess = Guess("utf-8", certain=True) if path == STDIN else _guess(stream)  # a person may be typing
+        if encoding is not None:
+            chosen = check_encoding(encoding)
+        else:
+            chosen = guess.name if guess.certain else "utf-8"
+            _note(guess, name)
+        wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
+        for number, raw in enumerate(_raw_lines(_narrow(stream, chosen) if wide else stream, name), start=1):
             if number == 1:
                 raw = raw.removeprefix(_BOM)
-            yield number, _decoded(raw, name, number)
+            yield number, _decoded(raw, "utf-8" if wide else chosen, guess, f"{name}:{number}", name)
 
 
-def read_text(paths: Sequence[str]) -> Iterator[str]:
+def read_text(paths: Sequence[str], encoding: str | None = None) -> Iterator[str]:
     """The lines of plain text files, one file after the other, each line with its "\\n".
 
     A last line without one gets it, so that two files never run into each other.
     """
     for path in paths:
-        for _, text in lines(path):
+        for _, text in lines(path, encoding):
             yield text + "\n"
 
 
@@ -62,7 +75,9 @@ def spool(path: str, directory: str) -> str:
 
 def display_name(path: str) -> str:
     """How messages call a file."""
-    return "stdin" if path == STDIN else path
+    if path == STDIN:
+        return "stdin"
+    return "the data" if Path(path).name.startswith(f"{IN_MEMORY}.") else path
 
 
 def extension(path: str) -> str:
@@ -71,9 +86,9 @@ def extension(path: str) -> str:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Iterable[bytes]]:
+def _opened(path: str) -> Iterator[io.BufferedIOBase]:
     if path == STDIN:
-        yield sys.stdin.buffer
+        yield cast(io.BufferedIOBase, sys.stdin.buffer)
         return
     if os.path.isdir(path):
         raise DataError(f"{path}: this is a directory, not a file", hint=_files_in(path))
@@ -87,36 +102,66 @@ def _opened(path: str) -> Iterator[Iterable[bytes]]:
         yield stream
 
 
+def _guess(stream: io.BufferedIOBase) -> Guess:
+    """The encoding of a file by its beginning; the stream stands at its beginning again."""
+    try:
+        head = stream.read(SAMPLE)
+        stream.seek(0)
+    except (EOFError, OSError, zlib.error):  # a damaged .gz, or a pipe: whoever reads on names the line
+        return Guess("utf-8", certain=True)
+    return guess_encoding(head)
+
+
+def _note(guess: Guess, name: str) -> None:
+    if guess.certain and guess.shown:
+        message = f"{name}: read as {guess.name}, for instance {shorten(guess.shown, 30)}"
+        warnings.warn(f"{message} (--set data.encoding=NAME chooses another)", SeqlabWarning, stacklevel=2)
+
+
+def _narrow(stream: io.BufferedIOBase, encoding: str) -> Iterator[bytes]:
+    """The lines of UTF-16 or UTF-32 in UTF-8: there a newline is not one byte."""
+    with io.TextIOWrapper(cast(Any, stream), encoding, newline="\n") as text:
+        for line in text:
+            yield line.encode("utf-8", "surrogatepass")
+
+
 def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:
     number = 0
     try:
         for raw in stream:
             number += 1
             yield raw.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, OSError, zlib.error) as error:
+    except (EOFError, OSError, UnicodeError, zlib.error) as error:
         raise DataError(
             f"{name}: cannot be read past line {number}: {error}",
             hint="the file is cut short or damaged; `gzip -t` tests a .gz file. Fetch or compress it again.",
         ) from error
 
 
-def _decoded(raw: bytes, name: str, number: int) -> str:
-    where = f"{name}:{number}"
+def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> str:
     if 0 in raw:
-        raise DataError(
-            f"{where}: a NUL byte at position {raw.index(0) + 1}",
-            hint="this looks like a binary file; if it is UTF-16 text, convert it: "
-            f"iconv -f UTF-16 -t UTF-8 {name} > converted.txt",
-        )
+        raise DataError(f"{where}: a NUL byte at position {raw.index(0) + 1}", hint=_binary_hint(raw))
     try:
-        return raw.decode("utf-8")
+        return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        if number == 1 and raw.startswith(b"\x1f\x8b"):
-            hint = "the file is compressed: give it a name that ends in .gz."
-        else:
-            hint = f"convert it first, for instance: iconv -f LATIN1 -t UTF-8 {name} > converted.txt"
-        seen = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
-        raise DataError(f"{where}: not valid UTF-8: {seen}", hint=hint) from error
+        shown = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
+        hint = _encoding_hint(raw, guess if guess.shown else guess_encoding(raw), name)
+        raise DataError(f"{where}: not valid {encoding.upper()}: {shown}", hint=hint) from error
+
+
+def _binary_hint(raw: bytes) -> str:
+    if raw.startswith(b"PK\x03\x04"):
+        return "this is a zip archive, as Excel's .xlsx is too: unpack it, or save the sheet as CSV."
+    return "this looks like a binary file; if it is text, name its encoding: --set data.encoding=utf-16-le"
+
+
+def _encoding_hint(raw: bytes, guess: Guess, name: str) -> str:
+    if raw.startswith(b"\x1f\x8b"):
+        return "the file is compressed: give it a name that ends in .gz."
+    if guess.shown:
+        looks = f"in {guess.name} there stands {shorten(guess.shown, 30)}; if that is right"
+        return f"{looks}: --set data.encoding={guess.name}"
+    return f"a few bytes are damaged, or the encoding is another: iconv -c -t UTF-8 {name} > mended.txt drops them."
 
 
 def _nearest_file(path: str) -> str:

@@ -1,33 +1,35 @@
 """Numbers over time: a table with a time column, one or several variables, and gaps where nothing was observed.
 
-A gap is inside the series: time passes and nothing is seen. It is NaN here and a mask everywhere else; nothing is
-filled in. What is not a number, not in order or not finite is refused, with its row and column.
+A gap is inside the series: time passes and nothing is seen. It is NaN here and a mask everywhere else. A time stamp
+that is missing becomes a row of gaps. Many series in one file, one a row or told apart by a
+column, become columns side by side. What is not a number or not finite is refused, with its row and column.
 """
 
-import csv
-import itertools
 import math
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.parquet import open_parquet
+from seqlab.data.cells import Cells, read_cells, warn
+from seqlab.data.columns import IDS, Profile
+from seqlab.data.numerals import MISSING, Numerals, find_numerals
+from seqlab.data.panel import id_columns, is_one_a_row, one_a_row, side_by_side
+from seqlab.data.times import calendar, future_stamps, grid, moment_of, read_times, step_of, written
 from seqlab.errors import DataError, UsageError, nearest, shorten
 
-MISSING = {"", "na", "nan", "n/a", "null", "none", "?", "-"}
-TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year")  # names a time column may have
+__all__ = ["MISSING", "Series", "SeriesFacts", "calendar", "facts_of", "future_times", "read_series", "usual_season"]
+TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year", "quarter", "week", "period")
+_LOOKED_AT = 1000  # cells that show what a column holds
 PARTS = ("year", "month", "day", "hour", "minute")
-_MONTH = re.compile(r"(\d{4})-(\d{1,2})$")
 
 
 @dataclass(frozen=True)
 class Series:
-    """Variables over time, NaN where nothing was observed; `times` as they were written."""
+    """Variables over time, NaN where nothing was observed; `times` in the form of `read_times`."""
 
     where: str
     columns: tuple[str, ...]
@@ -38,31 +40,223 @@ class Series:
         return len(self.values)
 
 
-def read_series(path: str, *, time: str | None = None, columns: Sequence[str] = ()) -> Series:
-    """The columns of a table as one series; without names, all but the time.
+@dataclass(frozen=True)
+class SeriesFacts:
+    """What a rule needs that chooses how far to look back and ahead."""
+
+    rows: int
+    series: int
+    shortest: int  # rows from the first to the last observation of the shortest series
+    frequency: str
+    seasons: tuple[int, ...]  # rows in a day, a week, a year, of those that have several
+    missing: float  # share of values
+
+
+def read_series(
+    path: str,
+    *,
+    time: str | None = None,
+    columns: Sequence[str] = (),
+    ids: str | None = None,
+    encoding: str | None = None,
+) -> Series:
+    """The columns of a table as one series; without names, all that hold numbers but the time.
 
     `time` names the column that says when, or several of them with commas between (year,month,day,hour); without it
-    a column that is called like a time is taken, and where there is none the rows are equally far apart.
+    the column that holds times is taken, and where there is none the rows are equally far apart. `ids` names the column
+    that tells several series apart. Each of them is a column of the result, and so is each row of a table that has a
+    series in each row.
     """
-    rows = _rows(path)
-    header = [name.strip() for name in next(rows, (0, []))[1]]
-    if not header:
-        raise DataError(f"{display_name(path)}: there is no header", hint="the first line names the columns.")
-    when = _time_columns(header, time)
-    chosen = [_column(header, name) for name in columns] or [i for i in range(len(header)) if i not in when]
-    numbers, times, values = list[int](), list[str](), list[list[float]]()
-    for number, cells in rows:
-        where = f"{display_name(path)}:{number}"
-        if len(cells) != len(header):
-            raise DataError(f"{where}: {len(cells)} cells where the header has {len(header)}", hint="mend the line.")
-        numbers.append(number)
-        times.append(" ".join(cells[i].strip() for i in when) if when else str(len(times)))
-        values.append([_number(cells[i], where, header[i]) for i in chosen])
-    if not values:
-        raise DataError(f"{display_name(path)}: there are no rows below the header", hint="give a file that has some.")
-    series = Series(display_name(path), tuple(header[i] for i in chosen), tuple(times), np.asarray(values))
-    if when:
-        _check_order(series, numbers)
+    cells = read_cells(path, encoding)
+    if ids is None and time is None and is_one_a_row(cells.names, cells.rows):
+        rows = Series(cells.where, *one_a_row(cells.names, cells.rows, cells.where, cells.numbers))
+        return _checked(_chosen(rows, columns))
+    when = _time_columns(cells, time)
+    times = _read_times(cells, when)
+    apart = _id_columns(cells, ids, when, times)
+    wanted = [] if apart and not set(columns) <= set(cells.names) else columns  # else they are names of series
+    chosen = [_column(cells.names, name) for name in wanted] or _numeric_columns(cells, [*when, *apart])
+    values = np.asarray([_numbers(cells, place) for place in chosen], dtype=np.float64).T.reshape(-1, len(chosen))
+    if apart:
+        labels = ["/".join(row[place].strip() for place in apart) for row in cells.rows]
+        names = [cells.names[place] for place in chosen]
+        series = Series(cells.where, *side_by_side(labels, times, names, values, cells.where, cells.numbers))
+        series = series if wanted else _chosen(series, columns)
+    else:
+        stamps = times or [str(row) for row in range(len(values))]
+        series = Series(cells.where, tuple(cells.names[place] for place in chosen), tuple(stamps), values)
+    return _checked(_regular(series, cells.numbers if not apart else []) if times else series)
+
+
+def facts_of(series: Series) -> SeriesFacts:
+    """Length, number, frequency, seasons and gaps."""
+    step = step_of([moment_of(time) for time in series.times])
+    there = ~np.isnan(series.values)
+    spans = [np.flatnonzero(column) for column in there.T]
+    return SeriesFacts(
+        rows=len(series),
+        series=len(series.columns),
+        shortest=min(int(span[-1] - span[0]) + 1 for span in spans),
+        frequency="unknown" if step is None else step.frequency,
+        seasons=() if step is None else step.seasons,
+        missing=1 - float(there.mean()),
+    )
+
+
+def future_times(series: Series, horizon: int) -> list[str]:
+    """When the next moments are, written as the series writes them."""
+    return future_stamps(series.times, horizon)
+
+
+def usual_season(times: Sequence[str]) -> int:
+    """How many steps a season has that suits the time stamps: a day, a week, a year; 1 where they tell of none."""
+    step = step_of([moment_of(time) for time in times[-50:]])
+    return step.seasons[0] if step is not None and step.seasons else 1
+
+
+def _time_columns(cells: Cells, time: str | None) -> list[int]:
+    if time is not None:
+        return [_column(cells.names, name.strip()) for name in time.split(",")]
+    lower = [name.lower() for name in cells.names]
+    if "year" in lower and "month" in lower:  # each part of a date in a column of its own
+        parts = [lower.index(part) for part in PARTS if part in lower]
+        if all(cell.isdecimal() for part in parts for cell in cells.column(part)[:20]):
+            return parts
+    named = [place for place, name in enumerate(lower) if name in TIMES]
+    dates = [place for place in range(len(lower)) if read_times(cells.column(place)[:20], numbers=False) is not None]
+    both = [place for place in named if place in dates]
+    return (both or named or [place for place in dates if read_times(cells.column(place), numbers=False)])[:1]
+
+
+def _read_times(cells: Cells, when: Sequence[int]) -> list[str]:
+    """The time of each row; nothing where no column holds times."""
+    if not when:
+        return []
+    texts = [" ".join(row[place].strip() for place in when) for row in cells.rows]
+    times = read_times(texts)
+    if times is not None:
+        return times
+    first = read_times(texts[:1]) is not None
+    for number, text in zip(cells.numbers, texts, strict=True):
+        if read_times([texts[0], text] if first else [text]) is None:
+            like = " like the others" if first else ""
+            raise DataError(
+                f"{cells.where}:{number}: {shorten(text)} is not a time{like}",
+                hint="write times as 2024-05-31, 2024-05-31 23:00 or 2024-05, or name their columns with data.time.",
+            )
+    raise DataError(
+        f"{cells.where}: column '{cells.names[when[0]]}' holds times in several forms, such as {shorten(texts[0])}",
+        hint="write all of them in one form, such as 2024-05-31.",
+    )
+
+
+def _id_columns(cells: Cells, ids: str | None, when: Sequence[int], times: Sequence[str]) -> list[int]:
+    """The columns that tell series apart: those asked for, else those with which no moment is there twice."""
+    if ids is not None:
+        return [_column(cells.names, name.strip()) for name in ids.split(",")]
+    places = [place for place in range(len(cells.names)) if place not in when]
+    profiles = {place: Profile(cells.names[place], tuple(cells.column(place))) for place in places}
+    return id_columns(profiles, times)
+
+
+def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
+    """The columns of numbers; those of text and those that only count the rows are set aside, with a warning."""
+    chosen, aside = list[int](), list[str]()
+    for place, name in enumerate(cells.names):
+        if place in others:
+            continue
+        some = cells.column(place)[:: max(1, len(cells.rows) // _LOOKED_AT)]
+        column = [cell for cell in some if cell.lower() not in MISSING]
+        numerals = find_numerals(column, cells.separator)
+        numeric = sum(numerals.number(cell) is not None for cell in column)
+        if column and 2 * numeric < len(column):
+            aside.append(f"'{name}' (text such as {shorten(column[0], 20)})")
+        elif name.lower() in ("", *IDS) and len(set(column)) == len(column) and len(cells.names) > 1 + len(others):
+            aside.append(f"'{name}' (it counts the rows)")
+        else:
+            chosen.append(place)
+    if not chosen:
+        raise DataError(
+            f"{cells.where}: no column holds numbers: {', '.join(aside)}",
+            hint="a series has a column of times and columns of numbers.",
+        )
+    if aside:
+        warn(f"{cells.where}: set aside: {', '.join(aside)} (--set data.columns=a,b names those to read)")
+    return chosen
+
+
+def _numbers(cells: Cells, place: int) -> list[float]:
+    column = cells.column(place)
+    with suppress(ValueError):  # the usual form, and no gaps
+        values = np.asarray(column).astype(np.float64)
+        if np.isfinite(values).all():
+            return values.tolist()
+    numerals = find_numerals(column, cells.separator)
+    return [
+        _number(cell, numerals, f"{cells.where}:{number}", cells.names[place])
+        for cell, number in zip(column, cells.numbers, strict=True)
+    ]
+
+
+def _number(text: str, numerals: Numerals, where: str, column: str) -> float:
+    if text.lower() in MISSING:
+        return math.nan
+    value = numerals.number(text)
+    if value is None:
+        raise DataError(
+            f"{where}, column '{column}': {shorten(text)} is not a number",
+            hint="leave the column out (--set data.columns=a,b names those to read), or leave the cell empty.",
+        )
+    if math.isinf(value):
+        raise DataError(f"{where}, column '{column}': infinity", hint="leave the cell empty where nothing is known.")
+    return value
+
+
+def _regular(series: Series, numbers: Sequence[int]) -> Series:
+    """The rows in the order of time, each moment once, with a row of gaps for each moment that is missing."""
+    moments = [moment_of(time) for time in series.times]
+    order = np.argsort(np.asarray(moments), kind="stable")
+    if (np.diff(order) < 0).any():
+        there = "the last is first" if (np.diff(order) < 0).all() else "they are not"
+        warn(f"{series.where}: the rows are sorted by time; in the file {there}")
+    times = [series.times[place] for place in order]
+    values = series.values[order]
+    for one, other in pairwise(order):
+        here = series.times[other]
+        if numbers and moments[one] == moments[other]:
+            lines = sorted((numbers[one], numbers[other]))
+            raise DataError(
+                f"{series.where}:{lines[1]}: {here} is there twice, on line {lines[0]} too",
+                hint="keep one of the two; a column that tells several series apart is named with --set data.id=NAME",
+            )
+    step = step_of([moment_of(time) for time in times])
+    places = None if step is None else grid([moments[place] for place in order], step)
+    if step is None or places is None:
+        if len(times) > 2:
+            warn(f"{series.where}: the times follow no regular step; the rows are taken as equally far apart")
+        return replace(series, times=tuple(times), values=values)
+    if places[-1] + 1 == len(times):
+        return replace(series, times=tuple(times), values=values)
+    whole = np.full((int(places[-1]) + 1, values.shape[1]), np.nan)
+    whole[places] = values
+    stamps = [written(step.after(moments[order[0]], place), times[0]) for place in range(len(whole))]
+    for place, time in zip(places, times, strict=True):
+        stamps[place] = time
+    empty = sorted(set(range(len(whole))) - set(places.tolist()))
+    count = f"{len(empty):,} time stamp{'s are' if len(empty) > 1 else ' is'} missing ({step.frequency}"
+    warn(f"{series.where}: {count}, the first is {stamps[empty[0]]}); filled in as rows without values")
+    return replace(series, times=tuple(stamps), values=whole)
+
+
+def _chosen(series: Series, columns: Sequence[str]) -> Series:
+    """Only the series of these names, in this order."""
+    if not columns:
+        return series
+    places = [_column(list(series.columns), name) for name in columns]
+    return replace(series, columns=tuple(series.columns[p] for p in places), values=series.values[:, places])
+
+
+def _checked(series: Series) -> Series:
     for place, name in enumerate(series.columns):
         if np.isnan(series.values[:, place]).all():
             message = f"{series.where}: column '{name}' has no observation at all"
@@ -70,157 +264,9 @@ def read_series(path: str, *, time: str | None = None, columns: Sequence[str] = 
     return series
 
 
-def future_times(series: Series, horizon: int) -> list[str]:
-    """When the next moments are, written as the series writes them."""
-    last, step = series.times[-1], _step(series.times)
-    if step is None:
-        return [f"+{i}" for i in range(1, horizon + 1)]
-    if (month := _MONTH.match(last)) and isinstance(step, float):
-        start = int(month[1]) * 12 + int(month[2]) - 1
-        months = [start + int(step) * i for i in range(1, horizon + 1)]
-        return [f"{m // 12:04d}-{m % 12 + 1:02d}" for m in months]
-    moment = _moment(last)
-    if isinstance(step, timedelta) and isinstance(moment, datetime):
-        following = [moment + step * i for i in range(1, horizon + 1)]
-        whole = step % timedelta(days=1) == timedelta(0) and ":" not in last
-        return [t.date().isoformat() if whole else t.isoformat(sep=" ") for t in following]
-    assert isinstance(moment, float)
-    assert isinstance(step, float)
-    return [f"{moment + step * i:g}" for i in range(1, horizon + 1)]
-
-
-def usual_season(times: Sequence[str]) -> int:
-    """How many steps a season has that suits the time stamps: a day, a week, a year; 1 where they tell of none."""
-    step = _step(times)
-    if isinstance(step, timedelta) and step > timedelta(0):
-        cycles = (timedelta(days=1), timedelta(days=7), timedelta(days=364))
-        return next((round(cycle / step) for cycle in cycles if cycle / step >= 2), 1)
-    months = isinstance(step, float) and all(_MONTH.match(time) for time in times[-2:])
-    return 12 // int(step) if months and step in (1, 2, 3, 4, 6) else 1  # type: ignore[arg-type]
-
-
-def calendar(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:
-    """The hour of the day, the day of the week and of the year, each as a point on a circle."""
-    turns = []
-    for time in times:
-        moment = datetime.fromisoformat(f"{time}-01") if _MONTH.fullmatch(time) else _moment(time)
-        if not isinstance(moment, datetime):
-            raise DataError(
-                f"{shorten(time)} is no date, so it has no hour or weekday", hint="set data.calendar=false."
-            )
-        hours = moment.hour + moment.minute / 60
-        turns.append((hours / 24, (moment.weekday() + hours / 24) / 7, moment.timetuple().tm_yday / 365.25))
-    angles = 2 * np.pi * np.asarray(turns, dtype=np.float64).reshape(len(times), 3)
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-
-
-def uneven_steps(times: Sequence[str]) -> int:
-    """How many moments are further from the one before than usual."""
-    usual, moments = _step(times), [_moment(time) for time in times]
-    if usual is None or None in moments:
-        return 0
-    return sum(b - a > 1.5 * usual for a, b in itertools.pairwise(moments))  # type: ignore[operator]
-
-
-def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """The number and the cells of each row, the header first."""
-    return _parquet_rows(path) if extension(path) == ".parquet" else _text_rows(path)
-
-
-def _parquet_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    with open_parquet(path) as table:
-        yield 0, table.names
-        for number, values in table.rows(range(len(table.names))):
-            yield number, ["" if value is None else str(value) for value in values]
-
-
-def _text_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    delimiter = "\t" if extension(path) == ".tsv" else ","
-    for number, line in lines(path):
-        if line.strip():
-            try:
-                yield number, next(csv.reader([line], delimiter=delimiter))
-            except csv.Error as error:
-                raise DataError(f"{path}:{number}: this is no row of a table: {error}", hint=_ROW) from None
-
-
-_ROW = "a row is one line of cells; a line may end with a newline, and nowhere else stands one."
-
-
-def _time_columns(header: list[str], time: str | None) -> list[int]:
-    if time is not None:
-        return [_column(header, name.strip()) for name in time.split(",")]
-    lower = [name.lower() for name in header]
-    if "year" in lower and "month" in lower:  # each part of a date in a column of its own
-        return [lower.index(part) for part in PARTS if part in lower]
-    return [i for i, name in enumerate(lower) if name in TIMES][:1]
-
-
-def _column(header: list[str], name: str) -> int:
+def _column(header: Sequence[str], name: str) -> int:
     if name in header:
-        return header.index(name)
+        return list(header).index(name)
     if name.isdecimal() and 1 <= int(name) <= len(header):
         return int(name) - 1
     raise UsageError(f"there is no column '{name}'", hint=nearest(name, header))
-
-
-def _number(cell: str, where: str, column: str) -> float:
-    text = cell.strip()
-    if text.lower() in MISSING:
-        return math.nan
-    try:
-        value = float(text)
-    except ValueError:
-        raise DataError(
-            f"{where}, column '{column}': {shorten(text)} is not a number",
-            hint="leave the column out (--set data.columns=a,b names those to read), or leave the cell empty.",
-        ) from None
-    if math.isinf(value):
-        raise DataError(f"{where}, column '{column}': infinity", hint="leave the cell empty where nothing is known.")
-    return value
-
-
-def _moment(text: str) -> datetime | float | None:
-    """A time that can be compared: a date, a month, or a number; nothing for what is none of these."""
-    if month := _MONTH.match(text):
-        return float(int(month[1]) * 12 + int(month[2]) - 1)
-    parts = text.split(" ")
-    try:
-        if len(parts) > 1 and all(part.isdecimal() for part in parts):  # year, month, day, hour in columns of their own
-            return datetime(*map(int, [*parts, "1", "1"][: max(3, len(parts))]))  # type: ignore[arg-type]
-        return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else datetime.fromisoformat(text)
-    except (ValueError, TypeError):
-        return None
-
-
-def _kind(moment: datetime | float | None) -> tuple[type, bool]:
-    """What moments must share to be compared: a time with a zone is neither before nor after one without."""
-    return type(moment), isinstance(moment, datetime) and moment.tzinfo is not None
-
-
-def _check_order(series: Series, numbers: list[int]) -> None:
-    """Every moment is a time, after the one before it."""
-    before = _moment(series.times[0])
-    for place, (number, text) in enumerate(zip(numbers, series.times, strict=True)):
-        now = _moment(text)
-        if now is None or _kind(now) != _kind(before):
-            raise DataError(
-                f"{series.where}:{number}: {shorten(text)} is not a time{' like the others' if place else ''}",
-                hint="write times as 2024-05-31, 2024-05-31 23:00 or 2024-05, or name their columns with data.time.",
-            )
-        if place and now <= before:  # type: ignore[operator]
-            relation = "the same time as" if now == before else "a time before"
-            raise DataError(
-                f"{series.where}:{number}: {text} is {relation} the line above",
-                hint="sort the file by time, and let each moment be there once.",
-            )
-        before = now
-
-
-def _step(times: Sequence[str]) -> timedelta | float | None:
-    """How far apart the moments usually are; nothing where they cannot be told."""
-    moments = [_moment(time) for time in times[-50:]]
-    if len(moments) < 2 or None in moments:
-        return None
-    gaps = sorted(b - a for a, b in itertools.pairwise(moments))  # type: ignore[operator]
-    return gaps[len(gaps) // 2]

@@ -1,22 +1,28 @@
-"""Two columns of a table: TSV with or without a header, CSV with one, JSONL with keys, Parquet with named columns.
+"""Two columns of a table: TSV, CSV and their kin, JSON with keys, Parquet with named columns.
 
-A column is asked for by its name or by its number from 1. Where nobody asks, a `Layout` says what is usual.
+A column is asked for by its name or by its number from 1. Where nobody asks, names and cells show which are meant,
+and a note says so if there was a choice.
 """
 
 import csv
 import json
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 
+from seqlab.data.columns import Profile, by_content, by_usual_name, profiles_of
+from seqlab.data.dialect import Dialect, find_dialect, has_header
+from seqlab.data.json_objects import json_objects
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.parquet import open_parquet
-from seqlab.errors import DataError, UsageError, nearest, shorten
+from seqlab.data.parquet import ParquetTable, open_parquet
+from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
-Columns = tuple[str | None, str | None]  # by name or number from 1; None: the usual one
+HEAD = 1000  # rows that show what the columns hold
+Columns = tuple[str | None, str | None]  # by name or number from 1; None: as the cells show
 Cells = Sequence[str | None]  # None where JSON holds no text
-Row = tuple[int, Cells, Sequence[str] | None]  # line number, cells, and their names where they have any
+Row = tuple[int, Cells]  # line number and cells
 
 
 @dataclass(frozen=True)
@@ -28,23 +34,149 @@ class Layout:
     names_may_differ: bool
 
 
-def two_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:
+@dataclass(frozen=True)
+class Table:
+    """A table that is being read: the names of its columns, if it has any, its first rows, and all rows in one pass."""
+
+    where: str
+    names: list[str] | None
+    head: list[Row]
+    rows: Iterator[Row]
+    separator: str = ""
+    note: str = ""
+
+    @property
+    def place(self) -> str:
+        """The file, and the line where its rows begin."""
+        return f"{self.where}:{self.head[0][0]}" if self.head and self.head[0][0] else self.where
+
+    @property
+    def profiles(self) -> list[Profile]:
+        return profiles_of(self.names, [cells for _, cells in self.head])
+
+
+def two_columns(
+    path: str, wanted: Columns, layout: Layout, encoding: str | None = None
+) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each row's "file:line" and its two cells."""
     if extension(path) == ".parquet":
         yield from _parquet_columns(path, wanted, layout)
         return
-    chosen: dict[tuple[str, ...] | None, tuple[int, int]] = {}  # JSON objects may differ in their keys
-    separator = "comma" if extension(path) == ".csv" else "tab"
-    for number, cells, header in _rows(path, wanted, layout):
-        where = f"{display_name(path)}:{number}"
-        key = None if header is None else tuple(header)
-        if key not in chosen:
-            chosen[key] = _without_names(wanted, layout) if header is None else _by_name(header, wanted, layout, where)
-        first, second = chosen[key]
-        needed = max(first, second) + 1
+    table = open_table(path, encoding, named=(*layout.names, *(name for name in wanted if name is not None)))
+    if not table.head:
+        return
+    first, second = choose_columns(table, wanted, layout)
+    needed = max(first, second) + 1
+    for number, cells in table.rows:
+        where = f"{table.where}:{number}"
         if len(cells) < needed:
-            raise _too_few(where, cells, needed, separator)
-        yield where, (_text(cells, first, header, where), _text(cells, second, header, where))
+            raise _too_few(where, cells, needed, table.separator)
+        yield where, (_text(cells, first, table.names, where), _text(cells, second, table.names, where))
+
+
+def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] = ()) -> Table:
+    """The table in a text file. `named` are the usual names of two columns, and then those that are asked for."""
+    if extension(path) in (".jsonl", ".json"):
+        return _json_table(path, encoding)
+    text = lines(path, encoding)
+    first = list(islice(text, HEAD))
+    dialect = find_dialect([line for _, line in first], extension(path))
+    rows = (
+        _quoted_rows(path, chain(first, text), dialect) if dialect.quoted else _plain_rows(chain(first, text), dialect)
+    )
+    head = list(islice(rows, HEAD))
+    names, note = None, ""
+    if head and (by := _header([cells for _, cells in head], named, extension(path), dialect)):
+        names = [str(cell).strip() for cell in head.pop(0)[1]]
+        note = f"the first line names the columns: {', '.join(names)}" if by == "content" else ""
+    return Table(display_name(path), names, head, chain(head, rows), dialect.separator, note)
+
+
+def choose_columns(table: Table, wanted: Columns, layout: Layout) -> tuple[int, int]:
+    """The places of the two columns: those asked for, else those of the usual names, else those whose cells fit."""
+    profiles = table.profiles
+    asked = [None if name is None else _index(table, name, len(profiles)) for name in wanted]
+    if asked[0] is not None and asked[1] is not None:
+        return asked[0], asked[1]
+    if table.names is not None and wanted == (None, None):
+        second = by_usual_name(profiles, layout.names[1], None)
+        first = by_usual_name(profiles, layout.names[0], second)
+        if first is not None and second is not None:
+            _note(replace(table, note=""), (first, second), layout, exact=True)
+            return first, second
+    if wanted == (None, None):
+        chosen = by_content(profiles, layout.names, layout.positions)
+        usual = layout.positions if table.names is None or layout.names_may_differ else None
+        if chosen is None and (chosen := usual) is None and len(profiles) == 2:
+            chosen = layout.positions
+        if len(profiles) < 2 and table.separator:
+            raise _too_few(table.place, table.head[0][1], 2, table.separator)
+        if chosen is None or max(chosen) >= len(profiles):
+            raise _no_column(table, layout.names[0])
+        _check_labels(table, profiles[chosen[1]], layout)
+        _note(table, chosen, layout, exact=chosen == layout.positions)
+        return chosen
+    return _other(table, profiles, asked, layout)
+
+
+def _other(table: Table, profiles: Sequence[Profile], asked: Sequence[int | None], layout: Layout) -> tuple[int, int]:
+    """One column is asked for, and so the other one is to be found."""
+    known = asked[0] if asked[0] is not None else asked[1]
+    missing = 0 if asked[0] is None else 1
+    place = None if table.names is None else by_usual_name(profiles, layout.names[missing], known)
+    rest = [place for place, each in enumerate(profiles) if place != known and not each.is_id and each.cells]
+    if place is None and table.names is None:
+        place = layout.positions[missing]
+        if place == known:  # the usual place is taken: the other of the first two columns is free
+            place = 1 if known == 0 else 0
+    elif place is None and len(rest) == 1:
+        place = rest[0]
+    if place is None:
+        raise _no_column(table, layout.names[missing])
+    assert known is not None
+    return (place, known) if missing == 0 else (known, place)
+
+
+def _no_column(table: Table, name: str) -> DataError:
+    there = ", ".join(table.names) if table.names else "1 to " + str(len(table.profiles))
+    return DataError(
+        f"{table.place}: there is no column '{name}'",
+        hint=f"say which column is the {name}, by name or by number; there are: {there}.",
+    )
+
+
+def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
+    """Refuse labels that are texts or measurements, which no classifier can learn."""
+    if layout.names[1] != "label" or len(labels.cells) < 20 or labels.num_distinct <= 0.7 * len(labels.cells):
+        return
+    share = f"{labels.num_distinct:,} of the first {len(labels.cells):,} labels are different"
+    example = shorten(labels.cells[0], 40)
+    if labels.is_numeric:
+        raise DataError(
+            f"{table.where}: {share} numbers, for instance {example}: this is regression, not classification",
+            hint="write a few ranges, such as low and high, into a column of their own and choose it: "
+            "--set data.target=COLUMN; numbers over time are forecast: seqlab train forecast FILE",
+        )
+    raise DataError(
+        f"{table.where}: {share}, for instance {example}: these are texts, not labels",
+        hint=f"to learn one text from the other: seqlab train translate {table.where}; "
+        "another column holds the labels: --set data.target=COLUMN",
+    )
+
+
+def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool) -> None:
+    """Say which columns are read where that is not plain to see."""
+    unused = [place for place in range(len(table.profiles)) if place not in chosen]
+    if exact and not unused and not table.note:
+        return
+    shown = [repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen]
+    message = f"the {layout.names[0]} is read from {shown[0]} and the {layout.names[1]} from {shown[1]}"
+    if unused:
+        message += "; not used: " + ", ".join(table.names[p] or "''" if table.names else str(p + 1) for p in unused)
+    parts = [
+        part for part in (table.note, f"{message} (--set data.source=... and data.target=... choose others)") if part
+    ]
+    warnings.warn(f"{table.where}: {'; '.join(parts)}", SeqlabWarning, stacklevel=2)
 
 
 def _text(cells: Cells, index: int, header: Sequence[str] | None, where: str) -> str:
@@ -55,144 +187,106 @@ def _text(cells: Cells, index: int, header: Sequence[str] | None, where: str) ->
     return cell
 
 
-def _rows(path: str, wanted: Columns, layout: Layout) -> Iterator[Row]:
-    match extension(path):
-        case ".csv":
-            return _csv_rows(path)
-        case ".jsonl" | ".json":
-            return _json_rows(path)
-        case _:
-            return _tsv_rows(path, wanted, layout)
+def _header(rows: Sequence[Cells], named: Sequence[str], ending: str, dialect: Dialect) -> str:
+    """Whether the first row is names because a name in it is asked for, or by what it holds; "" if it is a row."""
+    first = {str(cell).strip().lower() for cell in rows[0]}
+    asked = [name for name in named[2:] if not name.isdecimal()]
+    if asked or (named and set(named[:2]) <= first):
+        return "name"
+    texts = [[str(cell) for cell in cells] for cells in rows]
+    if not has_header(texts, usual=ending == ".csv" and dialect.delimiter == ","):
+        return ""
+    return "name" if ending == ".csv" else "content"
 
 
-def _tsv_rows(path: str, wanted: Columns, layout: Layout) -> Iterator[Row]:
-    """No quoting: a tab always separates. The first line is a header if columns are asked for by name, or if it
-    holds both usual names."""
-    numbered = ((number, text.split("\t")) for number, text in lines(path) if text.strip())
-    first = next(numbered, None)
-    if first is None:
-        return
-    asked = any(name is not None and not name.isdecimal() for name in wanted)
-    usual = set(layout.names) <= {cell.strip().lower() for cell in first[1]}
-    header = [cell.strip() for cell in first[1]] if asked or usual else None
-    for number, cells in numbered if header else chain([first], numbered):
-        yield number, cells, header
+def _plain_rows(text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
+    """No quoting: the delimiter always separates."""
+    for number, line in text:
+        if line.strip():
+            yield number, line.split(dialect.delimiter, -1 if dialect.delimiter != " " else 1)
 
 
-def _csv_rows(path: str) -> Iterator[Row]:
+def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
     """A quoted cell may hold newlines, so a row is named by the line it starts on."""
-    reader = csv.reader((text + "\n" for _, text in lines(path)), strict=True)
-    header: list[str] | None = None
+    reader = csv.reader((line + "\n" for _, line in text), delimiter=dialect.delimiter, strict=True)
     start = 1
     try:
         for cells in reader:
-            if header is None and cells:
-                header = [cell.strip() for cell in cells]
-            elif any(cell.strip() for cell in cells):
-                yield start, cells, header
+            if any(cell.strip() for cell in cells):
+                yield start, cells
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
             f"{display_name(path)}:{start}: this is not CSV: {error}",
-            hint='a cell with commas, newlines or quotation marks stands in "...", and its own marks are doubled; '
-            "perhaps one is never closed. Very long cells are better kept as JSONL.",
+            hint=f'a cell with {dialect.separator}s, newlines or quotation marks stands in "...", and its own marks '
+            "are doubled; perhaps one is never closed. Very long cells are better kept as JSONL.",
         ) from error
 
 
-def _json_rows(path: str) -> Iterator[Row]:
-    for number, text in lines(path):
-        if not text.strip():
-            continue
-        where = f"{display_name(path)}:{number}"
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{where}: this line is not JSON: {shorten(text)}",
-                hint="each line is one object; jq -c '.[]' makes lines of an array.",
-            ) from error
-        if not isinstance(value, dict):
-            raise DataError(
-                f"{where}: a JSON {type(value).__name__} where an object is needed: {shorten(text)}",
-                hint="each line is one object; jq -c '.[]' makes lines of an array.",
-            )
-        yield number, [_cell(cell) for cell in value.values()], list(value)
+def _json_table(path: str, encoding: str | None) -> Table:
+    """Objects, one a line, or all in one array."""
+    objects = json_objects(path, encoding)
+    head = list(islice(objects, HEAD))
+    names = list(dict.fromkeys(name for _, value in head for name in value))
+
+    def rows(some: Iterator[tuple[int, dict[str, object]]]) -> Iterator[Row]:
+        for number, value in some:
+            yield number, [_cell(value.get(name), f"{display_name(path)}:{number}") for name in names]
+
+    cells = list(rows(iter(head)))
+    return Table(display_name(path), names, cells, chain(cells, rows(objects)))
 
 
 def _parquet_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The two columns, without reading the others. A list of words is written as words with spaces between."""
-    with open_parquet(path) as table:
-        columns = _by_name(table.names, wanted, layout, path)
-        names = [table.names[column] for column in columns]
-        for number, values in table.rows(columns):
+    """The two columns, without reading the others beyond the first rows."""
+    with open_parquet(path) as parquet:
+        columns = choose_columns(parquet_head(path, parquet), wanted, layout)
+        names = [parquet.names[column] for column in columns]
+        for number, values in parquet.rows(columns):
             where = f"{path}:{number}"
-            cells = [_words(value, where) if isinstance(value, list) else _cell(value) for value in values]
+            cells = [_cell(value, where) for value in values]
             yield where, (_text(cells, 0, names, where), _text(cells, 1, names, where))
 
 
-def _words(values: list[object], where: str) -> str:
-    words = [_cell(value) or "" for value in values]
-    for word in words:
-        if len(word.split()) != 1:
-            raise DataError(
-                f"{where}: {shorten(word)} is not one word",
-                hint="each entry of a list is a word, a number or a truth value, without spaces.",
-            )
-    return " ".join(words)
+def parquet_head(path: str, parquet: ParquetTable) -> Table:
+    """The first rows, as text."""
+    first = islice(parquet.rows(range(len(parquet.names))), HEAD)
+    head: list[Row] = [(0, [_cell(value, "", lenient=True) for value in values]) for _, values in first]
+    return Table(path, parquet.names, head, iter(()))
 
 
-def _cell(value: object) -> str | None:
-    """JSON numbers and truth values serve as labels in the way JSON writes them; null and nested values as nothing."""
+def _cell(value: object, where: str, *, lenient: bool = False) -> str | None:
+    """Numbers and truth values serve as labels in the way JSON writes them, a list of words as words with spaces
+    between; null and nested values as nothing."""
     if isinstance(value, str):
         return value
+    if isinstance(value, list):
+        words = [_cell(each, where, lenient=True) or "" for each in value]
+        odd = next((word for word in words if len(word.split()) != 1), None)
+        if odd is None or lenient:
+            return " ".join(words)
+        raise DataError(
+            f"{where}: {shorten(odd)} is not one word",
+            hint="each entry of a list is a word, a number or a truth value, without spaces.",
+        )
     return json.dumps(value) if isinstance(value, bool | int | float) else None
 
 
-def _by_name(header: Sequence[str], wanted: Columns, layout: Layout, where: str) -> tuple[int, int]:
-    lowered = [name.lower() for name in header]
-    usual = [lowered.index(name) if name in lowered else None for name in layout.names]
-    first, second = (
-        _index(header, name, where) if name is not None else default
-        for name, default in zip(wanted, usual, strict=True)
-    )
-    if first is not None and second is not None:
-        return first, second
-    if wanted == (None, None) and layout.names_may_differ and len(header) >= 2:
-        return 0, 1
-    if wanted != (None, None) and len(header) == 2:  # one is named, so the other is the other
-        return (first, 1 - first) if first is not None else (1 - (second or 0), second or 0)
-    missing = layout.names[0] if first is None else layout.names[1]
-    raise DataError(
-        f"{where}: there is no column '{missing}'",
-        hint=f"say which column is the {missing}, by name or by number; there are: {', '.join(header)}.",
-    )
-
-
-def _index(header: Sequence[str], name: str, where: str) -> int:
-    if name in header:
-        return list(header).index(name)
-    if name.isdecimal() and 1 <= int(name) <= len(header):
-        return int(name) - 1
-    raise DataError(f"{where}: there is no column '{name}'", hint=nearest(name, header))
-
-
-def _without_names(wanted: Columns, layout: Layout) -> tuple[int, int]:
-    if any(name is not None and int(name) == 0 for name in wanted):
+def _index(table: Table, name: str, width: int) -> int:
+    names = table.names or []
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and int(name) == 0:
         raise UsageError("there is no column 0", hint="columns are numbered from 1.")
-    asked = [None if name is None else int(name) - 1 for name in wanted]
-    first, second = (
-        position if number is None else number for number, position in zip(asked, layout.positions, strict=True)
-    )
-    if first == second and None in asked:  # the usual place is taken: the other of the first two columns is free
-        free = 1 if first == 0 else 0
-        return (first, free) if asked[1] is None else (free, second)
-    return first, second
+    if name.isdecimal() and (table.names is None or int(name) <= width):
+        return int(name) - 1
+    raise DataError(f"{table.place}: there is no column '{name}'", hint=nearest(name, names))
 
 
 def _too_few(where: str, cells: Cells, needed: int, separator: str) -> DataError:
-    seen = len(cells)
-    shown = shorten(("," if separator == "comma" else "\t").join(cell or "" for cell in cells))
+    count = len(cells)
+    shown = shorten({"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}[separator].join(c or "" for c in cells))
     return DataError(
-        f"{where}: {seen} column{'s' if seen != 1 else ''} where {needed} are needed: {shown}",
-        hint=f"columns are separated by a {separator}; this line has {seen - 1 or 'none'}.",
+        f"{where}: {count} column{'s' if count != 1 else ''} where {needed} are needed: {shown}",
+        hint=f"columns are separated by a {separator}; this line has {count - 1 or 'none'}.",
     )

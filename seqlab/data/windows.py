@@ -15,6 +15,8 @@ from seqlab.padded import Batch, Padded
 class Windows:
     """Every window of a table whose `horizon` lies in rows `begin` to `end`; it looks back into what comes before.
 
+    Where a window reaches back beyond the first row, what it would hold there is missing.
+
     The first columns of the table are the variables, missing where they are not a number; the others are known for all
     rows. Window r is of variable r % C, and its horizon begins at row begin + r // C.
     """
@@ -44,10 +46,13 @@ class Windows:
     def batch(self, rows: Int[np.ndarray, " B"]) -> Batch:
         """The windows at these places, side by side."""
         steps = self.origins(rows)[:, None] + np.arange(-self.look_back, self.horizon)
-        values = np.asarray(self.table[steps, (rows % self.num_variables)[:, None]], dtype=np.float32)
+        values = np.array(self.table[np.maximum(steps, 0), (rows % self.num_variables)[:, None]], dtype=np.float32)
+        values[steps < 0] = np.nan
         covariates = None
         if self.table.shape[1] > self.num_variables:
-            covariates = _padded(np.asarray(self.table[:, self.num_variables :][steps], dtype=np.float32))
+            covariates = _padded(
+                np.asarray(self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32)
+            )
         past, future = values[:, : self.look_back], values[:, self.look_back :]
         return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), covariates)
 

@@ -12,6 +12,7 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
+from seqlab.explain.evidence import evidence_view
 from seqlab.explain.gradients import gradients_view
 from seqlab.explain.lens import lens_view
 from seqlab.explain.number import number_view
@@ -46,11 +47,12 @@ VIEWS: dict[str, Callable[..., View]] = {
     "band": band_view,
     "maps": maps_view,
     "glimpses": glimpses_view,
+    "evidence": evidence_view,
 }
 
 READ = {"given", "subject"}  # parameters of a view that need an input
 OF_SUBJECT = ("output", "hypothesis")  # options that say which answer to the input is looked into
-USUAL = ("band", "trellis", "maps", "attention", "lens")  # what to look at first, the most telling first
+USUAL = ("band", "evidence", "trellis", "maps", "attention", "lens")  # what to look at first, the most telling first
 
 
 def usual_view(bundle: Bundle) -> str:
@@ -66,7 +68,7 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     fitting = task_of(bundle.recipe).views(bundle)
     transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
     attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
-    network = model.hmm is None
+    network = not model.without_layers or model.lds is not None
     turns = isinstance(model.decoder, Transformer) and model.decoder.kind == "universal" and model.encoder is None
     applies = {
         "attention": attends and network,
@@ -77,7 +79,7 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
         "embeddings": tokenizer is not None and network,
         "bpe": isinstance(tokenizer, BPETokenizer),
         "training": has_run,
-        "trellis": not network,
+        "trellis": model.hmm is not None,
         "glimpses": isinstance(model.encoder, Glimpse),
     }
     of_any_task = ("positions", "embeddings", "bpe", "training", "trellis", "glimpses")

@@ -41,6 +41,8 @@ def transformer(bundle: Bundle, side: str, to: str) -> Transformer:
 
 def translator(bundle: Bundle, to: str) -> tuple[Transformer, Transformer]:
     """Encoder and decoder of a translator whose two sides are built alike."""
+    if bundle.recipe.model.pointer:
+        raise refuse(to, "it copies tokens of its source ('model.pointer')")
     encoder, decoder = transformer(bundle, "encoder", to), transformer(bundle, "decoder", to)
     for what in ("size", "norm", "activation", "scale", "epsilon"):
         if getattr(encoder, what) != getattr(decoder, what):

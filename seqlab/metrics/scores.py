@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from seqlab.scripts import bleu_tokenizer
+
 Span = tuple[int, int, str]
 """Where it begins, where it has ended, and its type."""
 
@@ -18,7 +20,7 @@ _LABEL = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
 SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
-SHARES |= {"hop_overlap"}
+SHARES |= {"hop_overlap", "calibration_error"}
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -87,20 +89,25 @@ def caption_scores(
     from sacrebleu.metrics import BLEU
 
     streams = [list(stream) for stream in zip_longest(*references)]  # where one has fewer, sacreBLEU takes None
-    words = BLEU(lowercase=lower, max_ngram_order=1).corpus_score(list(outputs), streams).score
-    return {"bleu_1": words, **_scores(outputs, streams, lower=lower)}
+    words = BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
+    return {"bleu_1": words.corpus_score(list(outputs), streams).score, **_scores(outputs, streams, lower=lower)}
 
 
 def _scores(outputs: Sequence[str], streams: Any, *, lower: bool) -> dict[str, float | str]:
     from sacrebleu.metrics import BLEU, CHRF
 
-    bleu, chrf = BLEU(lowercase=lower), CHRF(lowercase=lower)
+    bleu, chrf = BLEU(lowercase=lower, tokenize=_tokenizer(streams)), CHRF(lowercase=lower)
     return {
         "bleu": bleu.corpus_score(list(outputs), streams).score,
         "bleu_signature": str(bleu.get_signature()),
         "chrf": chrf.corpus_score(list(outputs), streams).score,
         "chrf_signature": str(chrf.get_signature()),
     }
+
+
+def _tokenizer(streams: Any) -> str:
+    """What fits the script of the references; the first thousand show it."""
+    return bleu_tokenizer("\n".join(text for stream in streams[:1] for text in stream[:1000] if text))
 
 
 def figure(name: str, value: float) -> str:

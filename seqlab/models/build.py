@@ -15,6 +15,7 @@ from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.transformer import FeedForward, MultiHeadAttention
+from seqlab.models.copying import CopyingDecoder
 from seqlab.models.elmo import ElmoInputs, TwoReaders
 from seqlab.models.interface import Encoder, Teachable
 from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, GlimpseEncoder, PictureEncoder, Pictures
@@ -134,10 +135,21 @@ def build_decoder(recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = 
     loud = LOUD if encoder is None and isinstance(stack, Stack) and not settings.tie else None
     embedding = Embedding(num_tokens, size, name="decoder", deviation=loud)
     if isinstance(stack, Transformer):
-        return _transformer_decoder(recipe, stack, embedding, encoder)
-    if encoder is None or settings.attention is None:
-        return _recurrent_decoder(recipe, stack, embedding, encoder)
-    return _attentive_decoder(recipe, stack, embedding, encoder, settings.attention)
+        decoder = _transformer_decoder(recipe, stack, embedding, encoder)
+    elif encoder is None or settings.attention is None:
+        decoder = _recurrent_decoder(recipe, stack, embedding, encoder)
+    else:
+        decoder = _attentive_decoder(recipe, stack, embedding, encoder, settings.attention)
+    return _copying(recipe, decoder, encoder) if settings.pointer else decoder
+
+
+def _copying(recipe: Recipe, decoder: Teachable, encoder: Encoder | None) -> Teachable:
+    """The decoder with a pointer into the source, whose tokens must be the target's."""
+    if encoder is None or not recipe.shared or recipe.source.kind == "vectors":
+        raise RecipeError("'model.pointer' copies tokens of the source", hint="set shared=true, or pointer=false.")
+    head = cast(Head, decoder.head)
+    size = (head.project or head.output).in_features
+    return CopyingDecoder(decoder, head, size=size, memory_size=encoder.output_size)
 
 
 def _transformer_decoder(

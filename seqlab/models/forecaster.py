@@ -18,6 +18,8 @@ from seqlab.models.interface import Encoder, Reading
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
+from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
+from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Padded
 from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
 
@@ -32,7 +34,8 @@ class Forecaster(nn.Module):
     """Patches of a window into any encoder, its pooled states to all steps ahead at once.
 
     With `scale_windows` each window is brought to mean 0 and deviation 1 by what was seen of it, and the forecast back
-    to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer.
+    to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer. With
+    `simple`, all of this is added to a learnt mix of simple forecasts.
     """
 
     def __init__(
@@ -47,12 +50,17 @@ class Forecaster(nn.Module):
         num_covariates: int,
         scale_windows: bool,
         dropout: float,
+        simple: SimpleForecasts | None = None,
     ) -> None:
         super().__init__()
+        self.simple = simple
         self.encoder, self.pooling, self.output, self.head = encoder, pooling, output, nn.Identity()
         self.patch, self.horizon, self.scale_windows = patch, horizon, scale_windows
         self.dropout = Dropout(dropout, name="pooling")
         self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
+        if simple is not None:  # at first nothing is added to the simple forecasts
+            nn.init.zeros_(self.ahead.weight)
+            nn.init.zeros_(self.ahead.bias)
         sizes = (num_covariates, pooling.output_size, num_variables, output.size)
         self.covariates = CovariateEffect(*sizes) if num_covariates else None
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
@@ -65,12 +73,29 @@ class Forecaster(nn.Module):
         parameters, penalty = self._read(batch)
         return Reading(parameters, batch.require("target"), penalty=penalty, output=self.output)
 
+    @torch.no_grad()
+    def start_simple(self, batch: Batch) -> None:
+        """Weigh the simple forecasts by their errors in these windows."""
+        if self.simple is None or bool(self.simple.preference.any()):  # learnt before
+            return
+        window, target = batch.require("source"), batch.require("target")
+        centre, spread = self._scale(window)
+        values = torch.where(window.scored, (window.values - centre) / spread, 0.0)
+        rules = simple_forecasts(values, window.scored, self.simple.season, self.horizon)
+        apart = (rules - ((target.values - centre) / spread)[..., None]).abs() * spread[..., None]
+        count = target.scored.sum().clamp(min=1)
+        self.simple.start(torch.where(target.scored[..., None], apart, 0.0).sum((0, 1)) / count)
+
+    def _scale(self, window: Padded) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+        """What each window is centred at and divided by."""
+        if self.scale_windows:
+            return window_scale(window.values, window.scored)
+        return window.values.new_zeros(len(window.values), 1), window.values.new_ones(len(window.values), 1)
+
     def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
         window = batch.require("source")
         values, observed = window.values.to(self.ahead.weight.dtype), window.scored
-        centre, spread = values.new_zeros(len(values), 1), values.new_ones(len(values), 1)
-        if self.scale_windows:
-            centre, spread = window_scale(values, observed)
+        centre, spread = self._scale(window.with_values(values))
         columns = [torch.where(observed, (values - centre) / spread, 0.0), observed.to(values.dtype)]
         table = torch.stack(columns, dim=-1)
         covariates = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
@@ -82,6 +107,8 @@ class Forecaster(nn.Module):
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
         if self.covariates is not None and covariates is not None:
             raw = raw + self.covariates(covariates[:, -self.horizon :], pooled, batch.rows)
+        if self.simple is not None:
+            centre = centre + spread * self.simple(columns[0], observed)
         return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
 
 
@@ -142,7 +169,7 @@ class LDSForecaster(nn.Module):
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
 
 
-Forecasts = Forecaster | LDSForecaster  # whose `widths` are what calibration found at each step
+Forecasts = Forecaster | LDSForecaster | SmoothingForecaster  # whose `widths` are what calibration found at each step
 
 
 def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:

@@ -18,7 +18,8 @@ class Memory:
     """What an encoder leaves for a decoder: how many rows, the states of each, and one summary of each.
 
     `penalty` is what the loss adds for how the encoder worked: the ponder cost of a Universal Transformer. `grid` is
-    how the states lie in a picture, row by row: so many rows, so many columns.
+    how the states lie in a picture, row by row: so many rows, so many columns. `tokens` are those of the source, where
+    it is made of tokens.
     """
 
     rows: int
@@ -26,6 +27,7 @@ class Memory:
     summary: Summary | None = None
     penalty: Scalar | None = None
     grid: tuple[int, int] | None = None
+    tokens: PositionIds | None = None
 
     def require_states(self) -> Padded:
         """The states, for whoever cannot do without."""
@@ -38,6 +40,12 @@ class Memory:
         if self.summary is None:
             raise ValueError("this memory has no summary: no source was encoded")
         return self.summary
+
+    def require_tokens(self) -> PositionIds:
+        """The source's tokens, for whoever copies them."""
+        if self.tokens is None:
+            raise ValueError("this memory has no tokens: its source is not made of them")
+        return self.tokens
 
 
 class Read(NamedTuple):

@@ -15,7 +15,7 @@ from seqlab.equations.attention import (
 )
 from seqlab.equations.attention import context as weighted_sum
 from seqlab.layers.dropout import Dropout
-from seqlab.layers.inputs import Embedding, Inputs
+from seqlab.layers.inputs import Embedding, Inputs, ids_of
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import BidirectionalStack, CausalStack
 from seqlab.layers.tap import tap
@@ -38,7 +38,7 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, source: Padded) -> Memory:
         states, summary = self.stack.encode(source.with_values(self.dropout(self.inputs(source))))
-        return Memory(len(source), states, summary)
+        return Memory(len(source), states, summary, tokens=ids_of(source))
 
 
 class Bridge(nn.Module):

@@ -180,7 +180,8 @@ def segment_numbers(source: Padded) -> PositionIds | None:
 def remembered(source: Padded, x: Vectors, penalty: Tensor | None = None) -> Memory:
     """The states of an encoder as memory, with their mean as summary."""
     states = source.with_values(x).masked()
-    return Memory(len(source), states, mean_pool(states.values, states.real), penalty)
+    summary = mean_pool(states.values, states.real)
+    return Memory(len(source), states, summary, penalty, tokens=ids_of(source))
 
 
 class Stepping:

@@ -13,10 +13,15 @@ from seqlab.recipe.model import (
     Features,
     Glimpse,
     Hidden,
+    Linear,
     Model,
+    Neighbours,
+    Ngrams,
+    RandomField,
+    Smoothing,
     Stack,
     Transformer,
 )
-from seqlab.recipe.recipe import Recipe, build_recipe, load_recipe, override, parse_recipe, to_toml
+from seqlab.recipe.recipe import Recipe, build_recipe, is_named, load_recipe, override, parse_recipe, to_toml, value_of
 from seqlab.recipe.sections import NUMBERS, Data, Decode, Forecast, Image, Text, Train
 from seqlab.recipes import recipe_names

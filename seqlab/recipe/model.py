@@ -106,6 +106,51 @@ class Hidden(Section):
     smoothing: float = Field(0.1, ge=0)  # lm: added to every count; tag: how much a word leans on those spelt like it
 
 
+class Linear(Section):
+    """Logistic regression: over n-grams of a text, a summary of each feature of a sequence, or a small picture."""
+
+    # of the data against the penalty |W|² / 2; without it, the best of several on the held-out part
+    strength: float | None = Field(None, gt=0)
+
+
+class RandomField(Section):
+    """A linear-chain conditional random field over the spelling of each word and of its neighbours."""
+
+    strength: float | None = Field(None, gt=0)  # as of a linear model
+
+
+class Neighbours(Section):
+    """The answers of the training examples whose sources are the most alike."""
+
+    count: int = Field(8, ge=1)
+    sharpness: float = Field(50.0, gt=0)  # how much more a neighbour weighs that is more alike: e^(sharpness cosine)
+
+
+class Ngrams(Section):
+    """An n-gram language model with Kneser-Ney smoothing."""
+
+    order: int = Field(5, ge=1, le=12)
+
+
+class Smoothing(Section):
+    """Exponential smoothing and what is simpler: a form, or a mean of those that forecast the training part best."""
+
+    form: Literal[
+        "best",
+        "mean",
+        "last",
+        "drift",
+        "season",
+        "level",
+        "trend",
+        "damped",
+        "additive",
+        "additive-trend",
+        "multiplicative",
+        "multiplicative-trend",
+    ] = "best"
+
+
 Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
 Reader = Annotated[Stack | Transformer | Convolution | Glimpse | Features, Field(discriminator="kind")]
 
@@ -124,6 +169,9 @@ class Dynamics(Section):
         return self
 
 
+WITHOUT_LAYERS = ("hmm", "lds", "linear", "crf", "neighbours", "ngrams", "smoothing")
+
+
 class Model(Section):
     embedding: int = Field(128, ge=1)
     encoder: Reader | None = None
@@ -133,6 +181,12 @@ class Model(Section):
     hmm: Hidden | None = None  # tag, lm: in place of encoder and decoder
     elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
     lds: Dynamics | None = None  # forecast only: in place of an encoder
+    # baselines, each in place of encoder and decoder
+    linear: Linear | None = None  # classify
+    crf: RandomField | None = None  # tag
+    neighbours: Neighbours | None = None  # translate
+    ngrams: Ngrams | None = None  # lm
+    smoothing: Smoothing | None = None  # forecast
     # classify and forecast; theme: mask too; flat: all states side by side, of windows that are equally long (forecast)
     pooling: Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"] = "final"
     theme: int = Field(32, ge=1)  # pooling = "theme": how many numbers; a masked model learns what they say
@@ -143,11 +197,17 @@ class Model(Section):
     frozen_vectors: bool = False
     masked: float = Field(0.15, gt=0, lt=1)  # mask only: the share of tokens to be guessed
     context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
+    pointer: bool = False  # translate: tokens of the source may be copied; source and target share a vocabulary
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
     # of the vectors that enter a network, where that is not as for all others: characters are too few to be overfitted
     input_dropout: float | None = Field(None, ge=0, lt=1)
     word_dropout: float = Field(0.0, ge=0, lt=1)  # the share of a source's tokens that training does not see
+
+    @property
+    def without_layers(self) -> str:
+        """The model that stands in place of encoder and decoder; empty where there is none."""
+        return next((name for name in WITHOUT_LAYERS if getattr(self, name) is not None), "")
 
     @property
     def entering(self) -> float:

@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe.model import FAMILIES, Model, Stack
+from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, Model, Stack
 from seqlab.recipe.section import Section
 from seqlab.recipe.sections import LENGTHS, Data, Decode, Forecast, Image, Text, Train
 from seqlab.recipes import recipe_names, recipe_table
 
 # sections that --set can begin
-OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "hmm", "lds", "image")
+OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *WITHOUT_LAYERS)
 
 
 class Recipe(Section):
@@ -71,14 +71,17 @@ def build_recipe(table: Mapping[str, Any], *, where: str) -> Recipe:
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
-    """The recipe with `section.key=value` settings applied; values are read as TOML, else as plain strings."""
-    table = recipe.model_dump()
+    """The recipe with `section.key=value` settings applied; values are read as TOML, else as plain strings.
+
+    What the recipe leaves open stays open: only what it names, and what is set here, is named afterwards.
+    """
+    whole, table = recipe.model_dump(), recipe.model_dump(exclude_unset=True)
     for setting in settings:
         path, equals, value = setting.partition("=")
         keys = path.strip().split(".")
         if not equals or not all(keys):
             raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
-        place = table
+        place, named = whole, table
         for key in keys[:-1]:
             if place.get(key) is None and key in OPTIONAL:
                 place[key] = {}
@@ -89,14 +92,36 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             if key not in place:
                 raise RecipeError(f"--set {setting}: there is no section '{key}'", hint=nearest(key, place))
             place = place[key]
-        place[keys[-1]] = _value(value.strip())
+            named[key] = named.get(key) or {}
+            named = named[key]
+        place[keys[-1]] = named[keys[-1]] = _value(value.strip())
         if keys[-1] == "kind" and keys[0] == "model":  # another family has other settings
-            family = FAMILIES.get(place["kind"], Stack)
-            for name in place.keys() - family.model_fields.keys():
-                del place[name]
+            family = FAMILIES.get(named["kind"], Stack)
+            for name in named.keys() - family.model_fields.keys():
+                del named[name]
+        if keys == ["source", "kind"] and named["kind"] != "words":  # what is no word has no spelling
+            table.get("model", {}).pop("characters", None)
         if keys[0] == "train" and keys[-1] in LENGTHS:
-            place |= dict.fromkeys(LENGTHS - {keys[-1]})
+            named |= dict.fromkeys(LENGTHS - {keys[-1]})
     return build_recipe(table, where=f"recipe '{recipe.name}' with --set")
+
+
+def is_named(recipe: Recipe, path: str) -> bool:
+    """Whether a recipe, or `override`, names a setting; what it leaves open may be chosen from the data."""
+    section: Any = recipe
+    for key in path.split("."):
+        if section is None or key not in section.model_fields_set:
+            return False
+        section = getattr(section, key)
+    return section is not None
+
+
+def value_of(recipe: Recipe, path: str) -> Any:
+    """The value of a setting by its dotted name; None where its section is missing."""
+    section: Any = recipe
+    for key in path.split("."):
+        section = getattr(section, key, None)
+    return section
 
 
 def to_toml(recipe: Recipe) -> str:

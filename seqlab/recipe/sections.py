@@ -17,6 +17,7 @@ class Data(Section):
     unit: Literal["stream", "line"] = "stream"  # lm only: one endless text, or each line a sequence of its own
     source: str | None = None  # a column, by name or by number counted from 1
     target: str | None = None
+    encoding: str | None = None  # of text files; without it, UTF-8, or what their bytes are beyond doubt
     validation: float = Field(0.05, gt=0, lt=1)
     max_validation: int = Field(2000, ge=1)  # examples
     max_source: int = Field(1000, ge=1)  # tokens
@@ -25,6 +26,7 @@ class Data(Section):
     no_label: str | None = None  # tag only: what stands in the file where a label is not known
     # forecast only; the split is chronological: first the training part, then validation, then what `evaluate` reads
     time: str | None = None  # the column that says when, or several with commas between
+    id: str | None = None  # the column that tells several series apart, or several with commas between
     columns: str | None = None  # what is to be forecast, with commas between; without it, all that are not named here
     known: str | None = None  # columns whose future is known: prices that are set, holidays
     calendar: bool = False  # hour, weekday and day of the year are known columns too
@@ -36,7 +38,10 @@ class Text(Section):
     """How strings become ids."""
 
     # a target of a tagger may be numbers, or angles in degrees, at each position
-    kind: Literal["characters", "words", "bytes", "bpe", "wordpiece", "vectors", "numbers", "angles"] = "characters"
+    # a source may be the n-grams of a text, or the spellings of words and their neighbours
+    kind: Literal[
+        "characters", "words", "bytes", "bpe", "wordpiece", "vectors", "numbers", "angles", "ngrams", "spellings"
+    ] = "characters"
     size: int = Field(8000, ge=1)
     min_count: int = Field(1, ge=1)
     form: Literal["NFC", "NFKC", "none"] = "NFC"
@@ -74,6 +79,7 @@ class Forecast(Section):
     scale: Literal["window", "train"] = "window"  # brought to mean 0, deviation 1: each window, or the training part
     output: Literal["gaussian", "quantiles", "point"] = "gaussian"
     patch: int = Field(8, ge=1)  # values that are read together as one position
+    residual: bool = False  # a network adds to a learnt mix of simple forecasts: mean, last value, last season, growth
     level: float = Field(0.8, gt=0, lt=1)  # how many of the values to come the bands should hold
 
 
@@ -84,7 +90,7 @@ class Train(Section):
     seed: int = Field(1, ge=0)
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0)
-    minutes: float | None = Field(None, gt=0)  # as many steps as this machine takes in that time; EM may be done before
+    minutes: float | None = Field(None, gt=0)  # from the first step to the scores, at most; EM may be done before
     batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
     batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
     bptt: int = Field(64, ge=1)  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
@@ -116,8 +122,8 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
-        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) != 1:
-            raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several and not none")
+        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
+            raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several")
         if self.shard and self.optimizer == "muon":
             raise ValueError("'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'")
         if self.shard and self.minutes is not None:

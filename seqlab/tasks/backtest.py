@@ -13,6 +13,7 @@ from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
+from seqlab.metrics.uncertainty import ExampleScores
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.task import Scores
@@ -28,6 +29,8 @@ class Tally:
     def __init__(self) -> None:
         self.sums: Json = defaultdict(float)
         self.counts: Json = defaultdict(int)
+        self.moments: Json = defaultdict(lambda: np.zeros(2))  # of each moment: its absolute errors, and how many
+        self.columns: Json = defaultdict(lambda: np.zeros(2))  # of each variable, by its place: the same
 
     def add(self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]) -> None:
         self.sums[name] = self.sums[name] + sums
@@ -42,6 +45,20 @@ class Tally:
         self.add_scores("mse", errors**2, observed)
         self.add_scores("mae", np.abs(errors), observed)
         self.add_scores("mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), observed & (naive > 0))
+
+    def add_moments(self, apart: np.ndarray, observed: np.ndarray, origins: np.ndarray, which: np.ndarray) -> None:
+        """Absolute errors of each window, by its moment and by its variable."""
+        sums = np.stack([np.where(observed, np.abs(apart), 0.0).sum(1), observed.sum(1)], axis=1)
+        for origin, place, pair in zip(origins.tolist(), which.tolist(), sums, strict=True):
+            self.moments[origin] = self.moments[origin] + pair
+            self.columns[place] = self.columns[place] + pair
+
+    def by_example(self) -> ExampleScores | None:
+        """The mean absolute error, by moment."""
+        if not self.moments:
+            return None
+        sums = np.stack([self.moments[origin] for origin in sorted(self.moments)])
+        return ExampleScores("mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True)
 
     def scores(self) -> Scores:
         """Means over all values."""
@@ -63,13 +80,14 @@ def backtest(
     short.
     """
     source = series_of(bundle.codec)
-    filled, linear = _filled(windows), None if train is None else _linear(train)
+    filled, linear = _filled(windows), None if train is None or train.begin < train.look_back else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
     for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, which = windows.batch(rows), rows % windows.num_variables
         y, observed = observations(batch)
         naive = np.asarray(source.naive)[which][:, None]
-        _score(cast(Forecasts, bundle.model), batch, tallies[""], naive)
+        apart = _score(cast(Forecasts, bundle.model), batch, tallies[""], naive)
+        tallies[""].add_moments(apart, observed, windows.origins(rows), which)
         guesses = {
             name: season_ago(filled, windows.origins(rows), which, horizon=windows.horizon, season=season)
             for name, season in (("last value", 1), ("one season ago", source.season))
@@ -95,16 +113,19 @@ def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
 
 
 @torch.inference_mode()
-def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]) -> None:
+def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]) -> np.ndarray:
+    """Add the scores of these windows; returns the errors."""
     raw, (y, observed) = model.distribution(batch), observations(batch)
     widened, output = model.output.widened(raw, model.widths), model.output
-    tally.add_errors(output.mean(widened).numpy(force=True) - y, observed, naive)
+    apart = output.mean(widened).numpy(force=True) - y
+    tally.add_errors(apart, observed, naive)
     tally.add_scores("crps", output.crps(widened, batch.require("target").values).numpy(force=True), observed)
     for name, parameters in (("coverage", widened), ("coverage_uncalibrated", raw)):
         low, high = (part.numpy(force=True) for part in output.band(parameters))
         tally.add_scores(name, ((low <= y) & (y <= high)).astype(np.float64), observed)
         if parameters is widened:
             tally.add_scores("width", high - low, observed)
+    return apart
 
 
 def observations(batch: Batch) -> tuple[Float[np.ndarray, "B K"], Bool[np.ndarray, "B K"]]:

@@ -89,17 +89,7 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
     """
     settings, source = bundle.recipe.forecast, series_of(bundle.codec)
     past, ahead = _past_and_ahead(bundle, source.load(value))
-    table = np.concatenate([source.table(past), source.table(ahead)])
-    if (missing := settings.look_back - len(past)) > 0:
-        warn(
-            f"{past.where}: {len(past):,} rows where the model looks back {settings.look_back}; the others are missing"
-        )
-        table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
-        table[:missing, len(source.columns) :] = 0.0
-    for place, name in enumerate(source.columns):
-        if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
-            warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
-    windows = windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
+    windows = _last_windows(bundle, past, ahead)
     model = cast(Forecasts, bundle.model)
     parameters = calibrated(model, windows.batch(np.arange(len(windows))))
     figures = (model.output.mean(parameters), *model.output.band(parameters))
@@ -110,6 +100,28 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
             hint="look at the last rows of the file, or train on data like these.",
         )
     return Forecast(source.columns, ahead.times, mean, low, high, settings.level, past)
+
+
+def last_window(bundle: Bundle, value: Any) -> Batch:
+    """The window before the next values of each variable of a series."""
+    windows = _last_windows(bundle, *_past_and_ahead(bundle, series_of(bundle.codec).load(value)))
+    return windows.batch(np.arange(len(windows)))
+
+
+def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
+    """The windows before the next values; what the series is too short for is missing."""
+    settings, source = bundle.recipe.forecast, series_of(bundle.codec)
+    table = np.concatenate([source.table(past), source.table(ahead)])
+    if (missing := settings.look_back - len(past)) > 0:
+        if bundle.recipe.model.smoothing is None:
+            rows = f"{len(past):,} rows where the model looks back {settings.look_back}"
+            warn(f"{past.where}: {rows}; the others are missing")
+        table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
+        table[:missing, len(source.columns) :] = 0.0
+    for place, name in enumerate(source.columns):
+        if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
+            warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
+    return windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
 
 
 def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:

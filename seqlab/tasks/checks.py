@@ -2,11 +2,15 @@
 
 from seqlab.recipe import NUMBERS, Convolution, Glimpse, Hidden, Recipe, Stack
 
+# the task of each baseline, and the kinds of source from which some of them make their features
+BASELINES = {"linear": "classify", "crf": "tag", "neighbours": "translate", "ngrams": "lm", "smoothing": "forecast"}
+FEATURES = {"linear": ("ngrams", "vectors"), "crf": ("spellings",), "neighbours": ("ngrams",)}
+
 
 def check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
     """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
     model = recipe.model
-    instead = model.hmm is not None or model.lds is not None
+    instead = bool(model.without_layers)
     for part in ("encoder", "decoder"):
         needed = part in parts and not instead
         if (getattr(model, part) is not None) != needed:
@@ -26,11 +30,22 @@ def check_settings(recipe: Recipe, takes: tuple[str, ...]) -> None:
             raise ValueError(refusal)
     if recipe.source.kind in NUMBERS:
         raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
+    _check_features(recipe)
     if recipe.model.elmo and recipe.source.kind == "vectors":
         raise ValueError("[model.elmo] reads tokens, not vectors")
     if recipe.shared and recipe.source.kind == "vectors":
         raise ValueError(f"a '{recipe.task}' model reads tokens, not vectors, and shares no vocabulary with them")
     _check_image(recipe)
+
+
+def _check_features(recipe: Recipe) -> None:
+    """A baseline reads what its features are made of, and nobody else reads features."""
+    name, kind = recipe.model.without_layers, recipe.source.kind
+    if name in FEATURES and kind not in FEATURES[name]:
+        raise ValueError(f"[model.{name}] reads {' or '.join(map(repr, FEATURES[name]))}: source.kind is '{kind}'")
+    for side, used in (("source", kind), ("target", recipe.target.kind)):
+        if used in ("ngrams", "spellings") and (side == "target" or used not in FEATURES.get(name, ())):
+            raise ValueError(f"{side}.kind = '{used}' is what a baseline reads, such as [model.linear] or [model.crf]")
 
 
 NUMBERS_ARE_FOR_TAGGERS = "numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe"
@@ -43,6 +58,10 @@ def special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
     return {
         "flat": (model.pooling == "flat", "model.pooling = 'flat' needs windows of one length: it is for forecasters"),
         "lds": (model.lds is not None, f"[model.lds] forecasts a series: a '{task}' model has none"),
+        **{
+            name: (getattr(model, name) is not None, f"[model.{name}] cannot '{task}': it is for '{whom}'")
+            for name, whom in BASELINES.items()
+        },
         "hmm": (model.hmm is not None, f"[model.hmm] is a tagger or a language model: it cannot '{task}'"),
         "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
         "letters": (

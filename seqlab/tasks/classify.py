@@ -9,6 +9,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
+from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
 from seqlab.data.pictures import read_pictures
@@ -17,11 +18,13 @@ from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
 from seqlab.metrics.scores import accuracy, macro_f1
+from seqlab.metrics.uncertainty import share
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe
 from seqlab.tasks.baselines import linear_labels
+from seqlab.tasks.calibrate import calibration, choose_temperature, temperature_of
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -36,11 +39,15 @@ from seqlab.tasks.examples import (
     vectors_or,
     warn_of_new_labels,
 )
+from seqlab.tasks.linear import linear_classifier, linear_or_gradient
+from seqlab.tasks.settings import choose_classify
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.trace import Trace
 
 
 def _reads(recipe: Recipe) -> SourceType:
+    if recipe.source.kind == "ngrams":
+        return NgramSource
     return PictureSource if recipe.image is not None else vectors_or(recipe, TextSource)
 
 
@@ -50,10 +57,12 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
         return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=data.target)
-    return read_labelled(files, text=data.source, label=data.target)
+    return read_labelled(files, text=data.source, label=data.target, encoding=data.encoding)
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
+    if recipe.model.linear is not None:
+        return linear_classifier(recipe, codec)
     encoder = build_encoder(recipe, codec.source.entry)
     pooling = build_pooling(recipe, encoder)
     head = Head(pooling.output_size, len(labels_in(codec)))
@@ -66,7 +75,7 @@ def _predict(job: Job) -> list[Prediction]:
     names, source = labels_in(bundle.codec).names, bundle.codec.source
 
     def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
-        logits = model.head(model.features(rows))[:, 0]
+        logits = model.head(model.features(rows))[:, 0] / temperature_of(bundle)
         for place, p in zip(places, logits.double().softmax(-1), strict=True):
             best = int(p.argmax())
             details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
@@ -82,7 +91,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
     predicted = [a.output for a in ask(_predict, bundle, data.sources, world=scoring.world)]
-    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world)
+    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world) | calibration(bundle, examples)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     baselines = {"majority class": _scores([labels_in(bundle.codec).majority] * len(gold), gold)}
@@ -91,7 +100,14 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         linear, note = linear_labels(bundle, examples, scoring.store("source"), scoring.store("target"))
         baselines |= {"TF-IDF, linear": _scores(linear, gold)} if linear else {}
     wrong = mistakes(bundle, examples, predicted, gold)
-    return Report("classify", len(examples), scores, baselines, wrong, note)
+    right = share("accuracy", [p == g for p, g in zip(predicted, gold, strict=True)])
+    return Report("classify", len(examples), scores, baselines, wrong, note, by_example=right)
+
+
+def _baseline(recipe: Recipe) -> str:
+    if recipe.image is not None:
+        return "linear-pixels"
+    return "linear-vectors" if recipe.source.kind == "vectors" else "linear-classifier"
 
 
 def _scores(predicted: list[str], gold: list[str]) -> Scores:
@@ -120,10 +136,14 @@ CLASSIFY = Task(
     read=_read,
     build=_build,
     predict=_predict,
+    choose=choose_classify,
     evaluate=_evaluate,
+    baseline=_baseline,
+    calibrate=choose_temperature,
     subject=likeliest_labels,
-    takes=("vectors", "image"),
-    views=lambda bundle: (*ANSWER_VIEWS, "cells"),
+    takes=("vectors", "image", "linear"),
+    learner=linear_or_gradient,
+    views=lambda bundle: ("evidence",) if bundle.recipe.model.linear else (*ANSWER_VIEWS, "cells"),
     tuned="tuned-classifier",
     recurrent="bilstm-classifier",
 )

@@ -92,17 +92,17 @@ def of_examples(recipe: Recipe) -> DataKind:
     return EXAMPLES
 
 
-def read_lines(files: Files) -> Iterator[tuple[str, str]]:
+def read_lines(recipe: Recipe, files: Files) -> Iterator[tuple[str, str]]:
     """Lines of plain text that are not blank, each after the place where it stands."""
     for path in files:
-        for number, line in lines(path):
+        for number, line in lines(path, recipe.data.encoding):
             if line.strip():
                 yield f"{display_name(path)}:{number}", line
 
 
 def read_sources(recipe: Recipe, files: Files) -> Iterator[Example]:
     """The same lines as examples of a model that reads them."""
-    return (Example(line, "", where) for where, line in read_lines(files))
+    return (Example(line, "", where) for where, line in read_lines(recipe, files))
 
 
 def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
@@ -230,8 +230,9 @@ def source_subject(question: Question) -> Subject:
         raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
     reads, names = padded([row]), source.names(value, row)
     if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
+        encoder = getattr(bundle.model, "encoder", None)  # a linear model has none
         with torch.inference_mode():
-            states = cast(Any, bundle.model).encoder(reads).states
+            states = reads if encoder is None else encoder(reads).states
         names = tuple(str(place + 1) for place in range(states.values.shape[1]))
     return Subject(bundle, question.given, reads, (), names, (), (), ())
 

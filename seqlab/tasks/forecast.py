@@ -25,12 +25,14 @@ from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
+from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.recipe import Dynamics, Recipe
 from seqlab.tasks.backtest import backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
+from seqlab.tasks.settings import choose_forecast
+from seqlab.tasks.smoothing import smoothing_forecaster, smoothing_learner
 from seqlab.tasks.task import (
-    SCORED_AT_THE_END,
     DataKind,
     Job,
     Report,
@@ -46,6 +48,7 @@ from seqlab.training.run import Learner
 from seqlab.world import World
 
 ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
+WEIGHED_ON = 2000  # windows by which simple forecasts are weighed, before a network adds to them
 OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
     "gaussian": GaussianOutput,
     "quantiles": QuantileOutput,
@@ -97,11 +100,11 @@ def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
     return Moments(parts.get("test", parts["validation"]))
 
 
-def _finish(task: Task, bundle: Bundle, stores: Path) -> Report:
+def _finish(task: Task, bundle: Bundle, stores: Path, most: int) -> Report:
     """Set the width of the bands on the validation part, and score the model there."""
     validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
     calibrate(bundle, validation)
-    return _evaluate(bundle, Moments(validation), Scoring(train=stores, most=SCORED_AT_THE_END))
+    return _evaluate(bundle, Moments(validation), Scoring(train=stores, most=most))
 
 
 # One file: a column of times, columns of numbers. Its last part is held out.
@@ -118,6 +121,8 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     if recipe.model.lds is not None:
         start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
         return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
+    if recipe.model.smoothing is not None:
+        return smoothing_forecaster(recipe, codec)
     num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
     encoder = build_encoder(recipe, Measured((0.0,) * width, (1.0,) * width), most=num_patches)
     return Forecaster(
@@ -130,11 +135,18 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         num_covariates=source.num_covariates,
         scale_windows=settings.scale == "window",
         dropout=recipe.model.dropout,
+        simple=SimpleForecasts(source.season, horizon) if settings.residual else None,
     )
 
 
 def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    if recipe.model.smoothing is not None:
+        refuse_many_processes(recipe, world)
+        return smoothing_learner(recipe.model.smoothing.form, network, corpus)
     if recipe.model.lds is None:
+        windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)
+        moments = next(windows.in_order(budget=WEIGHED_ON * (windows.look_back + windows.horizon), most=WEIGHED_ON))
+        cast(Forecaster, network).start_simple(windows.batch(moments))
         return gradient_learner(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
     series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
@@ -157,7 +169,16 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     baselines = {name: tally.scores() for name, tally in tallies.items()}
     count = windows.num_origins if scoring.most is None else min(scoring.most, windows.num_origins)
     steps = model.by_step()
-    return Report("forecast", count, model.scores(), baselines, floor_note=note, by_step=steps, unit="moments")
+    source = series_of(bundle.codec)
+    own_units = {
+        source.columns[int(place)]: float(total / max(1, number) * source.deviation[int(place)])
+        for place, (total, number) in sorted(model.columns.items())
+    }
+    scores = model.scores() | ({"mae_by_column": own_units} if own_units else {})
+    by_example = model.by_example()
+    return Report(
+        "forecast", count, scores, baselines, floor_note=note, by_step=steps, unit="moments", by_example=by_example
+    )
 
 
 def _windows_of_file(bundle: Bundle, path: str) -> Windows:
@@ -195,7 +216,7 @@ def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> L
 FORECAST = Task(
     name="forecast",
     ladder=("lds-forecast", "gru-forecast", "transformer-forecast"),
-    judged_by=("mse",),
+    judged_by=("mae", "mse"),
     data_kind=lambda recipe: SERIES,
     reads=lambda recipe: SeriesSource,
     writes=lambda recipe: Nothing,
@@ -203,10 +224,12 @@ FORECAST = Task(
     build=_build,
     predict=_predict,
     evaluate=_evaluate,
+    baseline=lambda recipe: "exponential-smoothing",
     subject=no_subject("the view 'band' shows its forecast."),
-    takes=("flat", "lds", "vectors"),
+    choose=choose_forecast,
+    takes=("flat", "lds", "smoothing", "vectors"),
     learner=_learner,
-    views=lambda bundle: ("band",),
+    views=lambda bundle: ("band", "evidence") if bundle.recipe.model.smoothing else ("band",),
     recurrent="gru-forecast",
     ask=" SERIES.csv",
 )

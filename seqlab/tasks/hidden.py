@@ -66,7 +66,7 @@ def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.
     emitted = _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
     if all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts):
-        return CountingLearner(hmm, counted.model)
+        return CountingLearner(hmm, counted.model.tensors())
     em = EMSteps(parts, counted.model, settings=search, pseudo=counted.pseudo)
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 

@@ -12,7 +12,16 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.text import TextTarget
-from seqlab.corpus.stream import carries_state, open_stream, prepare_stream, read_tokens, stream_in_order
+from seqlab.corpus.examples import Corpus
+from seqlab.corpus.stream import (
+    HELD_OUT_CHARACTERS,
+    StreamBatches,
+    carries_state,
+    open_stream,
+    prepare_stream,
+    read_tokens,
+    stream_in_order,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.beam import Hypothesis
@@ -21,6 +30,7 @@ from seqlab.device import tensor_of
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_decoder
 from seqlab.models.interface import Memory, Model
+from seqlab.models.ngrams import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
@@ -29,10 +39,27 @@ from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.checks import check_hidden
 from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
 from seqlab.tasks.hidden import hidden_language_model, hidden_or_gradient
-from seqlab.tasks.task import ANSWER_VIEWS, DataKind, Job, Opening, Prediction, Report, Scoring, Task
+from seqlab.tasks.linear import training_rows
+from seqlab.tasks.task import (
+    ANSWER_VIEWS,
+    SCORED_AT_THE_END,
+    DataKind,
+    Job,
+    Opening,
+    Prediction,
+    Report,
+    Scoring,
+    Task,
+    refuse_many_processes,
+)
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
+from seqlab.training.average import load_weights, parameters_of
+from seqlab.training.counting import CountingLearner
+from seqlab.training.kneser_ney import kneser_ney
 from seqlab.training.objective import mean_loss
+from seqlab.training.run import Learner
+from seqlab.world import World
 
 
 @dataclass(frozen=True)
@@ -42,7 +69,8 @@ class TokenStream:
     tokens: np.ndarray
 
     def some(self, most: int) -> "TokenStream":
-        return self
+        """All of it, or where few are asked for, the first tokens: so many stand for an example."""
+        return self if most >= SCORED_AT_THE_END else TokenStream(self.tokens[: most * HELD_OUT_CHARACTERS])
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
         tokens = tensor_of(np.asarray(self.tokens[:257], dtype=np.int64))
@@ -62,7 +90,7 @@ class TokenStream:
 
 def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream:
     if files:
-        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files))
+        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files, bundle.recipe.data.encoding))
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
@@ -81,14 +109,28 @@ def _check(recipe: Recipe) -> None:
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
-    return (Example("", line, where) for where, line in read_lines(files))
+    return (Example("", line, where) for where, line in read_lines(recipe, files))
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     num_tokens = len(codec.target_tokenizer)
     if recipe.model.hmm is not None:
         return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
+    if recipe.model.ngrams is not None:
+        return LanguageModel(NgramDecoder(num_tokens, recipe.model.ngrams.order))
     return LanguageModel(build_decoder(recipe, num_tokens))
+
+
+def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    """The n-grams of one text, or of all lines one after another, are counted; other models learn in other ways."""
+    if recipe.model.ngrams is None:
+        return hidden_or_gradient(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    train = corpus.train
+    tokens = train.streams if isinstance(train, StreamBatches) else cast(TokenStore, training_rows(corpus).target)
+    counted = kneser_ney(tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer))
+    load_weights(network, {f"decoder.{name}": weight for name, weight in counted.items()})
+    return CountingLearner(network, parameters_of(network), by="counting n-grams")
 
 
 @torch.inference_mode()
@@ -203,10 +245,10 @@ LM = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=_subject,
-    takes=("hmm", "split"),
+    takes=("hmm", "ngrams", "split"),
     parts=("decoder",),
     check=_check,
-    learner=hidden_or_gradient,
+    learner=_learner,
     opening=_opening,
-    views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
+    views=lambda bundle: ("surprisal", "beam") if bundle.recipe.model.ngrams else (*ANSWER_VIEWS, "cells", "beam"),
 )

@@ -9,15 +9,19 @@ import numpy as np
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Files
+from seqlab.codecs.codec import Codec, Files, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
+from seqlab.codecs.spellings import SpellingSource
 from seqlab.codecs.words import WordSource
-from seqlab.data.sources import Example, read_tagged
+from seqlab.corpus.examples import Corpus
+from seqlab.data.sources import Example
+from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
-from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
+from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores, spans
+from seqlab.metrics.uncertainty import ExampleScores, f1, share
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
 from seqlab.models.hmm import HMMTagger
@@ -25,7 +29,9 @@ from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
+from seqlab.tasks.calibrate import calibration, choose_temperature
 from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
+from seqlab.tasks.crf import crf_learner, crf_tagger
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -38,8 +44,21 @@ from seqlab.tasks.examples import (
     warn_of_new_labels,
 )
 from seqlab.tasks.hidden import hidden_or_gradient, hidden_tagger
-from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Job, Prediction, Report, Scores, Scoring, Task
+from seqlab.tasks.settings import choose_tag
+from seqlab.tasks.task import (
+    ANSWER_VIEWS,
+    Baselines,
+    Job,
+    Prediction,
+    Report,
+    Scores,
+    Scoring,
+    Task,
+    refuse_many_processes,
+)
 from seqlab.text import UNK, WordTokenizer
+from seqlab.training.run import Learner
+from seqlab.world import World
 
 
 def _check(recipe: Recipe) -> None:
@@ -58,15 +77,21 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("source.endings are those of words: source.kind must be 'words'")
 
 
+def _reads(recipe: Recipe) -> SourceType:
+    return SpellingSource if recipe.source.kind == "spellings" else vectors_or(recipe, WordSource)
+
+
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target, words=True)
-    return read_tagged(files, words=recipe.data.source, tag=recipe.data.target)
+    return read_tagged(files, words=recipe.data.source, tag=recipe.data.target, encoding=recipe.data.encoding)
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     if recipe.model.hmm is not None:
         return hidden_tagger(recipe, recipe.model.hmm, codec)
+    if recipe.model.crf is not None:
+        return crf_tagger(codec)
     encoder, target = build_encoder(recipe, codec.source.entry), codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
@@ -77,7 +102,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 def _predict(job: Job) -> list[Prediction]:
     """A label, or numbers, for each word of a line; words stand between spaces. A file of vectors is a line."""
     source = job.bundle.codec.source
-    measures, words = isinstance(job.bundle.codec.target, NumberTarget), isinstance(source, WordSource)
+    measures, words = isinstance(job.bundle.codec.target, NumberTarget), isinstance(source, WordSource | SpellingSource)
     sentences = [source.load(value) for value in job.inputs]
     answers = by_word(job.bundle, sentences, first_row=job.first_row)
     return [
@@ -121,11 +146,13 @@ def _starts(bundle: Bundle, sentence: Any) -> Sequence[int]:
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
     answers = scoring.world.shared(data.sources, lambda share, begin: by_word(bundle, share, first_row=begin))
+    losses = example_loss(bundle, examples, scoring.world)
     if isinstance(target, NumberTarget):
         report = _number_report(target, examples, answers)
     else:
         report = _label_report(bundle, examples, answers, scoring)
-    return replace(report, scores=report.scores | example_loss(bundle, examples, scoring.world))
+        losses |= calibration(bundle, examples)
+    return replace(report, scores=report.scores | losses)
 
 
 def _number_report(target: NumberTarget, examples: list[Example], answers: list[list[list[float]]]) -> Report:
@@ -152,8 +179,10 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     labelled = [label != no_label for labels in expected for label in labels]
     flat, gold = (list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected))
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
+    by_example = _right_labels(predicted, expected, no_label)
     if looks_like_spans(labels_in(bundle.codec).names):
         scores |= span_scores(predicted, expected)
+        by_example = _right_spans(predicted, expected)
     ids = list(itertools.compress(_word_ids(bundle, examples), labelled))
     new = [i == UNK or i >= _num_words(bundle) for i in ids]
     if any(new):
@@ -163,7 +192,19 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     scores["whole_sentences"] = sum(right) / max(1, len(right))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
     wrong = mistakes(bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected)))
-    return Report("tag", len(examples), scores, baselines, wrong, note)
+    return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
+
+
+def _right_labels(predicted: list[list[str]], expected: list[list[str]], no_label: str | None) -> ExampleScores:
+    pairs = [
+        [p == g for p, g in zip(*both, strict=True) if g != no_label] for both in zip(predicted, expected, strict=True)
+    ]
+    return share("accuracy", [sum(right) for right in pairs], [len(right) for right in pairs])
+
+
+def _right_spans(predicted: list[list[str]], expected: list[list[str]]) -> ExampleScores:
+    both = [(spans(p), spans(g)) for p, g in zip(predicted, expected, strict=True)]
+    return f1("entity_f1", [len(p & g) for p, g in both], [len(p) for p, _ in both], [len(g) for _, g in both])
 
 
 def _num_words(bundle: Bundle) -> int:
@@ -202,23 +243,39 @@ def _subject(question: Question) -> Subject:
     return likeliest_labels(question)
 
 
+def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+    if recipe.model.crf is None:
+        return hidden_or_gradient(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    return crf_learner(recipe, recipe.model.crf, network, corpus)
+
+
+def _views(bundle: Bundle) -> tuple[str, ...]:
+    if bundle.recipe.model.crf is not None:
+        return ("evidence", "surprisal")
+    return () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells")
+
+
 # Each word or frame gets a label; with target.kind = "numbers" or "angles", it gets numbers.
 TAG = Task(
     name="tag",
     ladder=("hmm-tagger", "bilstm-tagger", "char-tagger"),
     judged_by=("entity_f1", "accuracy", "mae"),
     data_kind=of_examples,
-    reads=lambda recipe: vectors_or(recipe, WordSource),
+    reads=_reads,
     writes=lambda recipe: NumberTarget if recipe.target.kind in NUMBERS else LabelTarget,
     read=_read,
     build=_build,
     predict=_predict,
+    choose=choose_tag,
     evaluate=_evaluate,
+    baseline=lambda recipe: "crf-tagger" if recipe.source.kind == "words" and recipe.target.kind not in NUMBERS else "",
+    calibrate=choose_temperature,
     subject=_subject,
-    takes=("vectors", "hmm", "numbers", "letters", "words"),
+    takes=("vectors", "hmm", "crf", "numbers", "letters", "words"),
     check=_check,
-    learner=hidden_or_gradient,
-    views=lambda bundle: () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells"),
+    learner=_learner,
+    views=_views,
     tuned="tuned-tagger",
     recurrent="bilstm-tagger",
 )

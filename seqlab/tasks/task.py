@@ -4,7 +4,7 @@ Nobody outside this room compares the name of a task: whoever needs something of
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -19,6 +19,7 @@ from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.layers.transformer import BatchNorm
+from seqlab.metrics.uncertainty import ExampleScores, interval
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import Decode, Recipe
@@ -110,6 +111,7 @@ class Report:
     by_step: dict[str, list[float | None]] = field(default_factory=dict)  # scores of a forecast at each step ahead
     page: Callable[[str], str] | None = None  # an HTML page of the answers, given its title
     unit: str = "examples"  # what `num_examples` counts
+    by_example: ExampleScores | None = None  # what each example adds to the score that judges the task
 
     def to_json(self) -> Json:
         # a score that is no number, such as the loss where no label is known, is null in JSON
@@ -118,6 +120,8 @@ class Report:
             for name, value in self.scores.items()
         }
         table = {"task": self.task, "examples": self.num_examples, **scores, "floors": self.floors}
+        if self.by_example is not None and self.num_examples > 1:
+            table["interval"] = {self.by_example.score: list(interval(self.by_example))}
         some = {name: getattr(self, name) for name in ("by_length", "by_step", "floor_note")}
         return table | {name: value for name, value in some.items() if value}
 
@@ -142,10 +146,11 @@ class Data(Protocol):
         """A few inputs and the work of answering them, for whoever measures how fast that is; 0 if there are none."""
 
 
-def score_held_out(task: "Task", bundle: Bundle, stores: Path) -> Report:
-    """The scores on a part of what training held out."""
-    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores)
-    return task.evaluate(bundle, data.some(SCORED_AT_THE_END), Scoring(train=stores))
+def score_held_out(task: "Task", bundle: Bundle, stores: Path, most: int) -> Report:
+    """The scores on so many of the held-out examples, after adjusting what is adjusted then."""
+    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).some(most)
+    task.calibrate(bundle, data)
+    return task.evaluate(bundle, data, Scoring(train=stores))
 
 
 @dataclass(frozen=True)
@@ -160,8 +165,8 @@ class DataKind:
     open: Callable[[Recipe, Codec, Path], Corpus]
     # the data in files with known answers; without files, what training held out in the folder
     data: Callable[["Task", Bundle, Files, Path], Data]
-    # the scores of a model whose training has ended, after adjusting what is adjusted then
-    finish: Callable[["Task", Bundle, Path], Report] = score_held_out
+    # the scores of a model whose training has ended, on so many examples, after adjusting what is adjusted then
+    finish: Callable[["Task", Bundle, Path, int], Report] = score_held_out
 
 
 def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
@@ -213,11 +218,16 @@ class Task:
     predict: Callable[[Job], Sequence[Answer]]  # an answer to each input
     evaluate: Callable[[Bundle, Any, Scoring], Report]  # scores beside baselines
     subject: Callable[[Question], Subject]  # the model at work on one input, for the views
+    # what kind of file it is, in words, and the settings that suit it where a recipe leaves them open
+    choose: Callable[["Task", Recipe, Files], tuple[str, Mapping[str, Any]]] = lambda task, recipe, files: ("", {})
+    # the recipe that trains in seconds and is trained beside a network; empty where there is none
+    baseline: Callable[[Recipe], str] = lambda recipe: ""
     takes: tuple[str, ...] = ()  # the settings of `checks.special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
     check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
     validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}  # while training, beside the loss
+    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: None  # how sure it may be, from held-out data
     opening: Callable[[Bundle, Any, Decode], Opening] = writes_no_text  # a decoder that is about to write its answer
     views: Callable[[Bundle], tuple[str, ...]] = lambda bundle: ()  # those that fit it, the most telling first
     tuned: str = ""  # the recipe that starts from another model

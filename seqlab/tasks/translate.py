@@ -6,26 +6,41 @@ from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Int
+from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Files, Json
+from seqlab.codecs.codec import Codec, Files, Json, SourceType
+from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data.sources import Example, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import corpus_scores
+from seqlab.metrics.uncertainty import bleu, share
 from seqlab.recipe import Recipe
 from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
+from seqlab.tasks.neighbours import neighbour_model, neighbours_or_gradient
+from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
 from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translation_subject
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
 
+def _reads(recipe: Recipe) -> SourceType:
+    return NgramSource if recipe.source.kind == "ngrams" else vectors_or(recipe, TextSource)
+
+
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target)
-    return read_pairs(files, source=recipe.data.source, target=recipe.data.target)
+    return read_pairs(files, source=recipe.data.source, target=recipe.data.target, encoding=recipe.data.encoding)
+
+
+def _build(recipe: Recipe, codec: Codec) -> nn.Module:
+    if recipe.model.neighbours is not None:
+        return neighbour_model(recipe.model.neighbours, codec)
+    return build_translator(recipe, codec)
 
 
 def _predict(job: Job) -> list[Prediction]:
@@ -48,13 +63,16 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 
     scores = scored(predicted) | example_loss(bundle, examples, scoring.world)
     baselines = {}
-    if isinstance(bundle.codec.source, TextSource):
+    if isinstance(bundle.codec.source, TextSource | NgramSource):
         copied = scored(list(map(str, sources)))
         baselines["copy of the source"] = {name: float(copied[name]) for name in ("exact", "bleu", "chrf")}
     lengths = np.asarray([len(row) for row in bundle.codec.source.encode(sources)])
     by_length = _by_length(lengths, predicted, gold, lower=lower)
     wrong = mistakes(bundle, examples, predicted, gold)
-    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length)
+    by_example = bleu(predicted, [[text] for text in gold], lower=lower)
+    if not scored(gold)["bleu"]:  # answers of less than four words have none
+        by_example = share("exact", [ours == theirs for ours, theirs in zip(predicted, gold, strict=True)])
+    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length, by_example=by_example)
 
 
 def _by_length(
@@ -72,23 +90,32 @@ def _by_length(
     return table
 
 
+def _views(bundle: Bundle) -> tuple[str, ...]:
+    if bundle.recipe.model.neighbours is not None:
+        return ("evidence", "surprisal", "beam")
+    return (*ANSWER_VIEWS, "cells", "beam")
+
+
 # An encoder reads the source, a decoder writes the target.
 TRANSLATE = Task(
     name="translate",
     ladder=("seq2seq", "bahdanau", "transformer-lstm", "transformer-small"),
     judged_by=("bleu", "chrf"),
     data_kind=of_examples,
-    reads=lambda recipe: vectors_or(recipe, TextSource),
+    reads=_reads,
     writes=lambda recipe: TextTarget,
     read=_read,
-    build=build_translator,
+    build=_build,
     predict=_predict,
+    choose=choose_translate,
     evaluate=_evaluate,
+    baseline=lambda recipe: "" if recipe.source.kind == "vectors" else "nearest-neighbour",
     subject=translation_subject,
-    takes=("vectors",),
+    takes=("vectors", "neighbours"),
+    learner=neighbours_or_gradient,
     parts=("encoder", "decoder"),
     validate=exactly_right,
     opening=open_translation,
-    views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
+    views=_views,
     recurrent="seq2seq",
 )

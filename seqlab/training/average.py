@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from seqlab.recipe import Train
 from seqlab.training.distributed import part, spread
@@ -127,4 +128,11 @@ def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
 @torch.no_grad()
 def load_weights(model: nn.Module, weights: Weights) -> None:
     for name, parameter in model.named_parameters():
+        fill(parameter, weights[name].shape, weights[name].dtype)
         parameter.copy_(spread(weights[name], parameter))
+
+
+def fill(parameter: nn.Parameter, shape: torch.Size, dtype: torch.dtype) -> None:
+    """Give a parameter its size where only the training data decide it: how many examples or n-grams there are."""
+    if isinstance(parameter, UninitializedParameter):
+        parameter.materialize(shape, dtype=dtype)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -17,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seqlab.errors import RunError
+from seqlab.training.stop import cleaning
 
 
 @dataclass
@@ -35,6 +37,16 @@ class Progress:
     rate: float = 1.0  # what the learning rate is multiplied by, since a run that diverged was rolled back
     diverged: list[int] = field(default_factory=list)  # the steps whose gradient was not finite
     recent: list[list[float]] = field(default_factory=list)  # what the last steps measured, for the averages in the log
+    pending: bool = False  # a validation follows this step, and is not made yet
+    # what was decided by the clock, so that a resumed run goes on with it: each from which step on
+    threads: list[list[int]] = field(default_factory=list)  # step, number of threads
+    lengths: list[list[int]] = field(default_factory=list)  # step, the learner's length, steps between validations
+    sample: int | None = None  # batches that a validation reads, where time is limited
+
+    @property
+    def length(self) -> int | None:
+        """The length that a limited time allows, as it was measured last."""
+        return self.lengths[-1][1] if self.lengths else None
 
 
 def write_checkpoint(path: Path, progress: Progress, parts: dict[str, dict[str, Tensor]]) -> None:
@@ -116,22 +128,37 @@ def _flush_folder(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Within this block no other process trains into the folder. The system frees the lock of a process that died."""
     folder = folder.resolve()
-    missing = [parent for parent in folder.parents if not parent.exists()]
-    folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.with_name(f".{folder.name}.lock")
-    try:
-        with _lock(path, folder) as file:
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-    finally:
-        for parent in missing:
-            with suppress(OSError):  # it holds the run
-                parent.rmdir()
+    missing = [parent for parent in path.parents if not parent.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with cleaning(partial(_remove, [], missing)), _lock(path, folder) as file:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        with cleaning(partial(_remove, [path], [])):
+            yield
+
+
+@contextmanager
+def temporary(folder: Path) -> Iterator[None]:
+    """A new folder that is gone after this block, with the parents that were made for it, if they are empty."""
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with cleaning(partial(_remove, [folder], missing)):
+        yield
+
+
+def _remove(paths: list[Path], parents: list[Path]) -> None:
+    """Remove files and folders, then those of their parents that are empty."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    for parent in parents:
+        with suppress(OSError):  # it holds the run
+            parent.rmdir()
 
 
 def _lock(path: Path, folder: Path) -> TextIO:

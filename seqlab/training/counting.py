@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
 from seqlab.models.emissions import Categorical, Untied
-from seqlab.models.hmm import HMM, Probabilities, first_pairs, label_chain
+from seqlab.models.hmm import HMM, first_pairs, label_chain
 from seqlab.training.average import Weights
 from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo
 from seqlab.training.checkpoint import Progress
@@ -44,18 +44,21 @@ class Counted(NamedTuple):
 
 
 class CountingLearner:
-    """A model that was counted. Its only step takes no time: the counts are made before the run."""
+    """A model whose weights were counted. Its only step takes no time: the counts are made before the run."""
 
     num_steps = log_every = save_every = 1
     extended_by = "restarts"
 
-    def __init__(self, model: Probabilities, hmm: HMM) -> None:
-        self.model, self.hmm = model, hmm
+    def __init__(self, model: nn.Module, counted: Weights, *, by: str = "counting") -> None:
+        self.model, self.counted, self.by = model, counted, by
         self.progress = Progress()
 
     @property
     def finished(self) -> bool:
         return self.progress.step >= 1
+
+    def length_of(self, num_steps: int) -> int:
+        return 1
 
     def step(self) -> None:
         self.progress.step = 1
@@ -70,7 +73,7 @@ class CountingLearner:
         return True
 
     def weights(self) -> Weights:
-        return self.hmm.tensors()
+        return self.counted
 
     def judge(self, metrics: Metrics) -> bool:
         return True
@@ -79,7 +82,7 @@ class CountingLearner:
         return 0.0
 
     def facts(self) -> dict[str, Any]:
-        return {"by": "counting"}
+        return {"by": self.by}
 
 
 def count_labels(

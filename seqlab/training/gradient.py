@@ -22,11 +22,13 @@ from seqlab.training.log import Metrics, Step
 from seqlab.training.objective import Loss
 from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
 from seqlab.training.run import NotFiniteError
+from seqlab.training.stop import changing
 from seqlab.types import State
 from seqlab.world import ALONE, World
 
 LOG_EVERY = 20  # steps
 REHEARSED = 6  # batches from end to end of the first epoch, which tell how long a step takes
+REHEARSAL = 3.0  # seconds, after which fewer batches are enough
 
 
 @runtime_checkable
@@ -56,8 +58,7 @@ class GradientLearner:
     def __init__(self, model: nn.Module, batches: Batches, settings: Train, world: World = ALONE) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
         self.loss_of = DistributedLoss(model, world, settings)
-        self.num_steps = num_steps(batches, settings)
-        self.save_every = self.num_steps
+        self._num_steps = num_steps(batches, settings)
         self.optimizers = optimizers(model, settings)
         self.average = average(settings)
         self.progress = Progress()
@@ -68,22 +69,43 @@ class GradientLearner:
     def finished(self) -> bool:
         return self.progress.step >= self.num_steps
 
+    @property
+    def num_steps(self) -> int:
+        return self.progress.length or self._num_steps
+
+    @property
+    def save_every(self) -> int:
+        return self.num_steps
+
+    def length_of(self, num_steps: int) -> int:
+        return num_steps
+
     def step(self) -> Step:
-        batch, began, place = self._next_batch(), time.perf_counter(), self.progress
+        """The gradient is computed first; only then, and all at once, does the state change."""
+        place = self.progress
+        epoch, index = place.epoch, place.index
+        if index >= self.batches.num_batches(epoch):
+            epoch, index = epoch + 1, 0
+        batch = self.batches.batch(epoch, index)
+        began = time.perf_counter()
         rate = place.rate * learning_rate(place.step, self.num_steps, self.settings)
-        set_rate(self.optimizers, rate, place.step, self.settings)
-        loss, total, num_scored, norm = self._gradient(batch, place.step, self.carried if self.batches.carries else ())
+        carried = self.carried if self.batches.carries and index else ()
+        loss, total, num_scored, norm = self._gradient(batch, place.step, carried)
         if not (math.isfinite(norm) and math.isfinite(total)):
-            raise NotFiniteError(self._culprits(batch))
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self.model.zero_grad()
-        self.carried, self._num_rows = loss.carried, len(batch)
-        place.step += 1
-        self.average.after_step(self.model, place.step)
+            rows = self._culprits(batch)
+            place.epoch, place.index = epoch, index + 1
+            raise NotFiniteError(rows)
+        with changing:
+            set_rate(self.optimizers, rate, place.step, self.settings)
+            for optimizer in self.optimizers:
+                optimizer.step()
+            self.model.zero_grad()
+            self.carried, self._num_rows = loss.carried, len(batch)
+            place.step, place.epoch, place.index = place.step + 1, epoch, index + 1
+            self.average.after_step(self.model, place.step)
+            place.recent = [*place.recent[-LOG_EVERY + 1 :], [total, num_scored, norm, time.perf_counter() - began]]
         if place.step % LOG_EVERY == 0:
             tidy_memory()
-        place.recent = [*place.recent[-LOG_EVERY + 1 :], [total, num_scored, norm, time.perf_counter() - began]]
         return self._recent(rate)
 
     def state(self) -> dict[str, Weights]:
@@ -127,6 +149,7 @@ class GradientLearner:
         before = {name: weight.clone() for name, weight in parameters_of(self.model).items()}
         num_batches, times = self.batches.num_batches(0), list[float]()
         trial = optimizers(self.model, self.settings)
+        ends = time.perf_counter() + REHEARSAL
         for place in range(-1, min(REHEARSED, num_batches)):  # the first one warms up
             batch = self.batches.batch(0, max(0, place) * max(1, num_batches // REHEARSED))
             began = time.perf_counter()
@@ -135,18 +158,13 @@ class GradientLearner:
                 optimizer.step()
             self.model.zero_grad()
             times.append(time.perf_counter() - began)
+            if len(times) > 1 and time.perf_counter() > ends:
+                break
         load_weights(self.model, before)
         return fmean(times[1:])
 
     def facts(self) -> dict[str, Any]:
         return {}
-
-    def _next_batch(self) -> Batch:
-        place = self.progress
-        if place.index >= self.batches.num_batches(place.epoch):
-            place.epoch, place.index, self.carried = place.epoch + 1, 0, ()
-        place.index += 1
-        return self.batches.batch(place.epoch, place.index - 1)
 
     def _gradient(self, batch: Batch, step: int, carried: State) -> tuple[Loss, float, float, float]:
         """The clipped gradient of a batch; also its loss as an object and as a sum, its tokens, and the norm before."""
@@ -179,5 +197,6 @@ class GradientLearner:
             tokens_per_second=sum(scored) / sum(times),
             gradient_norm=sum(norms) / len(norms),
             learning_rate=rate,
+            num_tokens=scored[-1],
             seconds_left=(self.num_steps - place.step) * fmean(times),
         )

@@ -21,6 +21,7 @@ from seqlab.training.average import Weights, load_weights
 from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
+from seqlab.training.stop import changing
 
 
 class HMMLearner:
@@ -44,7 +45,7 @@ class HMMLearner:
         by_validation: bool = False,
     ) -> None:
         self.model, self.start, self.em, self.by_validation = model, start, em, by_validation
-        self.restarts, self.steps_each = settings.restarts, settings.steps or 1
+        self.restarts, self._steps_each = settings.restarts, settings.steps or 1
         self.progress = Progress()
         self.ended: list[list[float]] = []  # of each climb that is over: its objective, its steps, whether it converged
         self._hmm = model.model
@@ -59,27 +60,40 @@ class HMMLearner:
     def finished(self) -> bool:
         return self.progress.epoch >= self.restarts
 
+    @property
+    def steps_each(self) -> int:
+        """The most iterations of a climb."""
+        return self.progress.length or self._steps_each
+
+    def length_of(self, num_steps: int) -> int:
+        place = self.progress
+        return max(1, (num_steps - place.step + place.index) // max(1, self.restarts - place.epoch))
+
     def step(self) -> Step:
+        """The next model and its E step are computed first; only then, and all at once, does the state change."""
         began, place = time.perf_counter(), self.progress
         counts, log_likelihood = self._expect()
+        hmm, expected = self._hmm, self._expected
         if place.index > 0:
-            self._hmm, self._expected = self.em.maximise(self._hmm, counts), None
-            _, log_likelihood = self._expect()
-        place.recent.append([self.em.objective(self._hmm, log_likelihood)])
-        objectives = [objective for (objective,) in place.recent]
+            hmm = self.em.maximise(hmm, counts)
+            expected = self.em.expect(hmm)
+            log_likelihood = expected[1]
+        objectives = [objective for (objective,) in place.recent] + [self.em.objective(hmm, log_likelihood)]
         check_ascent(objectives)
-        place.step += 1
-        place.index += 1
         converged = self.em.converged(objectives)
         climb = place.epoch + 1
-        if converged or place.index >= self.steps_each:
-            self.ended.append([objectives[-1], float(place.index), float(converged)])
-            place.epoch, place.index, place.recent, self._expected = climb, 0, [], None
+        with changing:
+            self._hmm, self._expected = hmm, expected
+            place.recent.append([objectives[-1]])
+            place.step += 1
+            place.index += 1
+            if converged or place.index >= self.steps_each:
+                self.ended.append([objectives[-1], float(place.index), float(converged)])
+                place.epoch, place.index, place.recent, self._expected = climb, 0, [], None
         seconds, num_observed = time.perf_counter() - began, self.em.num_observed
         left = (self.num_steps - place.step) * seconds
-        return Step(
-            place.step, self.num_steps, -log_likelihood / num_observed, num_observed / seconds, left, climb=climb
-        )
+        loss, speed = -log_likelihood / num_observed, num_observed / seconds
+        return Step(place.step, self.num_steps, loss, speed, left, climb=climb, num_tokens=float(num_observed))
 
     def state(self) -> dict[str, Weights]:
         ended = torch.tensor(self.ended, dtype=torch.float64).view(-1, 3)

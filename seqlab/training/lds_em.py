@@ -16,6 +16,7 @@ from seqlab.training.average import Weights, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
 from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations
 from seqlab.training.log import Metrics, Step
+from seqlab.training.stop import changing
 
 STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)
 # not how a series begins: each window begins anywhere
@@ -34,7 +35,7 @@ class LDSLearner:
 
     def __init__(self, model: LDSForecaster, series: Batch, settings: Train, *, free: bool) -> None:
         self.model, self.settings = model, FREE if free else STRUCTURE
-        self.num_steps = settings.steps or math.ceil(settings.epochs or 1)
+        self._num_steps = settings.steps or math.ceil(settings.epochs or 1)
         self.progress = Progress()
         self.starts = [
             LDS.from_tensors({name: tensor.clone() for name, tensor in system.tensors().items()})
@@ -48,23 +49,33 @@ class LDSLearner:
         self._ahead: list[tuple[LDS, float]] = []
 
     @property
+    def num_steps(self) -> int:
+        return self.progress.length or self._num_steps
+
+    def length_of(self, num_steps: int) -> int:
+        return num_steps
+
+    @property
     def finished(self) -> bool:
         return self._converged or self.progress.step >= self.num_steps
 
     def step(self) -> Step:
         began, place = time.perf_counter(), self.progress
         systems, log_likelihoods = zip(*(self._ahead or self._iterate()), strict=True)
-        self._ahead = []
-        self.model.learn(systems)
-        tidy_memory()
         loss = -sum(log_likelihoods) / self.num_observed
         before = place.recent[0][0] if place.recent else math.inf
-        self._converged = before - loss < ENOUGH
-        place.step, place.recent = place.step + 1, [[loss]]
-        place.best_loss, place.best_step = None, 0  # if EM goes on after a validated end, that is not the best any more
+        with changing:
+            self._ahead = []
+            self.model.learn(systems)
+            self._converged = before - loss < ENOUGH
+            place.step, place.recent = place.step + 1, [[loss]]
+            # if EM goes on after a validated end, that is not the best any more
+            place.best_loss, place.best_step = None, 0
+        tidy_memory()
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
-        return Step(place.step, self.num_steps, loss, self.num_observed / seconds, left)
+        speed = self.num_observed / seconds
+        return Step(place.step, self.num_steps, loss, speed, left, num_tokens=float(self.num_observed))
 
     def state(self) -> dict[str, Weights]:
         return {"model": self.weights()}

@@ -34,11 +34,15 @@ class Step:
     gradient_norm: float | None = None  # EM has none
     learning_rate: float | None = None
     climb: int | None = None  # of EM from several starts
+    num_tokens: float = 0.0  # that this step alone was made with
 
 
 @runtime_checkable
 class Reporter(Protocol):
     """Somebody who watches a run."""
+
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        """What the file is, and the settings that were chosen because of it."""
 
     def begin(self, estimate: Estimate, first_step: int) -> None: ...
 
@@ -54,6 +58,9 @@ class Reporter(Protocol):
 
 class Silence:
     """Nobody watches."""
+
+    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        pass
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
         pass
@@ -89,11 +96,12 @@ class MetricsFile:
         if self.curves is not None:
             self.curves.append(step, values)
 
-    def cut_back(self, step: int) -> None:
-        """Forget what was logged after a checkpoint: those steps will be done again."""
+    def cut_back(self, step: int, *, validated: bool = True) -> None:
+        """Forget what was logged after a checkpoint: those steps will be done again, and maybe a validation."""
         if not self.writes or not self.path.exists():
             return
-        kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
+        rows = (row for row in self.rows() if row["step"] <= step)
+        kept = [json.dumps(row) + "\n" for row in rows if validated or row["step"] < step or "validation" not in row]
         write_whole(self.path, "".join(kept).encode())
         if self.curves is not None:
             self.curves.cut_back(step)

@@ -6,11 +6,13 @@ progress and its tensors, so a run that was resumed equals one that never stoppe
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from seqlab.device import peak_memory
@@ -20,11 +22,14 @@ from seqlab.training.average import Weights, load_weights, temporary_weights
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.distributed import gather, gathered, part, whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
+from seqlab.training.pace import CHANGE, Budget, ThreadChoice
+from seqlab.training.stop import StopNowError, abandonable, changing, saving
 from seqlab.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
 MOST_IN_A_ROW = 20  # steps without a finite gradient, after which the run gives up
 MOST_ROLLBACKS = 5
+SAVE_EVERY = 10.0  # seconds; less often where a checkpoint takes long
 LAST, BEST = "last.safetensors", "best.safetensors"
 KEPT = "kept"  # the folder of weights along the way
 
@@ -43,11 +48,14 @@ class Learner(Protocol):
 
     progress: Progress  # the learner counts its steps in it; the run notes the best validation and the time
     log_every: int  # steps
-    save_every: int  # steps; there is always a checkpoint after a validation
     extended_by: str  # the setting of `train` that makes it longer
 
     @property
     def model(self) -> nn.Module: ...
+
+    @property
+    def save_every(self) -> int:
+        """Steps between checkpoints; there is also one before each validation, and every few seconds."""
 
     @property
     def num_steps(self) -> int:
@@ -57,8 +65,14 @@ class Learner(Protocol):
     def finished(self) -> bool:
         """Whether there is no step left."""
 
+    def length_of(self, num_steps: int) -> int:
+        """What `progress.length` must be so that all steps together, those made included, are about so many."""
+
     def step(self) -> Step | None:
-        """Make one step. Returns what it measured, or nothing if it measured nothing."""
+        """Make one step. Returns what it measured, or nothing if it measured nothing.
+
+        The state changes while `stop.changing` is held, so that at any other moment it can be saved.
+        """
 
     def state(self) -> dict[str, Weights]:
         """The tensors that a checkpoint needs beside the progress; `model` are the weights."""
@@ -102,11 +116,19 @@ class Run:
         folder: Path,
         report: Reporter,
         world: World = ALONE,
+        threads: Sequence[int] = (),
     ) -> None:
+        """`threads` are the numbers of threads to choose from; with one, it is that; with none, the recorded one."""
         self.learner, self.settings, self.world = learner, settings, world
         self.validate, self.folder, self.report = validate, folder, report
         self.metrics = MetricsFile(folder / "metrics.jsonl", writes=world.leads, tensorboard=settings.tensorboard)
         self.validate_every = settings.validate_every or max(1, learner.num_steps // VALIDATIONS)
+        self.budget = None if settings.minutes is None else Budget(60 * settings.minutes)
+        self.threads = threads
+        self._choice = ThreadChoice(threads or (torch.get_num_threads(),))
+        self._clock = 0.0  # when the run would have begun, had it never stopped
+        self._is_saved = False  # the present state
+        self._next_save = 0.0
 
     @property
     def progress(self) -> Progress:
@@ -129,13 +151,17 @@ class Run:
         self.restore()
         complete = self.world.heard(written) == self.progress.step
         num_steps, path = self.learner.num_steps, self.folder / "recipe.toml"
-        if complete and self.progress.finished and self.progress.step >= num_steps:
+        unchanged = self.world.heard(path.read_text("utf-8") == recipe)
+        used_up = self.progress.step >= num_steps if self.budget is None else unchanged
+        if complete and self.progress.finished and used_up:
+            more = self.learner.extended_by if self.budget is None else "minutes"
             raise RunError(
                 f"{self.folder.parent}: this run has finished all {num_steps} steps",
-                hint=f"give it more with --set train.{self.learner.extended_by}=N, or begin anew with --overwrite.",
+                hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
             )
-        unchanged = self.world.heard(path.read_text("utf-8") == recipe)
         self.progress.finished = self.progress.finished and unchanged and not complete
+        if self.budget is not None and self.learner.finished and not self.progress.finished:
+            self._resize(num_steps + 1, self.validate_every)  # there is more time; `estimate` finds out how many
         if self.world.leads:
             write_whole(path, recipe.encode())
 
@@ -143,55 +169,114 @@ class Run:
         """Go back to the last checkpoint; the log is cut back with it."""
         progress, parts = read_checkpoint(self.folder / LAST)
         self.learner.restore(parts, progress)
-        self.metrics.cut_back(progress.step)
+        self.metrics.cut_back(progress.step, validated=not progress.pending)
+        if self.budget is None:
+            progress.lengths = []
+        elif progress.lengths:
+            self.validate_every = progress.lengths[-1][2]
 
     def fit(self, *, stop: Callable[[], bool] = lambda: False) -> Outcome:
-        """Train to the last step, until validation stops improving, or until `stop` returns true."""
-        self.report.begin(self.estimate(), self.progress.step)
-        began, before, stopped = time.perf_counter(), self.progress.seconds, False
+        """Train to the last step, until validation stops improving, the time is over, or `stop` returns true.
+
+        A run that was stopped while it validated does that first.
+        """
+        self._clock = time.perf_counter() - self.progress.seconds
+        if self.progress.threads and len(self.threads) != 1:
+            used = self.progress.threads[-1][1]
+            self._choice = ThreadChoice(self.threads or (used,), first=used)
+        self._next_save = time.perf_counter() + SAVE_EVERY
+        stopped = False
         try:
-            while not (self.over or stopped):
-                step = self._step()
-                self.progress.seconds = before + time.perf_counter() - began
-                if step is not None:
-                    self._log(step)
-                if self.learner.due(self.validate_every):
-                    self._validate()
-                elif self.progress.step % self.learner.save_every == 0:
-                    self._save()
-                (requests,) = self.world.total(float(stop()))
-                stopped = requests > 0 and not self.over
+            if self.progress.pending:
+                with saving(self._save_unsaved):
+                    stopped = not self._validate()
+            self._use_threads()
+            self.report.begin(self.estimate(), self.progress.step)
+            with saving(self._save_unsaved):
+                stopped = self._steps(stop, stopped=stopped)
+                self.progress.finished = self.progress.finished or not stopped
+                self._save()
         finally:
             self.report.end()
-        self.progress.finished = not stopped
-        self._save()
         self.world.wait()
         load_weights(self.learner.model, self._best())
         gather(self.learner.model)
         return Outcome(self.progress, stopped)
 
-    def estimate(self) -> Estimate:
-        """The time and memory that the run will take."""
-        num_steps, num_parameters = self.learner.num_steps, sum(p.numel() for p in self.learner.model.parameters())
-        seconds = 0.0 if self.over else self.learner.seconds_per_step() * (num_steps - self.progress.step)
-        return Estimate(seconds, peak_memory(), num_steps, num_parameters)
+    def _steps(self, stop: Callable[[], bool], *, stopped: bool) -> bool:
+        """Make steps until the run is over, or until it is to stop; returns whether it was stopped."""
+        while not (self.over or stopped):
+            step = self._step()
+            if step is not None:
+                self._log(step)
+            out_of_time = self._is_out_of_time()
+            if self.learner.due(self.validate_every) or out_of_time:
+                self.progress.finished = self.learner.finished or out_of_time
+                stopped = not self._validate()
+            elif self.progress.step % self.learner.save_every == 0 or self._save_is_due():
+                self._save()
+            (requests,) = self.world.total(float(stop()))
+            stopped = stopped or (requests > 0 and not self.over)
+        return stopped
 
-    def times_in(self, seconds: float) -> int:
-        """How many times the steps of this run fit into a time, beside the validations of a whole run; at least one."""
-        each = self.learner.num_steps * self.learner.seconds_per_step()
-        began = time.perf_counter()
-        if self.world.leads:
-            self.validate()
-        if self.settings.validate_every is None:
-            seconds = max(seconds / 2, seconds - VALIDATIONS * (time.perf_counter() - began))
-        return int(self.world.heard(max(1, int(seconds / each)) if each else 1))
+    def estimate(self) -> Estimate:
+        """The time and memory that the run will take; where time is limited, this decides how many steps it takes."""
+        seconds = 0.0 if self.over else self.world.heard(self.learner.seconds_per_step())
+        if self.budget is not None and not self.over:
+            self.budget.measured(seconds)
+            self._plan(self.budget)
+        num_steps, num_parameters = self.learner.num_steps, sum(p.numel() for p in self.learner.model.parameters())
+        return Estimate(seconds * (num_steps - self.progress.step), peak_memory(), num_steps, num_parameters)
+
+    def _use_threads(self) -> None:
+        """Compute the next step with the number of threads that is chosen, and take note of it."""
+        count, used = self._choice.next(), self.progress.threads
+        if not used or used[-1][1] != count:
+            used.append([self.progress.step, count])
+        if count != torch.get_num_threads():
+            torch.set_num_threads(count)
+
+    def _plan(self, budget: Budget) -> None:
+        """Choose the number of steps that fit into the time, and take note of it; a small change is left out."""
+        learner, place = self.learner, self.progress
+        num_steps, every = budget.plan(place.step, place.seconds, self.settings.validate_every, VALIDATIONS)
+        close = abs(num_steps - learner.num_steps) <= CHANGE * (learner.num_steps - place.step)
+        if not place.lengths or not close or every > 2 * self.validate_every:
+            self._resize(num_steps, every)
+
+    def _resize(self, num_steps: int, every: int) -> None:
+        self.validate_every = every
+        self.progress.lengths.append([self.progress.step, self.learner.length_of(num_steps), every])
+
+    def _is_out_of_time(self) -> bool:
+        """Whether a limited time leaves no room for another step; if it does, the number of steps may change."""
+        if self.budget is None or self.learner.finished:
+            return False
+        if self.budget.is_over(self.progress.seconds):
+            self._resize(self.progress.step, self.validate_every)
+            return True
+        if self.budget.may_change(self.progress.seconds):
+            self._plan(self.budget)
+        return False
 
     def _step(self) -> Step | None:
+        self._use_threads()
+        began = time.perf_counter()
         try:
-            return self.learner.step()
+            step = self.learner.step()
         except NotFiniteError as error:
             self._diverged(error.rows)
             return None
+        finally:
+            self._is_saved = False
+        now = time.perf_counter()
+        seconds, self.progress.seconds = now - began, now - self._clock
+        if self.budget is not None:  # of many processes, the clock of one decides
+            seconds, self.progress.seconds = self.world.heard([seconds, self.progress.seconds])
+            self.budget.measured(seconds)
+        if step is not None:
+            self._choice.measured(step.num_tokens / seconds)
+        return step
 
     def _diverged(self, rows: list[int]) -> None:
         """A step was not made: leave it out, undo the last ones or stop, as the recipe says."""
@@ -206,6 +291,8 @@ class Run:
         if back:
             self.restore()
             self.progress.rate, self.progress.diverged = place.rate / 2, place.diverged
+            if self.progress.pending:
+                self._validate()
             self._save()
         else:
             place.step += 1
@@ -226,14 +313,34 @@ class Run:
         speed = round(step.tokens_per_second)
         self.metrics.append(step.step, **values, tokens_per_second=speed, seconds=round(self.progress.seconds, 2))
 
-    def _validate(self) -> None:
-        """Validate the weights that would be kept, keep them if they are the best, and save."""
+    def _validate(self) -> bool:
+        """Validate the weights that would be kept, and keep them if they are the best; false if that was abandoned.
+
+        The checkpoint is written before, so that it takes no part in a validation that is abandoned.
+        """
         place, model, weights = self.progress, self.learner.model, self.learner.weights()
-        metrics: dict[str, float] = {}
-        with temporary_weights(model, weights), gathered(model):
-            if self.world.leads:
-                metrics = self.validate()
-        metrics = self.world.heard(metrics)
+        place.pending = True
+        self._save()
+        began, metrics = time.perf_counter(), dict[str, float]()
+        try:
+            with temporary_weights(model, weights), gathered(model):
+                if self.world.leads:
+                    with abandonable() if self.world.size == 1 else nullcontext():
+                        metrics = self.validate()
+        except StopNowError:
+            return False
+        seconds = time.perf_counter() - began
+        metrics, seconds = self.world.heard([metrics, seconds])
+        if self.budget is not None:
+            self.budget.validation = seconds
+        with changing:
+            self._is_saved, place.pending = False, False
+            self._judge(metrics, weights)
+        return True
+
+    def _judge(self, metrics: Metrics, weights: Weights) -> None:
+        """Keep the weights if no earlier ones were better; stop if none were for too long."""
+        place = self.progress
         best = self.learner.judge(metrics)
         if best is not None:
             place.worse = 0 if best else place.worse + 1
@@ -245,8 +352,7 @@ class Run:
             self._keep(weights)
         self.metrics.append(place.step, validation=metrics, best=bool(best), seconds=round(place.seconds, 2))
         self.report.validated(place.step, metrics, best=bool(best))
-        place.finished = self.learner.finished or place.worse >= (self.settings.patience or math.inf)
-        self._save()
+        place.finished = place.finished or place.worse >= (self.settings.patience or math.inf)
 
     def _keep(self, weights: Weights) -> None:
         folder = self.folder / KEPT
@@ -263,7 +369,22 @@ class Run:
         return read_checkpoint(path)[1]["model"]
 
     def _save(self) -> None:
-        self._write(self.folder / LAST, self.learner.state())
+        began = time.perf_counter()
+        with changing:
+            self._write(self.folder / LAST, self.learner.state())
+            self._is_saved = True
+        now = time.perf_counter()
+        self._next_save = now + max(SAVE_EVERY, 50 * (now - began))
+
+    def _save_is_due(self) -> bool:
+        """Whether the last checkpoint is old. Many processes, whose clocks differ, go by their steps."""
+        return self.world.size == 1 and time.perf_counter() > self._next_save
+
+    def _save_unsaved(self) -> None:
+        """Write what would be lost if the process ended now; many processes would have to do that together."""
+        with changing:
+            if not self._is_saved and self.world.size == 1:
+                self._save()
 
     def _write(self, path: Path, parts: dict[str, dict[str, Tensor]]) -> None:
         parts = {name: {key: whole(tensor) for key, tensor in group.items()} for name, group in parts.items()}

@@ -263,3 +263,31 @@ class TestDirectories:
         said = run("train", "--resume", "-o", "out", "-s", "train.steps=60")
         assert said.code == 1
         assert said.error[0].startswith(f"out/run/{file}: ")
+
+
+def test_a_file_without_a_task_is_answered_with_the_command_that_fits(run, here):
+    (here / "trec.tsv").write_text("".join(f"{'AB'[n % 2]}\tWhat is this, number {n} ?\n" for n in range(40)))
+    said = run("train", "trec.tsv")
+    assert said.code == 2
+    assert said.error[0].startswith("trec.tsv: 40 lines of a label and a text: ")
+    assert said.error[0].endswith(" train classify trec.tsv")
+    assert "data look classify trec.tsv" in said.error[1]
+    (here / "a.csv").write_text("".join(f"{n}.5\n" for n in range(40)))
+    assert run("train", "a.csv").error[0].endswith(" train forecast a.csv")
+    assert names(here) == ["a.csv", "trec.tsv"]
+
+
+def test_a_note_about_a_file_is_given_once(run, here):
+    rows = [f"What is this, number {n} ?\t{'AB'[n % 2]}\n" for n in range(40)]
+    (here / "swapped.tsv").write_text("".join(rows))
+    said = run("data", "look", "classify", "swapped.tsv")
+    assert said.code == 0
+    assert said.stderr.count("the text is read from column 1 and the label from column 2") == 1
+
+
+def test_an_encoding_can_be_named(run, here):
+    (here / "a.tsv").write_bytes("x\tcafé\ny\tthé\n".encode("windows-1252"))
+    said = run("data", "look", "classify", "a.tsv")
+    assert said.code == 1
+    assert said.error[1].endswith("--set data.encoding=windows-1252")
+    assert run("data", "look", "classify", "a.tsv", "--set", "data.encoding=windows-1252").code == 0

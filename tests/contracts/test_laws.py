@@ -77,6 +77,8 @@ CASES = [
     *[("translate", _both("transformer", option)) for option in TRANSFORMER_OPTIONS],
     ("translate", _both("transformer") + " shared=true model.tie=true"),
     ("translate", _both("transformer") + " model.encoder.layers=4 model.decoder.layers=1"),
+    ("translate", _both("transformer") + " shared=true model.tie=true model.pointer=true"),
+    ("translate", "shared=true model.attention.wiring=luong model.attention.feeding=true model.pointer=true"),
 ]
 
 LETTERS = "model.characters.kind=gru model.characters.size=3 model.characters.bidirectional=true"

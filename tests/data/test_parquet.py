@@ -11,7 +11,8 @@ import pytest
 from seqlab import lab
 from seqlab.data.parquet import open_parquet
 from seqlab.data.series import future_times, read_series
-from seqlab.data.sources import Example, read_labelled, read_pairs, read_tagged
+from seqlab.data.sources import Example, read_labelled, read_pairs
+from seqlab.data.tagged import read_tagged
 from seqlab.errors import DataError
 
 

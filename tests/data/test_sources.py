@@ -1,9 +1,12 @@
 import gzip
+import json
+from typing import ClassVar
 
 import pytest
 
-from seqlab.data.sources import Example, read_labelled, read_pairs, read_tagged
-from seqlab.errors import DataError, SeqlabError, UsageError
+from seqlab.data.sources import Example, read_labelled, read_pairs
+from seqlab.data.tagged import read_tagged
+from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 
 @pytest.fixture
@@ -103,9 +106,10 @@ class TestPairs:
         assert refusal(read_pairs([path], source="3"))[0] == "p.csv:2: there is no column '3'"
 
     def test_a_column_that_must_be_named(self, write):
-        message, hint = refusal(read_pairs([write("p.csv", "id,en,fr\n1,a,b\n")], source="en"))
+        message, hint = refusal(read_pairs([write("p.csv", "de,en,fr\n1,a,b\n")], source="en"))
         assert message == "p.csv:2: there is no column 'target'"
-        assert hint == "say which column is the target, by name or by number; there are: id, en, fr."
+        assert hint == "say which column is the target, by name or by number; there are: de, en, fr."
+        assert found(read_pairs([write("p.csv", "id,en,fr\n1,a,b\n")], source="en")) == [("a", "b")]
 
     def test_columns_are_numbered_from_one(self, write):
         assert refusal(read_pairs([write("p.tsv", "a\tb\n")], source="0"))[0] == "there is no column 0"
@@ -122,13 +126,13 @@ class TestPairs:
             "p.jsonl:2: this line is not JSON: \"{'source'}\""
         )
         message, hint = refusal(read_pairs([write("p.json", "[1]\n")]))
-        assert message == "p.json:1: a JSON list where an object is needed: '[1]'"
-        assert "jq -c" in hint
+        assert message == "p.json:1: a JSON int where an object is needed: '1'"
+        assert "one array of objects" in hint
         assert refusal(read_pairs([write("q.jsonl", '{"source": "a", "target": null}\n')]))[0] == (
             "q.jsonl:1: 'target' holds no text"
         )
         assert refusal(read_pairs([write("r.jsonl", good + '{"source": "a"}\n')]))[0] == (
-            "r.jsonl:2: there is no column 'target'"
+            "r.jsonl:2: 'target' holds no text"
         )
 
     def test_parallel_files_of_unequal_length(self, write):
@@ -183,10 +187,8 @@ class TestLabelled:
         paths = [write("texts", "fine film\ndull\n"), write("labels", "pos\nneg\n")]
         assert found(read_labelled(paths)) == [("fine film", "pos"), ("dull", "neg")]
 
-    def test_csv_without_the_usual_names_is_not_guessed_at(self, write):
-        message, hint = refusal(read_labelled([write("a.csv", "review,stars\nfine,5\n")]))
-        assert message == "a.csv:2: there is no column 'text'"
-        assert "there are: review, stars" in hint
+    def test_csv_with_names_that_are_often_used(self, write):
+        assert found(read_labelled([write("a.csv", "stars,review\n5,fine\n")])) == [("fine", "5")]
 
     def test_an_empty_label(self, write):
         assert refusal(read_labelled([write("a.tsv", "pos\tx\n \tfine film\n")]))[0] == (
@@ -311,3 +313,60 @@ class TestTagged:
 def test_real_treebanks_have_the_size_that_is_known(shared_data, name, sentences, words):
     examples = list(read_tagged([str(shared_data(name))]))
     assert (len(examples), sum(len(example.source) for example in examples)) == (sentences, words)
+
+
+class TestTaggedByStrangers:
+    """Files of tagged words that are written in other ways than CoNLL."""
+
+    SENTENCES: ClassVar = [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("Peter", "B."), ("B-PER", "I-PER"))] * 3
+
+    def rows(self):
+        for number, (words, tags) in enumerate(self.SENTENCES, start=1):
+            for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
+                yield number, place, word, tag
+
+    def test_a_word_a_row_and_a_column_that_numbers_the_sentences(self, write):
+        first = [f"{'' if place else f'Sentence: {n}'},{word},X,{tag}" for n, place, word, tag in self.rows()]
+        every = [f"{n},{word},X,{tag}" for n, _, word, tag in self.rows()]
+        for lines in (first, every):
+            path = write("ner.csv", "\n".join(["Sentence #,Word,POS,Tag", *lines]))
+            with pytest.warns(SeqlabWarning, match="of the columns POS, Tag the last is the tag"):
+                assert found(read_tagged([path])) == self.SENTENCES
+            assert found(read_tagged([path], words="Word", tag="POS"))[1] == (("Peter", "B."), ("X", "X"))
+
+    def test_a_word_a_row_and_blank_lines(self, write):
+        lines = [
+            "" * place or ("\n" if n > 1 and not place else "") + f"{word},{tag}" for n, place, word, tag in self.rows()
+        ]
+        assert found(read_tagged([write("a.csv", "word,tag\n" + "\n".join(lines))])) == self.SENTENCES
+
+    def test_a_column_that_counts_the_words_is_left_out(self, write):
+        lines = [
+            f"{'' if place or n == 1 else chr(10)}{place + 1}\t{word}\t{tag}" for n, place, word, tag in self.rows()
+        ]
+        assert found(read_tagged([write("a.conll", "\n".join(lines))])) == self.SENTENCES
+
+    def test_comments(self, write):
+        text = "# id = 1\nEU\tB-ORG\nrejects\tO\n\n# id = 2\nPeter\tB-PER\n"
+        assert found(read_tagged([write("a.conll", text)])) == [
+            (("EU", "rejects"), ("B-ORG", "O")),
+            (("Peter",), ("B-PER",)),
+        ]
+
+    def test_conllu_under_another_name(self, write):
+        assert found(read_tagged([write("a.txt", CONLLU)])) == found(read_tagged([write("a.conllu", CONLLU)]))
+
+    def test_tags_before_the_words(self, write):
+        lines = [f"{'NV'[n % 2]} word{n}" + "\n" * (n % 5 == 4) for n in range(60)]
+        with pytest.warns(SeqlabWarning, match="the words are read from column 2 and the tags from column 1"):
+            examples = found(read_tagged([write("a.conll", "\n".join(lines))]))
+        assert examples[0] == (("word0", "word1", "word2", "word3", "word4"), ("N", "V", "N", "V", "N"))
+
+    def test_lists_in_json(self, write):
+        rows = [
+            {"id": n, "tokens": words, "ner_tags": [3, *(0 for _ in words[1:])]}
+            for n, (words, _) in enumerate(self.SENTENCES)
+        ]
+        path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
+        with pytest.warns(SeqlabWarning, match="not used: id"):
+            assert found(read_tagged([path]))[0] == (("EU", "rejects", "it"), ("3", "0", "0"))

@@ -23,11 +23,22 @@ from typing import Any
 
 RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
+CHOSEN = "settings that a recipe leaves open are chosen from the file"
 RENEWED: list[tuple[str, str]] = [
     (
         "http/explain-png/content/sha256",
         "PNG files are rendered from the SVG by resvg, and no longer drawn by Pillow",
     ),
+    *((f"losses/{name}/*", CHOSEN) for name in ("bilstm-classifier", "bilstm-tagger", "char-tagger", "hmm-tagger")),
+    *((f"losses/{name}/*", CHOSEN) for name in ("gru-forecast", "lds-forecast", "transformer-forecast")),
+    *((f"losses/{name}/*", CHOSEN) for name in ("transformer-small", "tuned-classifier", "tuned-tagger")),
+    *((f"losses/{name}/*", CHOSEN) for name in ("glimpse-digits", "patch-transformer")),
+    *((f"resumed/{name}/*", CHOSEN) for name in ("hmm-em-some-labels", "lds-em")),
+    *((f"models/{name}/*", CHOSEN) for name in ("classifier", "forecaster", "glimpses", "hmm-tagger", "hops")),
+    *((f"models/{name}/*", CHOSEN) for name in ("kalman", "tagger")),
+    *((f"views/*/{name}/*", CHOSEN) for name in ("classifier", "forecaster", "glimpses", "kalman", "tagger")),
+    *((f"views/*/{name}/*", CHOSEN) for name in ("band-of-a-column", "cells-one-unit", "what-if-replaced")),
+    *((f"views/*/{name}/*", CHOSEN) for name in ("saliency-gradient", "saliency-leave-one-out")),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),

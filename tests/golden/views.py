@@ -22,6 +22,7 @@ class Tiny:
 
 SIZES = "model.embedding=4 model.encoder.size=6"
 READER = f"{SIZES} train.learning_rate=0.02 train.average=none"
+ATTENTIVE = f"{READER} model.pooling=attention"
 PAIR = f"{SIZES} model.decoder.size=6 train.learning_rate=0.01 decode.max_length=12"
 SMALL_BLOCKS = " ".join(
     f"model.{side}.{setting}"
@@ -61,7 +62,7 @@ MODELS: dict[str, Tiny] = {
         *(CLAUSE, "attention lens number beam gradients saliency training"),
         30,
     ),
-    "classifier": Tiny("bilstm-classifier", "classify", "labelled.tsv", READER, CLAUSE, f"{TEXT} attention"),
+    "classifier": Tiny("bilstm-classifier", "classify", "labelled.tsv", ATTENTIVE, CLAUSE, f"{TEXT} attention"),
     "hops": Tiny("self-attentive", "classify", "labelled.tsv", READER, CLAUSE, "attention"),
     "tagger": Tiny(
         *("bilstm-tagger", "tag", "tagged.conll", f"{READER} model.encoder.layers=1", "the cat sees a red bird", TEXT),

@@ -40,6 +40,9 @@ class Watch:
         if step.step == self.breaks_at:
             raise RuntimeError("the lights went out")
 
+    def plan(self, facts, choices):
+        pass
+
     def diverged(self, told, what):
         self.told.append((told, what))
 

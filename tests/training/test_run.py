@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from seqlab.recipe import Train
 from seqlab.training.checkpoint import Progress, read_checkpoint
 from seqlab.training.log import Silence, Step
 from seqlab.training.run import Learner, NotFiniteError, Run
+from seqlab.training.stop import StopNowError, changing, finish_up, must_wait
 
 NUM_STEPS = 10
 
@@ -24,21 +26,36 @@ class Counter:
     log_every, save_every, extended_by = 3, 4, "steps"
 
     def __init__(self, *, num_steps=NUM_STEPS, fails=()):
-        self.num_steps, self.fails, self.progress = num_steps, set(fails), Progress()
+        self._num_steps, self.fails, self.progress = num_steps, set(fails), Progress()
+        self.seconds, self.interrupted_at = lambda step: 0.0, 0
         self.weight, self.model = torch.zeros(1), nn.Module()
         self.model.weight = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    @property
+    def num_steps(self):
+        return self.progress.length or self._num_steps or 1
 
     @property
     def finished(self):
         return self.progress.step >= self.num_steps
 
+    def length_of(self, num_steps):
+        return num_steps
+
     def step(self):
         if self.progress.step + 1 in self.fails:
             self.fails.remove(self.progress.step + 1)
             raise NotFiniteError([7])
-        self.progress.step += 1
-        self.weight = self.weight + 1
-        return Step(self.progress.step, self.num_steps, loss=1.0, tokens_per_second=1.0, seconds_left=0.0)
+        time.sleep(self.seconds(self.progress.step))
+        if self.progress.step + 1 == self.interrupted_at:
+            finish_up(save=True)
+            raise KeyboardInterrupt
+        with changing:
+            self.progress.step += 1
+            self.weight = self.weight + 1
+        return Step(
+            self.progress.step, self.num_steps, loss=1.0, tokens_per_second=1.0, seconds_left=0.0, num_tokens=1.0
+        )
 
     def state(self):
         return {"model": {"weight": self.weight}}
@@ -56,7 +73,7 @@ class Counter:
         return self.progress.best_loss is None or metrics["loss"] < self.progress.best_loss
 
     def seconds_per_step(self):
-        return 1.0
+        return 0.01
 
     def facts(self):
         return {}
@@ -66,12 +83,13 @@ class Counter:
 def make(tmp_path):
     """A function that makes a run in one folder, whose validations have these losses."""
 
-    def make(losses=(), *, fails=(), num_steps=NUM_STEPS, **settings):
+    def make(losses=(), *, fails=(), num_steps=NUM_STEPS, threads=(), **settings):
         scores = iter(losses)
         train = Train(**{"steps": num_steps, "validate_every": 5, **settings})
         learner = Counter(num_steps=num_steps, fails=fails)
         (tmp_path / "recipe.toml").write_text("old")
-        return Run(learner, train, validate=lambda: {"loss": next(scores, 1.0)}, folder=tmp_path, report=Silence())
+        validate = lambda: {"loss": next(scores, 1.0)}  # noqa: E731
+        return Run(learner, train, validate=validate, folder=tmp_path, report=Silence(), threads=threads)
 
     return make
 
@@ -152,12 +170,93 @@ def test_a_finished_run_stays_finished_until_its_model_is_written_or_its_recipe_
     assert run.fit().progress.step == (10 if finished else 12)
 
 
-def test_a_budget_leaves_time_for_validations(make):
-    run = make(num_steps=2, validate_every=None)
-    run.validate = lambda: time.sleep(0.05)
-    assert 10 <= run.times_in(24.0) <= 11  # of 2 seconds each, and one second for 20 validations
-    run.validate = lambda: time.sleep(0.2)
-    assert run.times_in(4.0) == 1  # at least half of the time is for the steps
+@pytest.mark.parametrize("slower", [1, 8])
+def test_a_limited_time_is_kept_though_the_steps_become_slower(make, slower):
+    run = make(num_steps=None, steps=None, minutes=1.5 / 60, validate_every=None)
+    run.learner.seconds = lambda step: 0.01 if step < 20 else 0.01 * slower
+    run.validate = lambda: time.sleep(0.02) or {"loss": 1.0}
+    began = time.perf_counter()
+    outcome = run.fit()
+    assert 0.8 < time.perf_counter() - began < 1.65
+    place = outcome.progress
+    assert (outcome.stopped, place.finished, place.pending) == (False, True, False)
+    assert place.lengths[-1][1] == place.step == run.learner.num_steps
+    validated = [row["step"] for row in log(run) if "validation" in row]
+    assert validated[-1] == place.step
+    assert len(validated) * 0.02 < 0.25 * 1.5  # a tenth, and the last one; sleeping takes longer than it should
+
+
+def test_a_limited_time_goes_on_where_it_was_stopped_and_can_be_extended(make):
+    settings = {"num_steps": None, "steps": None, "validate_every": None}
+    run = make(minutes=0.6 / 60, **settings)
+    assert run.fit(stop=lambda: run.progress.seconds > 0.3).stopped
+    again = make(minutes=0.6 / 60, **settings)
+    again.resume("old", None)
+    assert again.progress.lengths == run.progress.lengths
+    assert again.learner.num_steps == run.learner.num_steps
+    began = time.perf_counter()
+    finished = again.fit().progress
+    assert time.perf_counter() - began < 0.4
+    with pytest.raises(RunError, match="finished all") as caught:
+        make(minutes=0.6 / 60, **settings).resume("old", finished.step)
+    assert "--set train.minutes=N" in caught.value.hint
+    longer = make(minutes=1.0 / 60, **settings)
+    longer.resume("new", finished.step)
+    assert longer.fit().progress.step > finished.step
+
+
+def test_a_validation_that_is_abandoned_is_made_when_the_run_goes_on(make):
+    make([2.0, 1.0]).fit()
+    whole, rows = read_checkpoint(make().folder / "last.safetensors"), log(make())
+    for path in make().folder.glob("*.*"):
+        path.unlink()
+    run = make()
+
+    def abandon():
+        assert must_wait() is False
+        raise StopNowError
+
+    run.validate = abandon
+    outcome = run.fit()
+    assert (outcome.stopped, outcome.progress.step, outcome.progress.pending) == (True, 5, True)
+    again = make([2.0, 1.0])
+    again.resume("old", None)
+    again.fit()
+    resumed = read_checkpoint(again.folder / "last.safetensors")
+    timings = {"seconds": 0.0}
+    assert replace(resumed[0], **timings) == replace(whole[0], **timings)
+    assert resumed[1] == whole[1]
+    assert [row | timings for row in log(again)] == [row | timings for row in rows]
+
+
+def test_a_process_that_must_end_during_a_step_saves_the_steps_before_it(make):
+    run = make()
+    run.learner.interrupted_at = 4
+    with pytest.raises(KeyboardInterrupt):
+        run.fit()
+    assert not must_wait()
+    assert read_checkpoint(run.folder / "last.safetensors")[0].step == 3
+
+
+def test_the_number_of_threads_is_noted_with_its_steps_and_taken_up_again(make):
+    before = torch.get_num_threads()
+    try:
+        run = make(num_steps=30, threads=(1, 2))
+        run.learner.seconds = lambda step: 0.001 * torch.get_num_threads()
+        place = run.fit(stop=lambda: run.progress.step >= 20).progress
+        assert place.threads[0] == [0, 1]
+        assert place.threads[1] == [2, 2]
+        assert place.threads[-1][1] == 1
+        assert torch.get_num_threads() == 1
+        torch.set_num_threads(2)
+        again = make(num_steps=30, threads=(1, 2))
+        again.resume("old", None)
+        assert again.fit().progress.threads == place.threads
+        other = make(num_steps=40, threads=(2,))
+        other.resume("new", None)
+        assert other.fit().progress.threads[-1] == [30, 2]
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_linear_dynamical_system_that_is_free_goes_on_as_if_it_had_never_stopped(tmp_path):

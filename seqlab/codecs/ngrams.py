@@ -1,0 +1,75 @@
+"""Text as a bag of n-grams: what a linear model and a nearest neighbour read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_text
+from seqlab.codecs.text import normaliser
+from seqlab.data.store import Column
+from seqlab.padded import Tokens
+from seqlab.recipe import Recipe
+from seqlab.text.ngrams import NgramVocabulary
+
+NUM_WEIGHTS = 1 << 23  # of a linear model: where labels are many, only the most frequent n-grams are features
+
+
+@dataclass(frozen=True)
+class NgramSource:
+    """A text as the ids of its n-grams, in order, each with its count: a row of pairs."""
+
+    by_line: ClassVar[bool] = True
+    vocabulary: NgramVocabulary
+
+    @property
+    def entry(self) -> Tokens:
+        return Tokens(len(self.vocabulary))
+
+    def load(self, value: Any) -> str:
+        return str(value)
+
+    def parse(self, request: Any, *, most: int) -> str:
+        return parse_text(request, most)
+
+    def encode(self, values: Sequence[Any]) -> list[Row]:
+        return list(self.vocabulary.encode_all([str(value) for value in values]))
+
+    def column(self, path: Path) -> Column:
+        return Column(path, len(self.vocabulary), width=2)
+
+    def starts(self, value: Any) -> None:
+        return None
+
+    def names(self, value: Any, row: Row) -> tuple[str, ...]:
+        return tuple(self.vocabulary.name(int(feature)) for feature, _ in np.asarray(row))
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+    typed = show
+
+    def to_json(self) -> Json:
+        return {"ngrams": self.vocabulary.to_json()}
+
+    @classmethod
+    def from_json(cls, table: Json, recipe: Recipe) -> "NgramSource":
+        return cls(NgramVocabulary.from_json(entry_of(table, "ngrams")))
+
+    @classmethod
+    def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NgramSource":
+        """The n-grams of the training part; those of an `old` model stay as they are."""
+        if old is not None and isinstance(old.source, NgramSource):
+            return old.source
+        settings, size = recipe.source, recipe.source.size
+        if recipe.model.linear is not None:
+            size = min(size, NUM_WEIGHTS // max(1, len({str(example.target) for example in examples()})))
+        vocabulary = NgramVocabulary.learn(
+            lambda: (str(example.source) for example in examples()),
+            normaliser=normaliser(settings),
+            size=size,
+            min_count=settings.min_count,
+        )
+        return cls(vocabulary)

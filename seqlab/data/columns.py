@@ -1,0 +1,207 @@
+"""What a column of a table holds, and which columns a task reads: texts, labels, files, numbers, times, identifiers."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from seqlab.data.times import read_times
+
+FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
+_TIME = re.compile(
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$|\d{4}[-/.]?(0?[1-9]|1[0-2])$|\d{4}-?[QW]\d+$"
+)
+_WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
+_TEXTS = (
+    "text sentence sentences review reviews content comment comments message tweet utterance question query phrase "
+    "document body headline article news sms email description title input source review_text reviewtext "
+    "sentence1 words tokens 评论 内容 文本"
+)
+_LABELS = (
+    "label labels class category categories sentiment target intent topic polarity emotion tag tags type language lang "
+    "genre y output stars rating score group 标签 类别"
+)
+NAMES: dict[str, tuple[str, ...]] = {  # what the columns of each role are called, the likeliest first
+    "text": tuple(_TEXTS.split()),
+    "label": tuple(_LABELS.split()),
+    "source": ("source", "src", "input", "question", "prompt", "original", "text", "article", "document"),
+    "target": ("target", "tgt", "trg", "output", "answer", "translation", "reference", "summary", "label"),
+    "words": ("words", "tokens", "word", "token", "sentence", "text", "form", "source"),
+    "tags": ("tags", "tag", "ner_tags", "pos_tags", "labels", "label", "pos", "upos", "ner", "target"),
+    "file": ("file", "path", "filename", "file_name", "filepath"),
+    "image": ("image", "file", "path", "filename", "file_name", "image_name", "picture"),
+    "caption": ("caption", "captions", "text", "description", "sentence", "comment"),
+}
+IDS = (
+    "id",
+    "idx",
+    "index",
+    "no",
+    "no.",
+    "nr",
+    "row",
+    "key",
+    "uid",
+    "uuid",
+    "guid",
+    "_id",
+    "line",
+    "docid",
+    "unnamed: 0",
+)
+_LANGUAGES = (
+    "en de fr es it pt nl pl cs ru zh ja ko ar tr hi sv fi english german french spanish italian chinese russian"
+)
+KNOWN_NAMES = {name for names in NAMES.values() for name in names} | {*IDS, "date", "time", "user", "name"}
+KNOWN_NAMES |= {*_LANGUAGES.split()}
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return cell[-1:].isdigit() or cell[-1:] == "."
+
+
+def is_time(cell: str) -> bool:
+    return _TIME.match(cell) is not None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The first cells of a column, and what they have in common."""
+
+    name: str
+    cells: tuple[str, ...]  # without blanks around them, and without those that are empty
+    filled: float = 1.0  # the share of cells that are not empty
+
+    @cached_property
+    def num_distinct(self) -> int:
+        return len(set(self.cells))
+
+    @cached_property
+    def length(self) -> float:
+        return sum(map(len, self.cells)) / max(1, len(self.cells))
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        return self._most(is_number)
+
+    @cached_property
+    def is_file(self) -> bool:
+        return self._most(FILE.search)
+
+    @cached_property
+    def is_time(self) -> bool:
+        return bool(self.cells) and read_times(self.cells[:50], numbers=False) is not None
+
+    @cached_property
+    def is_label(self) -> bool:
+        """Short values that come again, in nearly every row."""
+        return self.filled > 0.9 and bool(self.cells) and self.num_distinct <= len(self.cells) / 2 and self.length <= 40
+
+    @cached_property
+    def is_id(self) -> bool:
+        """A number of its own for each row, or a code of letters and digits."""
+        if len(self.cells) < 4 or self.num_distinct < len(self.cells):
+            return len(self.cells) > 0 and self.name.lower() in IDS
+        if self.name.lower() in ("", *IDS):
+            return True
+        if all(cell.isdecimal() for cell in self.cells):
+            steps = {int(b) - int(a) for a, b in zip(self.cells, self.cells[1:], strict=False)}
+            return steps == {1} or min(map(len, self.cells)) >= 5
+        return not self.is_numeric and not self.is_time and not self.is_file and self._most(_WORD_OF_AN_ID.match)
+
+    @cached_property
+    def is_text(self) -> bool:
+        return bool(self.cells) and not (self.is_numeric or self.is_file or self.is_time or self.is_id)
+
+    def _most(self, like: object) -> bool:
+        return len(self.cells) > 0 and sum(bool(like(cell)) for cell in self.cells) > 0.9 * len(self.cells)  # type: ignore[operator]
+
+
+def profiles_of(names: Sequence[str] | None, rows: Sequence[Sequence[str | None]]) -> list[Profile]:
+    """A profile of each column."""
+    width = max(map(len, rows), default=0) if names is None else len(names)
+    columns = [[row[place] for row in rows if place < len(row)] for place in range(width)]
+    cells = [tuple(cell.strip() for cell in column if cell and cell.strip()) for column in columns]
+    return [
+        Profile(names[place] if names else str(place + 1), column, len(column) / max(1, len(rows)))
+        for place, column in enumerate(cells)
+    ]
+
+
+def by_usual_name(profiles: Sequence[Profile], role: str, taken: int | None) -> int | None:
+    """The column that is called as those of this role are; one of labels may be called so in part, if it holds some."""
+    lowered = [profile.name.lower() for profile in profiles]
+    names = NAMES.get(role, (role,))
+    places = [lowered.index(name) for name in names if name in lowered]
+    if role == "label":
+        words = [set(re.split(r"[\W_]+", name)) for name in lowered]
+        places += [place for name in names[:10] for place in range(len(words)) if name in words[place]]
+        places = [place for place in places if profiles[place].is_label or lowered[place] == role]
+    return next((place for place in places if place != taken), None)
+
+
+def by_content(profiles: Sequence[Profile], roles: tuple[str, str], usual: tuple[int, int]) -> tuple[int, int] | None:
+    """The two columns whose cells fit two roles; None where nothing speaks for other columns than the usual ones."""
+    if roles[0] in ("file", "image"):
+        files = [place for place, each in enumerate(profiles) if each.is_file]
+        rest = [place for place, each in enumerate(profiles) if not each.is_file and not each.is_id and each.cells]
+        return (files[0], rest[0]) if files and rest else None
+    if roles == ("text", "label"):
+        return _text_and_label(profiles, usual)
+    if roles == ("words", "tags"):
+        return _words_and_tags(profiles)
+    texts = [place for place, each in enumerate(profiles) if each.is_text]
+    others = [place for place, each in enumerate(profiles) if each.cells and not each.is_id and not each.is_time]
+    chosen = texts if len(texts) > 1 else others
+    return (chosen[0], chosen[1]) if len(chosen) > 1 else None
+
+
+def _text_and_label(profiles: Sequence[Profile], usual: tuple[int, int]) -> tuple[int, int] | None:
+    if len(profiles) == 2:
+        return usual[::-1] if _are_swapped(profiles[usual[0]], profiles[usual[1]]) else None
+    texts = [place for place, each in enumerate(profiles) if each.is_text]
+    if not texts:  # numbers, as in "0 1 1 0", are texts where there is nothing else
+        texts = [place for place, each in enumerate(profiles) if each.cells and not each.is_id]
+    longest = max(texts, key=lambda place: _size(profiles[place]), default=None)
+    rest = [place for place in range(len(profiles)) if place != longest and profiles[place].cells]
+    labels = [place for place in rest if profiles[place].is_label and not profiles[place].is_time]
+    labels = labels or [place for place in rest if not profiles[place].is_id and not profiles[place].is_time]
+    if longest is None or not labels:
+        return None
+    return longest, min(labels, key=lambda place: _kind_of_label(profiles[place]))
+
+
+def _kind_of_label(profile: Profile) -> tuple[bool, bool, int]:
+    """What is least like a label comes last: always the same, then numbers, then many values."""
+    constant = profile.num_distinct < 2
+    return constant, profile.is_numeric and not constant, profile.num_distinct
+
+
+def _are_swapped(text: Profile, label: Profile) -> bool:
+    """Whether what should be texts are labels, and the other way round."""
+    if min(len(text.cells), len(label.cells)) >= 10 and text.is_label != label.is_label:
+        return text.is_label
+    if text.is_label and label.is_label:
+        return label.num_distinct > 2 * text.num_distinct and label.length > text.length
+    several = sum(len(cell.split()) > 1 for cell in label.cells)
+    return 2 * several > len(label.cells) and all(len(cell.split()) == 1 for cell in text.cells)
+
+
+def _size(profile: Profile) -> tuple[bool, float]:
+    """What a text has more of than a label: values of its own, and letters."""
+    return not profile.is_label, profile.length
+
+
+def _words_and_tags(profiles: Sequence[Profile]) -> tuple[int, int] | None:
+    """The two columns with as many words in each row; tags are the one with fewer different ones."""
+    counts = [[len(cell.split()) for cell in each.cells] for each in profiles]
+    kinds = [len({word for cell in each.cells for word in cell.split()}) for each in profiles]
+    for one in range(len(profiles)):
+        for other in range(one + 1, len(profiles)):
+            if counts[one] == counts[other] and max(counts[one], default=0) > 1:
+                return (one, other) if kinds[one] >= kinds[other] else (other, one)
+    return None

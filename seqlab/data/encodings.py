@@ -1,0 +1,185 @@
+"""Which encoding the bytes of a text are in, where they are not UTF-8.
+
+Bytes that one encoding cannot decode rule it out. Of those that are left, the right one is the one in which many
+characters are the frequent ones of its language: a tenth of Chinese characters make half of a Chinese text, and
+Russian bytes in the wrong Cyrillic table give letters that Russian hardly uses.
+"""
+
+import codecs
+import unicodedata
+from dataclasses import dataclass
+from itertools import islice
+
+from seqlab.errors import UsageError
+
+SAMPLE = 1 << 20  # bytes from the beginning of a file
+_LINES = 300  # lines that are not ASCII, on which the encodings are tried
+_LEAST = 5  # characters outside ASCII, to be certain of anything
+_HIRAGANA = "".join(map(chr, range(0x3041, 0x3094)))
+_KATAKANA = "".join(map(chr, range(0x30A1, 0x30F7))) + "ー"
+_CJK_MARKS = "，。！？、：；（）「」『』《》“”…～　"
+_BOTH_CHINESE = (
+    "的一是不了人我在有他之大以中上到和地也子道出而要就下得可你年生自那能事其所去行家"
+    "十用天如然作方成者多日都三小二同法起好看分此心前面又定只主公很"
+)
+_SIMPLE_CHINESE = _BOTH_CHINESE + "这为来个们说国时于会后对里过发军无么经当与学进种将还见没从吃味送点给太"
+_FULL_CHINESE = _BOTH_CHINESE + "這為來個們說國時於會後對裡過發軍無麼經當與學進種將還見沒從吃味送點給太"
+_KOREAN = "이다는을의에가고하지한도로기사어나인대리은자를시아일서해제부정들그보있라과수습니요면게만것전여주장원"
+_MARKS = "’‘“”„–—…«»°€£©®™§\xa0"
+_TURKISH = ("windows-1254",)
+_CYRILLIC = ("windows-1251", "koi8-r", "iso8859-5", "cp866")
+_CENTRAL = ("windows-1250", "iso8859-2")
+_WESTERN = ("windows-1252",)
+
+
+@dataclass(frozen=True)
+class _Language:
+    """What is written in some encodings, and the characters outside ASCII that are frequent in it."""
+
+    encodings: tuple[str, ...]
+    frequent: str
+    usual: float  # the share of these among the characters outside ASCII, in an ordinary text
+    latin: bool = False  # whether these stand among ASCII letters in one word
+
+    @property
+    def single_byte(self) -> bool:
+        return self.encodings[0] not in ("gb18030", "big5", "shift_jis", "euc_kr")
+
+
+_LANGUAGES = (
+    _Language(("gb18030",), _SIMPLE_CHINESE + _CJK_MARKS, 0.45),
+    _Language(("big5",), _FULL_CHINESE + _CJK_MARKS, 0.45),
+    _Language(("shift_jis", "euc_jp"), _HIRAGANA + _KATAKANA + _CJK_MARKS, 0.6),
+    _Language(("euc_kr",), _KOREAN, 0.45),
+    _Language(_CYRILLIC, "оеаинтсрвлкм", 0.72),
+    _Language(("windows-1253",), "αοιετνσηρκπμόίάς", 0.8),
+    _Language(("windows-1255",), "יוהלאתרבשםמנ", 0.8),
+    _Language(("windows-1256",), "اليمنوترهبعد", 0.75),
+    _Language(("cp874",), "านรอกเงยลมดว่้", 0.65),
+    _Language(_WESTERN, "éèàùçâêîôûëïœÉÀ" + _MARKS, 0.95, latin=True),  # French
+    _Language(_WESTERN, "áéíóúñü¿¡ÁÉÓ" + _MARKS, 0.95, latin=True),  # Spanish
+    _Language(_WESTERN, "ãõáéíóúâêôàçÉÇ" + _MARKS, 0.95, latin=True),  # Portuguese
+    _Language(_WESTERN, "èéàìòùÈ" + _MARKS, 0.95, latin=True),  # Italian
+    _Language(_WESTERN, "äöüßÄÖÜ" + _MARKS, 0.95, latin=True),  # German
+    _Language(_WESTERN, "åäöøæéÅÄÖØ" + _MARKS, 0.95, latin=True),  # Danish, Norwegian, Swedish, Finnish
+    _Language(_WESTERN, "ðþáéíóúæöÞÁÍÓÖ" + _MARKS, 0.95, latin=True),  # Icelandic
+    _Language(_CENTRAL, "ąćęłńóśźżŁŚŻ" + _MARKS, 0.95, latin=True),  # Polish
+    _Language(_CENTRAL, "áčďéěíňóřšťúůýžČŠŽŘ" + _MARKS, 0.95, latin=True),  # Czech, Slovak, Slovene, Croatian
+    _Language(_CENTRAL, "áéíóöőúüűÁÉÖ" + _MARKS, 0.95, latin=True),  # Hungarian
+    _Language(_CENTRAL, "ăâîşţÎŞ" + _MARKS, 0.95, latin=True),  # Romanian
+    _Language(_TURKISH, "ışğçöüİŞÇÖÜ" + _MARKS, 0.95, latin=True),
+)
+_WIDE = {  # marks at the beginning of a file
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The likeliest encoding, whether it is beyond doubt, and a few characters as they look in it."""
+
+    name: str
+    certain: bool
+    shown: str = ""
+
+
+def guess_encoding(head: bytes) -> Guess:
+    """The encoding of a text by its first bytes; "utf-8" where nothing speaks against it, and where nothing fits."""
+    for mark, name in _WIDE.items():
+        if head.startswith(mark):
+            return Guess(name, certain=True)
+    if (wide := _wide_without_mark(head)) is not None:
+        return Guess(wide, certain=True)
+    head = head[: head.rfind(b"\n") + 1] or head  # a character may be cut at the end
+    if _is_utf8(head):
+        return Guess("utf-8", certain=True)
+    head = b"\n".join(islice((line for line in head.split(b"\n") if not line.isascii()), _LINES))
+    scores = [(_score(head, name, language), name) for language in _LANGUAGES for name in language.encodings]
+    best, name = max(scores, key=lambda pair: pair[0])  # of equal ones the first
+    if best < 0.1:
+        return Guess("utf-8", certain=False)
+    text = head.decode(name)
+    count = sum(character > "\x7f" for character in text)
+    doubt = max(0.3, best - 1.2 / count**0.5)
+    if name in _WESTERN:  # far more files are in it than in those that differ from it in a few letters
+        doubt = best
+    rivals = [other for score, other in scores if score > doubt and other != name and head.decode(other) != text]
+    return Guess(name, certain=best > 0.6 and not rivals and count >= _LEAST, shown=_shown(text))
+
+
+def check_encoding(name: str) -> str:
+    """The name, if Python can decode text by it."""
+    try:
+        b"a".decode(name)
+    except LookupError:
+        some = ", ".join(dict.fromkeys(each.encodings[0] for each in _LANGUAGES))
+        raise UsageError(
+            f"there is no encoding '{name}'", hint=f"there are utf-8, utf-16, {some} and others."
+        ) from None
+    except UnicodeDecodeError:  # half a character
+        pass
+    return name
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether it is UTF-8, as a whole or with a few bytes that are damaged."""
+    text = head.decode("utf-8", "replace")
+    wrong = text.count("\ufffd")
+    return wrong == 0 or 20 * wrong < sum(character > "\x7f" for character in text) - wrong
+
+
+def _wide_without_mark(head: bytes) -> str | None:
+    """UTF-16 without its mark: the other byte of each ASCII letter, blank and newline is 0."""
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    if even + odd < max(4, len(head) // 100) or min(even, odd) > 0.5 * max(even, odd):
+        return None
+    name = "utf-16-le" if odd > even else "utf-16-be"
+    try:
+        text = head[: len(head) // 2 * 2].decode(name)
+    except UnicodeDecodeError:
+        return None
+    readable = sum(character.isprintable() or character.isspace() for character in text)
+    return name if "\n" in text and readable > 0.95 * len(text) else None
+
+
+def _score(head: bytes, name: str, language: _Language) -> float:
+    """How near the bytes come to an ordinary text of a language in this encoding: about 1 if it is one.
+
+    What such a text does not have counts against it: signs that are no letters, capitals within a word, and letters
+    of one script within a word of another.
+    """
+    try:
+        text = head.decode(name)
+    except UnicodeDecodeError:
+        return 0.0
+    total = good = run = 0
+    for left, character, right in zip(" " + text, text, text[1:] + " ", strict=False):
+        if character < "\x80":
+            run = 0
+            continue
+        total += 1
+        run = run + 1 if character.isalpha() else 0
+        beside = _is_ascii_letter(left) + _is_ascii_letter(right)
+        misplaced = run >= 3 if language.latin else beside > (not language.single_byte)
+        if language.single_byte:
+            misplaced |= character.isupper() and left.islower()
+            misplaced |= character not in language.frequent and unicodedata.category(character)[0] in "SN"
+        if misplaced:
+            good -= 1
+        elif character in language.frequent:
+            good += 1
+    return good / total / language.usual if total else 0.0
+
+
+def _is_ascii_letter(character: str) -> bool:
+    return character.isascii() and character.isalpha()
+
+
+def _shown(text: str) -> str:
+    """The words around the first character outside ASCII."""
+    first = next(place for place, character in enumerate(text) if character > "\x7f")
+    start = max(text.rfind(" ", 0, first), text.rfind("\n", 0, first), text.rfind("\t", 0, first)) + 1
+    return text[start : first + 20].split("\n")[0].split("\t")[0]

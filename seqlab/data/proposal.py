@@ -1,0 +1,224 @@
+"""Which task fits a file: what stands in it, and the command that trains on it."""
+
+import os
+import shlex
+import warnings
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
+from seqlab.data.lines import display_name, extension, lines, numbered_lines
+from seqlab.data.parquet import open_parquet
+from seqlab.data.series import TIMES, facts_of, read_series
+from seqlab.data.tables import HEAD, TABLES, Table, open_table, parquet_head
+from seqlab.data.tagged import read_tagged
+from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
+
+VECTORS = ("--set", "source.kind=vectors")
+PICTURES = ("--recipe", "row-lstm")
+_WORDS_OF_A_TEXT = 3  # on average; what has fewer may be a name
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A task for some files, why, and what follows the name of the program on the command line."""
+
+    task: str
+    reason: str
+    arguments: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        return shlex.join(("seqlab", *self.arguments))
+
+
+def propose(paths: Sequence[str]) -> Proposal:
+    """The task that fits what stands in the files. A DataError where they cannot be read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeqlabWarning)
+        task, reason, *options = _proposed(list(paths))
+    names = " and ".join(map(display_name, paths))
+    return Proposal(task, f"{names}: {reason}", ("train", task, *paths, *options))
+
+
+def holds_vectors(paths: Sequence[str]) -> bool:
+    """Whether the sources in the files are sequences of vectors that NumPy saved."""
+    path = paths[0] if len(paths) == 1 else ""
+    if os.path.isdir(path):
+        return any(file.suffix == ".npy" for file in islice(Path(path).glob("*/*"), HEAD))
+    if extension(path) == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return "values.npy" in archive.namelist()
+    if extension(path) not in TABLES or extension(path) == ".parquet":
+        return False
+    return any(profile.is_file and profile.cells[0].lower().endswith(".npy") for profile in open_table(path).profiles)
+
+
+def _proposed(paths: list[str]) -> tuple[str, ...]:
+    containers = [path for path in paths if os.path.isdir(path) or extension(path) in (".zip", ".npz")]
+    tables = [path for path in paths if path not in containers]
+    if len(paths) > 2:
+        raise UsageError(f"{len(paths)} files where one, or two that belong together, are needed", hint="join them.")
+    if containers:
+        return _with_container(containers[0], tables[0] if tables else None)
+    if len(paths) == 2:
+        return _parallel(paths[0], paths[1])
+    path = paths[0]
+    if extension(path) in TABLES:
+        return _table(path)
+    head = [line for _, line in islice(lines(path), HEAD)]
+    if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
+        return "tag", f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line"
+    table = open_table(path)
+    if len(table.profiles) > 1 or table.profiles[0].is_numeric or _are_numbers(head):
+        return _table(path)
+    return _plain(path)
+
+
+def _plain(path: str) -> tuple[str, ...]:
+    return "lm", f"{_count(line for _, line in numbered_lines(path) if line.strip()):,} lines of text"
+
+
+def _table(path: str) -> tuple[str, ...]:
+    if extension(path) == ".parquet":
+        with open_parquet(path) as parquet:
+            table = parquet_head(path, parquet)
+            rows = parquet.file.metadata.num_rows
+    else:
+        table = open_table(path)
+        rows = _count(table.rows)
+    profiles = [profile for profile in table.profiles if profile.cells]
+    if series := _series(path, profiles):
+        return series
+    if len(profiles) < 2:
+        return _plain(path)
+    if (files := by_content(profiles, ("file", "label"), (0, 1))) is not None:
+        return _files(profiles[files[0]], profiles[files[1]], rows)
+    if _are_tagged(path, table, profiles):
+        return "tag", f"{_count(read_tagged([path])):,} sentences with a tag for each word"
+    columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
+    label = by_usual_name(profiles, "label", None)
+    labels = profiles[columns[1]]
+    named = label is not None and profiles[label].name.lower() != "target" and profiles[label].is_label
+    if named or (labels.is_label and not _is_long(labels)):
+        order = "a label and a text" if columns[1] < columns[0] else "a text and a label"
+        return "classify", f"{rows:,} lines of {order}"
+    if labels.is_numeric:
+        raise DataError(
+            f"{table.where}: {rows:,} lines of a text and a number, which is regression",
+            hint="write a few ranges, such as low and high, into a column; then: seqlab train classify FILE",
+        )
+    return "translate", f"{rows:,} lines of two texts"
+
+
+def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
+    """A table of numbers over time; nothing where it is something else."""
+    numeric = [profile for profile in profiles if profile.is_numeric and not profile.is_time]
+    timed = any(profile.is_time or profile.name.lower() in TIMES for profile in profiles)
+    texts = any(_is_long(profile) and not profile.is_label for profile in profiles)
+    wide = len(numeric) >= 8 and 2 * len(numeric) > len(profiles)  # one a row
+    if not numeric or not (wide or (timed and not texts) or len(numeric) == len(profiles)):
+        return None
+    try:
+        facts = facts_of(read_series(path))
+    except SeqlabError:
+        return None
+    what = f"{facts.series:,} series" if facts.series > 1 else "a series"
+    often = "" if facts.frequency in ("unknown", "numbered") else f", {facts.frequency}"
+    return "forecast", f"{what} of {facts.rows:,} numbers{often}"
+
+
+def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
+    vectors = files.cells[0].lower().endswith(".npy")
+    what = ".npy files" if vectors else "pictures"
+    if others.is_label or others.num_distinct < len(others.cells) / 2:
+        return "classify", f"{rows:,} {what} with a label each", *(() if vectors else PICTURES)
+    if vectors:
+        return "translate", f"{rows:,} {what} with a text each", *VECTORS
+    return "caption", f"{rows:,} pictures with a text each"
+
+
+def _with_container(container: str, table: str | None) -> tuple[str, ...]:
+    """A folder or an archive, alone or with the table that goes with it."""
+    if table is not None:
+        profiles = open_table(table).profiles
+        texts = any(_is_long(profile) and not profile.is_file for profile in profiles)
+        return (
+            ("caption", "pictures with a text each") if texts else ("classify", "pictures with a label each", *PICTURES)
+        )
+    if extension(container) == ".npz":
+        with zipfile.ZipFile(container) as archive:
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+        pictures = "images" in names
+        if pictures and "captions" in names:
+            return "caption", "pictures with captions"
+        what = "pictures" if pictures else "sequences of vectors"
+        return "classify", f"{what} with labels", *(PICTURES if pictures else ())
+    if os.path.isdir(container):
+        files = [file.name for file in islice(Path(container).rglob("*"), 2000) if file.is_file()]
+    else:
+        with zipfile.ZipFile(container) as archive:
+            files = [Path(name).name for name in archive.namelist()]
+    if any(Path(file).stem == "captions" for file in files):
+        return "caption", "pictures with captions"
+    vectors = any(file.endswith(".npy") for file in files)
+    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(() if vectors else PICTURES)
+
+
+def _parallel(one: str, other: str) -> tuple[str, ...]:
+    """Two files whose lines belong together."""
+    pairs = list(
+        zip((t for _, t in islice(lines(one), HEAD)), (t for _, t in islice(lines(other), HEAD)), strict=False)
+    )
+    right = Profile("", tuple(pair[1].strip() for pair in pairs))
+    kinds = len({word for _, text in pairs for word in text.split()})
+    words = sum(len(text.split()) for _, text in pairs)
+    if all(len(a.split()) == len(b.split()) for a, b in pairs) and 5 * kinds < words:
+        return "tag", "sentences, and a tag for each word"
+    if right.is_label and not _is_long(right):
+        return "classify", "texts, and a label for each"
+    return "translate", "two texts on each pair of lines"
+
+
+def _is_a_word_a_line(head: Sequence[str]) -> bool:
+    """Lines of a word and its columns, with blank lines between sentences."""
+    filled = [line.split("\t") if "\t" in line else line.split() for line in head if line.strip()]
+    counts = {len(cells) for cells in filled}
+    text = "\n".join(head).strip()
+    if counts - {1} != counts or len(counts) != 1 or max(counts) > 12 or "\n\n" not in text:
+        return False
+    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not any(map(is_number, filled[0][-1:]))
+
+
+def _are_tagged(path: str, table: Table, profiles: Sequence[Profile]) -> bool:
+    """Whether each word of a column has a tag in another one."""
+    if table.names is not None and any("sent" in name.lower() and "#" in name for name in table.names):
+        return True
+    columns = by_content(profiles, ("words", "tags"), (0, 1))
+    if columns is None:
+        return False
+    words, tags = (profiles[place] for place in columns)
+    kinds = [len({word for cell in each.cells for word in cell.split()}) for each in (words, tags)]
+    return (
+        len(words.cells) > 1
+        and 2 * kinds[1] < kinds[0]
+        and sum(len(cell.split()) for cell in tags.cells) > 3 * kinds[1]
+    )
+
+
+def _are_numbers(head: Sequence[str]) -> bool:
+    cells = [cell for line in head[1:] for cell in line.split()]
+    return bool(cells) and all(map(is_number, cells))
+
+
+def _is_long(profile: Profile) -> bool:
+    """Whether the cells are texts rather than names."""
+    words = sum(len(cell.split()) for cell in profile.cells) / max(1, len(profile.cells))
+    return profile.is_text and (words >= _WORDS_OF_A_TEXT or profile.length > 30)
+
+
+def _count(items: Iterable[object]) -> int:
+    return sum(1 for _ in items)

@@ -1,0 +1,268 @@
+"""Sentences whose words have a tag each: CoNLL-U, a word a line, a word a row of a table, or a sentence a row.
+
+Which of these a file is follows from its name and from its first lines.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, pairwise
+
+from seqlab.data.columns import Profile, by_usual_name
+from seqlab.data.lines import display_name, extension, lines
+from seqlab.data.sources import Example, at_least_one, only, two_texts
+from seqlab.data.tables import TABLES, Layout, Table, open_table
+from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
+
+_LOOKED_AT = 100  # rows, to see whether words or characters are tagged
+_HEAD = 1000  # lines, to see how a file is written
+_TAGGED = Layout(names=("words", "tags"), positions=(0, 1), names_may_differ=True)
+_CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+Word = tuple[str, str, str]  # "file:line", the word, its tag
+
+
+def read_tagged(
+    paths: Sequence[str], *, words: str | None = None, tag: str | None = None, encoding: str | None = None
+) -> Iterator[Example]:
+    """Sentences as tuples of words with a tag each: CoNLL-U, CoNLL, two columns of a table, or two parallel files.
+
+    `tag` chooses the column: in CoNLL-U by name (upos unless told) or number, in CoNLL by number (else the last), in a
+    table as `words` does, by either.
+    """
+    if len(paths) == 2:
+        return at_least_one(_aligned(two_texts(paths, (words, tag), _TAGGED, encoding), paths), paths)
+    path = only(paths)
+    if extension(path) in (".jsonl", ".json", ".parquet"):
+        sentences = _aligned(two_texts(paths, (words, tag), _TAGGED, encoding), paths)
+    else:
+        sentences = _from_text(path, words, tag, encoding)
+    return at_least_one(sentences, paths)
+
+
+def _from_text(path: str, words: str | None, tag: str | None, encoding: str | None) -> Iterator[Example]:
+    named = words is not None or not (tag or "0").isdecimal()
+    if extension(path) == ".conllu":
+        return _sentences(_conllu_words(path, _conllu_column(tag), encoding))
+    head = [text.strip() for _, text in islice(lines(path, encoding), _HEAD)]
+    if extension(path) not in TABLES and _is_conllu(head):
+        return _sentences(_conllu_words(path, _conllu_column(tag), encoding))
+    if extension(path) == ".csv" or (named and extension(path) in TABLES):
+        table = open_table(path, encoding, named=("words", "tags", *filter(None, (words, tag))))
+        columns = _word_rows(table, words, tag, blank_lines=_blank_between(head))
+        if columns is not None:
+            return _sentences(_table_words(table, columns, head))
+    elif not _has_sentences(head, path):
+        return _sentences(_conll_words(path, _conll_column(tag), head, encoding))
+    return _aligned(two_texts([path], (words, tag), _TAGGED, encoding), [path])
+
+
+def _has_sentences(head: list[str], path: str) -> bool:
+    """Whether a row is a sentence. A .tsv may as well have a word a row: then blank lines stand between sentences."""
+    while head and not head[-1]:
+        head.pop()
+    cells = [text.split("\t") for text in head]
+    if extension(path) == ".conll" or (extension(path) != ".tsv" and min(map(len, cells), default=0) < 2):
+        return False
+    like = [len(row) > 1 and len(row[0]) == len(row[1]) > 1 for row in cells]
+    return "" not in head and (any(" " in text for text in head) or 2 * sum(like) > len(like))
+
+
+def _aligned(pairs: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
+    """A word is what stands between spaces, or where there are none, a character."""
+    head = list(islice(pairs, _LOOKED_AT))
+    cut = tuple if _spelled(head) else str.split
+    for pair in chain(head, pairs):
+        words, tags = str(pair.source).strip(), str(pair.target).strip()
+        source, target = tuple(cut(words)), tuple(cut(tags))
+        if len(source) != len(target):
+            line, file = pair.where.rpartition(":")[2], display_name(paths[-1])
+            what = "characters" if cut is tuple else "words"
+            raise DataError(
+                f"{pair.where}: {len(source)} {what} but {len(target)} tags: {shorten(words)}",
+                hint=f"each word needs one tag, separated by spaces; line {line} of {file} has {shorten(tags)}.",
+            )
+        if source:
+            yield Example(source, target, pair.where)
+
+
+def _spelled(pairs: Sequence[Example]) -> bool:
+    """Whether characters are tagged, as in proteins: there is no space anywhere, and the lengths agree as a rule."""
+    sides = [(str(pair.source).strip(), str(pair.target).strip()) for pair in pairs]
+    like = [len(words) == len(tags) > 1 for words, tags in sides]
+    return 2 * sum(like) > len(like) and not any(" " in side for both in sides for side in both)
+
+
+def _sentences(words: Iterator[Word | None]) -> Iterator[Example]:
+    """Words up to a None are a sentence."""
+    sentence: list[Word] = []
+    for word in words:
+        if word is not None:
+            sentence.append(word)
+        elif sentence:
+            yield _sentence(sentence)
+            sentence = []
+    if sentence:
+        yield _sentence(sentence)
+
+
+def _sentence(words: Sequence[Word]) -> Example:
+    places, source, target = zip(*words, strict=True)
+    return Example(source, target, places[0])
+
+
+def _blank_between(head: Sequence[str]) -> bool:
+    text = "\n".join(head).strip()
+    return "\n\n" in text
+
+
+def _word_rows(
+    table: Table, words: str | None, tag: str | None, *, blank_lines: bool
+) -> tuple[int, int, int | None] | None:
+    """The columns of the words, of their tags and of what numbers the sentences, where each row is a word.
+
+    None where a row is a sentence.
+    """
+    profiles = table.profiles
+    group = next((place for place, each in enumerate(profiles) if _numbers_sentences(table, place, each)), None)
+    if group is None and not blank_lines:
+        return None
+    rest = [place for place in range(len(profiles)) if place != group]
+    single = [
+        place for place in rest if profiles[place].cells and all(len(c.split()) == 1 for c in profiles[place].cells)
+    ]
+    names = table.names or []
+    chosen = [names.index(name) if name in names else None for name in (words, tag)]
+    word = chosen[0] if chosen[0] is not None else by_usual_name([_named(p) for p in profiles], "words", group)
+    if word is None or word not in single:
+        word = max(single, key=lambda place: profiles[place].num_distinct, default=None)
+    tags = [place for place in single if place != word and profiles[place].is_label]
+    if word is None or not tags:
+        return None
+    last = chosen[1] if chosen[1] is not None else tags[-1]
+    if chosen[1] is None and len(tags) > 1:
+        shown = ", ".join(names[place] for place in tags) if names else ", ".join(str(place + 1) for place in tags)
+        message = f"{table.where}: of the columns {shown} the last is the tag (--set data.target=NAME chooses another)"
+        warnings.warn(message, SeqlabWarning, stacklevel=2)
+    return word, last, group
+
+
+def _named(profile: Profile) -> Profile:
+    return Profile(profile.name.strip().lower(), profile.cells)
+
+
+def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
+    """Whether a column says to which sentence a word belongs: on its first word alone, or the same on each of them."""
+    column = [(cells[place] or "").strip() if place < len(cells) else "" for _, cells in table.head]
+    if len(column) < 4 or not column[0]:
+        return False
+    if "" in column:
+        return profile.num_distinct == len(profile.cells) <= len(column) / 2
+    changes = 1 + sum(a != b for a, b in pairwise(column))
+    numbered = "sent" in profile.name.lower() or profile.is_numeric or len(profile.cells[0].split()) == 2
+    return numbered and 1 < profile.num_distinct == changes <= len(column) / 2
+
+
+def _table_words(table: Table, columns: tuple[int, int, int | None], head: Sequence[str]) -> Iterator[Word | None]:
+    word, tag, group = columns
+    sentence, before = "", 0
+    for number, cells in table.rows:
+        here = (cells[group] or "").strip() if group is not None and group < len(cells) else ""
+        if (here and here != sentence) or (group is None and number > before + 1):
+            yield None
+            sentence = here
+        before = number
+        texts = [(cells[place] or "").strip() if place < len(cells) else "" for place in (word, tag)]
+        where = f"{table.where}:{number}"
+        if not all(texts):
+            raise _missing_tag(where, [cell or "" for cell in cells], max(word, tag) + 1)
+        yield where, texts[0], texts[1]
+
+
+def _conll_column(tag: str | None) -> int | None:
+    """The place of the tag's column, None for the last one."""
+    if tag is None:
+        return None
+    if not tag.isdecimal() or int(tag) < 1:
+        raise UsageError(
+            f"'{tag}' is not a column of tags in a CoNLL file",
+            hint="its columns have no names: give a number from 1, or nothing for the last.",
+        )
+    return int(tag) - 1
+
+
+def _conll_words(path: str, column: int | None, head: Sequence[str], encoding: str | None) -> Iterator[Word | None]:
+    """A word a line. A column that counts the words is left out, and what begins with # is a comment where it has no
+    columns while other lines have tabs."""
+    first = _word_column(path, head, column)
+    tabs = any("\t" in line for line in head)
+    for number, text in lines(path, encoding):
+        if not text.strip() or text.startswith("-DOCSTART-"):
+            yield None
+            continue
+        if tabs and text.startswith("#") and "\t" not in text:
+            continue
+        cells = _conll_cells(text)
+        needed = max(first + 1, 2) if column is None else max(first, column) + 1
+        place = column if column is not None else len(cells) - 1 if first < len(cells) - 1 else 0
+        where = f"{display_name(path)}:{number}"
+        if len(cells) < needed or not cells[place]:
+            raise _missing_tag(where, cells, needed)
+        yield where, cells[first], cells[place]
+
+
+def _conll_cells(text: str) -> list[str]:
+    # A word may hold spaces where tabs separate the columns.
+    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
+
+
+def _word_column(path: str, head: Sequence[str], tag: int | None) -> int:
+    """Which column holds the words: the first, unless it counts them, or holds the tags and the last one the words."""
+    rows = [_conll_cells(line) for line in head if line and not line.startswith(("#", "-DOCSTART-"))]
+    width = min(map(len, rows), default=0)
+    if width > 2 and all(row[0].isdecimal() for row in rows) and len({int(row[0]) for row in rows}) < len(rows):
+        return 1
+    kinds = [len({row[place] for row in rows}) for place in (0, width - 1)] if width > 1 else [0, 0]
+    if width == 2 and tag is None and len(rows) >= 50 and 3 * kinds[0] < kinds[1]:
+        message = f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
+        warnings.warn(f"{message} (--set data.target=2 turns them round)", SeqlabWarning, stacklevel=2)
+        return 1
+    return 1 if tag == 0 else 0
+
+
+def _is_conllu(head: Sequence[str]) -> bool:
+    rows = [line.split("\t") for line in head if line and not line.startswith("#")]
+    return bool(rows) and all(len(row) == len(_CONLLU) and row[0][:1].isdecimal() for row in rows)
+
+
+def _conllu_column(tag: str | None) -> int:
+    tag = "upos" if tag is None else tag.lower()
+    if tag.isdecimal() and 2 <= int(tag) <= len(_CONLLU):
+        return int(tag) - 1
+    if tag not in _CONLLU:
+        raise UsageError(f"there is no column '{tag}' in a CoNLL-U file", hint=nearest(tag, _CONLLU))
+    return _CONLLU.index(tag)
+
+
+def _conllu_words(path: str, column: int, encoding: str | None) -> Iterator[Word | None]:
+    """Multiword tokens ("3-4") and empty nodes ("5.1") are not words of their own."""
+    for number, text in lines(path, encoding):
+        if not text.strip():
+            yield None
+            continue
+        if text.startswith("#"):
+            continue
+        cells = text.split("\t")
+        where = f"{display_name(path)}:{number}"
+        if len(cells) != len(_CONLLU):
+            raise _missing_tag(where, cells, len(_CONLLU))
+        if "-" not in cells[0] and "." not in cells[0]:
+            yield where, cells[1], cells[column]
+
+
+def _missing_tag(where: str, cells: Sequence[str], needed: int) -> DataError:
+    shown = ", ".join(f"{place} {shorten(cell, 20)}" for place, cell in enumerate(cells, start=1))
+    seen = f"{len(cells)} column{'s' if len(cells) != 1 else ''} where {needed} are needed"
+    return DataError(
+        f"{where}: {seen if len(cells) != needed else 'an empty tag'}: {shorten(' '.join(cells))}",
+        hint=f"one word a line, its columns separated by tabs or spaces, a blank line after a sentence; here: {shown}.",
+    )

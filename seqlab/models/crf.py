@@ -1,0 +1,90 @@
+"""A linear-chain conditional random field (Lafferty et al. 2001): a tagger whose features may be anything.
+
+p(z | x) ∝ exp(Σ_t w·f(x, t, z_t) + Σ_t m(z_{t-1}, z_t) + first(z_1) + last(z_T)). It is a hidden Markov model with
+other numbers: exp m is scaled so that its rows sum to one, and what that takes away is added where a label is left. So
+E9 and E10 of the hidden Markov model give its answers.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.equations.hmm import viterbi
+from seqlab.kernels.forward_backward import posterior
+from seqlab.layers.tap import tap
+from seqlab.models.interface import Reading
+from seqlab.padded import Batch, Padded
+from seqlab.types import PositionIds, State
+
+NEVER = -1e4  # a log-probability that no path can make up for
+
+
+class CRF(nn.Module):
+    """One label for each position, each position a row of ids of features; the id 0 is none.
+
+    `barred` keeps decoding from label sequences that cannot be, such as an inside after an outside.
+    """
+
+    def __init__(self, num_features: int, num_labels: int) -> None:
+        super().__init__()
+
+        def zeros(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.zeros(*shape), requires_grad=False)
+
+        self.weight, self.bias = zeros(num_features, num_labels), zeros(num_labels)
+        self.moves, self.first, self.last = zeros(num_labels, num_labels), zeros(num_labels), zeros(num_labels)
+        self.barred = zeros(num_labels + 1, num_labels)  # from each label, and at last from the edge
+
+    @property
+    def learnt(self) -> list[nn.Parameter]:
+        return [self.weight, self.bias, self.moves, self.first, self.last]
+
+    def emissions(self, source: Padded) -> Float[Tensor, "B T K"]:
+        """Σ w over the features of each position."""
+        ids = (source.values * source.real[..., None]).flatten(0, 1)
+        if not len(ids):
+            return self.bias.expand(*source.values.shape[:2], -1)
+        summed = F.embedding_bag(ids, self.weight, mode="sum", padding_idx=0)
+        return (summed + self.bias).unflatten(0, source.values.shape[:2])
+
+    def features(self, source: Padded) -> Float[Tensor, "B T K"]:
+        """E9: how likely each label is at each position, given the whole row."""
+        if not source.values.shape[1]:
+            return self.emissions(source)
+        chain = as_chain(self.emissions(source), source, self.moves, self.first, self.last)
+        return tap("encoder.posterior", posterior(*chain).gamma.float())
+
+    def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
+        return features.clamp(min=torch.finfo(features.dtype).tiny).log()
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        return Reading(self.features(batch.require("source")), batch.require("target"))
+
+    def decode(self, source: Padded) -> PositionIds:
+        """E10: the labels of the likeliest path."""
+        moves, first = self.moves + self.barred[:-1], self.first + self.barred[-1]
+        return viterbi(*as_chain(self.emissions(source), source, moves, first, self.last))[0]
+
+    def contributions(self, source: Padded) -> Float[Tensor, "T M K"]:
+        """What each feature of each position of the only row adds to each label's score."""
+        return self.weight[source.values[0]] * (source.values[0] > 0)[..., None]
+
+
+def as_chain(
+    scores: Float[Tensor, "B T K"],
+    source: Padded,
+    moves: Float[Tensor, "K K"],
+    first: Float[Tensor, " K"],
+    last: Float[Tensor, " K"],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """π, A, log b and lengths of the hidden Markov model with the same distribution over paths.
+
+    Its log-likelihood is log Σ_z exp(score of z) - log Σ_j exp first(j).
+    """
+    scores, moves = scores.double(), moves.double()
+    left = moves.logsumexp(1)
+    position = torch.arange(scores.shape[1])
+    ends = (position == source.lengths[:, None] - 1)[..., None]
+    log_b = scores + torch.where(ends, last.double(), left)
+    return first.double().softmax(0), moves.softmax(1), log_b, source.lengths

@@ -1,0 +1,101 @@
+"""A sequence of vectors, or a picture, as one vector of a fixed size: what a linear classifier can compare.
+
+A feature of a sequence is summed up by its level and spread, its quantiles, where it goes, how it repeats itself, and
+in which frequencies its energy lies. A picture is made so small that its pixels are features.
+"""
+
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
+
+from seqlab.padded import Padded
+from seqlab.recipe import Image
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+LAGS = (1, 2, 4, 8)
+BANDS = 5  # of frequencies, each twice as wide as the last
+SIDE = 16  # pixels of a picture
+TINY = 1e-6
+
+
+@runtime_checkable
+class Summary(Protocol):
+    """From rows to vectors, each of whose numbers has a name."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def __call__(self, source: Padded) -> Float[Tensor, "B D"]: ...
+
+
+class SequenceSummary:
+    """Statistics of each of `width` features over a row, whatever its length."""
+
+    parts = (
+        *("mean", "log deviation", "lowest", "highest", "slope", "log mean step"),
+        *(f"quantile {quantile:g}" for quantile in QUANTILES),
+        *(f"autocorrelation {lag}" for lag in LAGS),
+        *(f"log energy {band + 1} of {BANDS}" for band in range(BANDS)),
+    )
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    @property
+    def names(self) -> list[str]:
+        return [f"feature {place + 1}, {part}" for part in self.parts for place in range(self.width)]
+
+    def __call__(self, source: Padded) -> Float[Tensor, "B D"]:
+        if not len(source):
+            return torch.zeros(0, len(self.parts) * self.width)
+        return torch.stack([self._of(row.float()) for row in source.rows()])
+
+    def _of(self, row: Float[Tensor, "T F"]) -> Float[Tensor, " D"]:
+        if not len(row):
+            return torch.zeros(len(self.parts) * self.width)
+        row = row.nan_to_num()
+        mean, time = row.mean(0), torch.linspace(-1, 1, len(row))[:, None]
+        apart = row - mean
+        deviation = apart.square().mean(0).sqrt()
+        slope = (time * apart).sum(0) / time.square().sum().clamp(min=TINY)
+        steps = row.diff(dim=0).abs().mean(0) if len(row) > 1 else torch.zeros_like(mean)
+        parts = [mean, _log(deviation), row.amin(0), row.amax(0), slope, _log(steps)]
+        parts += list(row.quantile(torch.tensor(QUANTILES), dim=0))
+        energy = apart.square().sum(0).clamp(min=TINY)
+        parts += [(apart[lag:] * apart[:-lag]).sum(0) / energy if len(row) > lag else 0 * mean for lag in LAGS]
+        parts += [_log(band) for band in _bands(apart)]
+        return torch.cat(parts)
+
+
+class PictureSummary:
+    """The pixels of a picture, averaged over squares where it has more than SIDE on a side."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.size = min(SIDE, image.height), min(SIDE, image.width)
+
+    @property
+    def names(self) -> list[str]:
+        height, width = self.size
+        colours = ("",) if self.image.channels == 1 else (", red", ", green", ", blue")
+        return [f"row {y + 1}, column {x + 1}{c}" for c in colours for y in range(height) for x in range(width)]
+
+    def __call__(self, source: Padded) -> Float[Tensor, "B D"]:
+        image = self.image
+        pixels = source.values[:, : image.height].unflatten(-1, (image.width, image.channels))
+        return adaptive_avg_pool2d(pixels.float().permute(0, 3, 1, 2), self.size).flatten(1)
+
+
+def _log(values: Float[Tensor, " F"]) -> Float[Tensor, " F"]:
+    return values.clamp(min=TINY).log()
+
+
+def _bands(row: Float[Tensor, "T F"]) -> list[Float[Tensor, " F"]]:
+    """The mean power in bands of frequencies: the highest half of them, the next lower quarter, and so on."""
+    power = torch.fft.rfft(row, dim=0).abs().square() / len(row)
+    ends = [max(1, len(power) >> band) for band in range(BANDS)] + [0]
+    return [power[low:high].mean(0) if high > low else power[:1].mean(0) for high, low in pairwise(ends)]

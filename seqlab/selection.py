@@ -1,0 +1,97 @@
+"""The better of two: a network and a baseline, trained on the same split, and which of them is kept.
+
+The network's run lies in the folder that the user named, the baseline in a folder of its own inside it. When both are
+trained, the better model is written into the folder, and the other one beside the run under its recipe's name.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seqlab.bundle import Bundle, save_bundle
+from seqlab.metrics.scores import figure
+from seqlab.metrics.uncertainty import Difference, difference
+from seqlab.model import RUN, STORES, Model
+from seqlab.recipe import Recipe
+from seqlab.runs import Trained
+from seqlab.tasks import load_bundle, task_of
+
+SPLIT = {  # what a baseline shares with the network, so that both learn from the same part of the same data
+    "data": ("source", "target", "validation", "max_validation", "test", "rows", "time", "id", "columns", "encoding"),
+    "forecast": ("look_back", "horizon", "season"),
+    "train": ("seed",),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of two models is kept, and by how much it is better on the held-out examples that both were scored on."""
+
+    kept: str
+    other: str
+    score: str
+    values: tuple[float, float]
+    gain: Difference
+    examples: int
+
+    @property
+    def sentence(self) -> str:
+        ours, theirs = (figure(self.score, value) for value in self.values)
+        sure = f"95 % interval of the gain {_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
+        verdict = "" if self.gain.clear else "; too close to call on so few"
+        return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({sure}{verdict})"
+
+    def to_json(self) -> dict[str, Any]:
+        gain = {"gain": self.gain.gain, "low": self.gain.low, "high": self.gain.high, "p": self.gain.p}
+        values = dict(zip((self.kept, self.other), self.values, strict=True))
+        return {
+            "sentence": self.sentence,
+            "kept": self.kept,
+            "other": self.other,
+            "score": self.score,
+            "values": values,
+            "examples": self.examples,
+            **gain,
+        }
+
+
+def same_split(recipe: Recipe) -> list[str]:
+    """The settings under which a baseline holds out the same examples as this recipe."""
+    values = (
+        (f"{part}.{name}", getattr(getattr(recipe, part), name)) for part, names in SPLIT.items() for name in names
+    )
+    return [f"{path}={value}" for path, value in values if value is not None]
+
+
+def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
+    """Score a baseline on the held-out examples that a network was scored on, and write the better one into the folder.
+
+    The network stays where they share no score, or where its training was stopped before it was scored.
+    """
+    report, network = trained.report, trained.model.bundle
+    if report is None or report.by_example is None:
+        return trained
+    stores, task = folder / RUN / STORES, task_of(baseline.recipe)
+    other = task.data_kind(baseline.recipe).finish(task, baseline, stores, report.num_examples)
+    if other.by_example is None or other.by_example.score != report.by_example.score:
+        return trained
+    pairs = [(network, report, report.by_example), (baseline, other, other.by_example)]
+    if difference(report.by_example, other.by_example).gain < 0:
+        pairs.reverse()
+    (best, _, ours), (beaten, _, theirs) = pairs
+    selection = Selection(
+        kept=best.recipe.name,
+        other=beaten.recipe.name,
+        score=ours.score,
+        values=(ours.value(), theirs.value()),
+        gain=difference(ours, theirs),
+        examples=report.num_examples,
+    )
+    for (bundle, its_report, _), where in zip(pairs, (folder, folder / beaten.recipe.name), strict=True):
+        facts = {"validation": its_report.to_json(), "selection": selection.to_json()}
+        save_bundle(replace(bundle, metrics=bundle.metrics | facts), where)
+    return replace(trained, model=Model(load_bundle(folder), folder), report=pairs[0][1])
+
+
+def _signed(selection: Selection, value: float) -> str:
+    return f"{'+' if value >= 0 else '-'}{figure(selection.score, abs(value))}"

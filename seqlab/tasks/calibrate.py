@@ -1,0 +1,53 @@
+"""How sure a model of labels may say it is: its temperature, chosen on held-out labels, and its calibration error."""
+
+from typing import cast
+
+import numpy as np
+import torch
+
+from seqlab.bundle import Bundle
+from seqlab.codecs.labels import LabelTarget
+from seqlab.data.sources import Example
+from seqlab.equations.decoding import perplexity
+from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
+from seqlab.models.interface import Model
+from seqlab.tasks.examples import Examples, example_batches
+from seqlab.tasks.task import Scores
+
+TEMPERATURE = "temperature"  # of the labels, in a bundle's metrics; without it, one
+
+
+def temperature_of(bundle: Bundle) -> float:
+    """What a model's logits are divided by before they become probabilities."""
+    return float(bundle.metrics.get(TEMPERATURE, 1.0))
+
+
+@torch.inference_mode()
+def label_logits(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Labels]:
+    """The logits of each label that is known, and the label, before any temperature."""
+    model, logits, labels = cast(Model, bundle.model), [], []
+    for batch in example_batches(bundle, examples):
+        reading = model.read_batch(batch, ())
+        known = reading.gold.scored & (reading.gold.values >= 0)
+        logits.append(model.head(reading.features[known]).double().numpy(force=True))
+        labels.append(reading.gold.values[known].numpy(force=True))
+    return np.concatenate(logits), np.concatenate(labels)
+
+
+def choose_temperature(bundle: Bundle, data: Examples) -> None:
+    """Set the temperature under which held-out labels are likeliest; answers stay the same."""
+    if isinstance(bundle.codec.target, LabelTarget):
+        bundle.metrics[TEMPERATURE] = fit_temperature(*label_logits(bundle, data.all))
+
+
+def calibration(bundle: Bundle, examples: list[Example]) -> Scores:
+    """How far the model's certainty is from how often it is right, and its loss, temperature included."""
+    logits, labels = label_logits(bundle, examples)
+    if not len(labels):
+        return {}
+    scaled = logits / temperature_of(bundle)
+    log_p = scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)
+    error = calibration_error(np.exp(log_p.max(1)), log_p.argmax(1) == labels)
+    loss = -float(log_p[np.arange(len(labels)), labels].mean())
+    changed = {"loss": loss, "perplexity": perplexity(loss)} if TEMPERATURE in bundle.metrics else {}
+    return {**changed, "calibration_error": error}

@@ -1,0 +1,60 @@
+"""The conditional random field of a recipe: built, and fitted to a corpus."""
+
+from typing import cast
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from seqlab.codecs.codec import Codec
+from seqlab.codecs.labels import labels_in
+from seqlab.corpus.examples import Corpus
+from seqlab.data.batching import plan_in_order
+from seqlab.metrics.scores import looks_like_spans
+from seqlab.models.crf import CRF, NEVER
+from seqlab.padded import Tokens
+from seqlab.recipe import RandomField, Recipe
+from seqlab.tasks.linear import training_rows
+from seqlab.training.convex import ConvexLearner
+from seqlab.training.crf import CRFProblem
+from seqlab.training.run import Learner
+
+STRENGTHS = (1.0, 10.0)  # tried one after another
+POSITIONS = 20_000  # read together
+
+
+def crf_tagger(codec: Codec) -> nn.Module:
+    """A conditional random field that knows nothing yet."""
+    return CRF(cast(Tokens, codec.source.entry).num_tokens, len(labels_in(codec)))
+
+
+def crf_learner(recipe: Recipe, settings: RandomField, model: nn.Module, corpus: Corpus) -> Learner:
+    """Maximum likelihood of the labels of the whole training part, rows of like length together."""
+    crf, rows = cast(CRF, model), training_rows(corpus)
+    lengths = rows.lengths
+    batches = [rows.batch(places) for places in plan_in_order(lengths, budget=POSITIONS)]
+    batches = [batch for batch in batches if int(batch.require("source").lengths.min())]
+    labels = [batch.require("target").values for batch in batches]
+    problem = CRFProblem([batch.require("source") for batch in batches], labels, len(crf.weight))
+    with torch.no_grad():
+        crf.barred.masked_fill_(_never_follows(labels_in(corpus.codec).names, labels), NEVER)
+    strengths = STRENGTHS if settings.strength is None else (settings.strength,)
+    return ConvexLearner(model, crf.learnt, problem, recipe.train, strengths)
+
+
+def _never_follows(names: tuple[str, ...] | list[str], labels: list[Tensor]) -> Bool[Tensor, "K1 K"]:
+    """Which label may not follow which, the last row being the edge: inside a span only what begins or goes on there.
+
+    Nothing that training has seen is barred, whatever its labels look like.
+    """
+    barred = torch.zeros(len(names) + 1, len(names), dtype=torch.bool)
+    if not looks_like_spans(names):
+        return barred
+    for after, name in enumerate(names):
+        if name.startswith("I-"):
+            inside = [before in (f"B-{name[2:]}", name) for before in names]
+            barred[:, after] = ~torch.tensor([*inside, False])
+    for part in labels:
+        barred[-1, part[:, 0].clamp(min=0)] = False
+        barred[part[:, :-1].clamp(min=0), part[:, 1:].clamp(min=0)] = False
+    return barred

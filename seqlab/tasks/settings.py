@@ -1,0 +1,304 @@
+"""The rule that chooses settings from a file: what a recipe leaves open is decided by what the data is.
+
+A recipe that names a value keeps it, and so does whoever types `--set`. The constants were measured over files of 50
+to 50,000 examples; `docs/choosing.md` has the table, and says why.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from seqlab.codecs.labels import labels_of
+from seqlab.corpus.series import read_table
+from seqlab.data.proposal import holds_vectors
+from seqlab.data.series import usual_season
+from seqlab.data.sources import Example
+from seqlab.recipe import NUMBERS, Recipe, is_named, override, value_of
+from seqlab.recipes import default_recipes
+from seqlab.scripts import separates_words
+from seqlab.tasks.task import Task
+
+SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
+HELD_OUT = 50  # examples that a score needs at least
+AT_THE_END = 10**6  # steps: the only validation is the one at the end
+WORD = re.compile(r"\w+")
+LENGTHS = ("train.steps", "train.epochs", "train.minutes")
+
+Choices = Mapping[str, Any]  # a value for each setting that is chosen
+
+
+@dataclass(frozen=True)
+class ExampleFacts:
+    """What a file of examples is."""
+
+    examples: int
+    length: float  # mean number of words of a source, of characters where blanks separate none, of frames
+    target_length: float
+    labels: int
+    words: bool  # whether blanks separate the words of a source
+
+    @property
+    def sentence(self) -> str:
+        unit = "words" if self.words else "characters"
+        labels = f", {self.labels} labels" if self.labels else ""
+        return f"{self.examples:,} examples of {self.length:.0f} {unit}{labels}"
+
+
+def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFacts:
+    """Count all examples, and look at the first of them more closely."""
+    sample = list(islice(examples, SAMPLE))
+    total = len(sample) + sum(1 for _ in examples)
+    labels = {label for example in sample for label in labels_of(example)} if labelled else set()
+    texts = [example.source for example in sample if isinstance(example.source, str)]
+    words = separates_words(" ".join(texts[:200])) and (not texts or sum(map(_num_words, texts)) >= 2 * len(texts))
+    measure: Callable[[Any], int] = _num_words if words else len
+    length = sum(measure(example.source) for example in sample) / max(1, len(sample))
+    target = sum(measure(example.target) for example in sample if example.target is not None) / max(1, len(sample))
+    return ExampleFacts(total, length, target, len(labels), words)
+
+
+def settle(recipe: Recipe, choices: Choices) -> Recipe:
+    """The recipe with each choice for a setting that it leaves open, in a section that it has.
+
+    A model without an encoder is no network: of it only what is held out, and how far it looks, is chosen.
+    """
+    if recipe.model.encoder is None:
+        choices = {path: value for path, value in choices.items() if path.startswith(("data.", "forecast."))}
+    taken = {path: value for path, value in choices.items() if _is_open(recipe, path)}
+    return override(recipe, [f"{path}={_as_setting(value)}" for path, value in taken.items()])
+
+
+def held_out_share(examples: int) -> float:
+    """A twentieth, and of a small file more: enough examples for a score, but never more than a third."""
+    return min(1 / 3, max(0.05, HELD_OUT / max(1, examples)))
+
+
+MANY_TOKENS = 1_000_000  # of a text file from which on the settings of a large one are better
+
+
+def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """A file of few texts needs small batches, a high rate and much dropout; a large one fewer epochs."""
+    if holds_vectors(files):
+        recipe = settle(recipe, {"source.kind": "vectors"})
+    facts = example_facts(task.read(recipe, files), labelled=True)
+    if recipe.source.kind == "vectors":
+        return facts.sentence, {"source.kind": "vectors", **_choose_vectors(facts)}
+    if facts.examples * facts.length >= MANY_TOKENS:
+        return facts.sentence, {
+            "source.kind": "words" if facts.words else "characters",
+            "data.validation": held_out_share(facts.examples),
+            "model.pooling": "attention",
+            "model.dropout": 0.3,
+            "train.batch_tokens": 8192,
+            "train.learning_rate": 2e-3,
+            "train.epochs": 5,
+            "train.patience": 8,
+        }
+    rows = max(_clip(facts.examples / 30, 8, 64), facts.examples / 250)
+    return facts.sentence, {
+        "source.kind": "words" if facts.words else "characters",
+        "data.validation": held_out_share(facts.examples),
+        "model.pooling": "max",
+        "model.dropout": 0.5,
+        "train.batch_tokens": round(_clip(rows * facts.length, 64, 8192)),
+        "train.learning_rate": 5e-3,
+        "train.epochs": _num_epochs(facts),
+        "train.warmup": 50,
+        "train.best": "accuracy",
+        **_validations(facts),
+    }
+
+
+def _choose_vectors(facts: ExampleFacts) -> Choices:
+    """Sequences of vectors, as sensors measure them, come in small numbers: few rows a batch, and enough steps."""
+    rows = _clip(facts.examples / 30, 8, 64)
+    return {
+        "data.validation": held_out_share(facts.examples),
+        "model.pooling": "max",
+        "model.dropout": 0.5,
+        "model.input_dropout": 0.0,
+        "train.batch_tokens": round(rows * facts.length),
+        "train.learning_rate": 5e-3,
+        "train.steps": max(500, round(_num_epochs(facts) * facts.examples / rows)),
+        "train.warmup": 30,
+        "train.best": "accuracy",
+        **_validations(facts),
+    }
+
+
+MANY_WORDS = 100_000  # of a tagged file from which on the settings of a large one are better
+
+
+def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """Few sentences teach one small layer in many short steps; words that occur once are kept, some of them dropped."""
+    facts = example_facts(task.read(recipe, files), labelled=recipe.target.kind not in NUMBERS)
+    if facts.examples * facts.length >= MANY_WORDS:
+        return facts.sentence, {
+            "source.min_count": 2,
+            "data.validation": held_out_share(facts.examples),
+            "model.encoder.layers": 2,
+            "model.encoder.size": 192,
+            "train.batch_tokens": 768,
+            "train.optimizer": "muon",
+            "train.learning_rate": 2e-3,
+            "train.epochs": 8,
+            "train.patience": 8,
+        }
+    return facts.sentence, {
+        "source.min_count": 1,
+        "data.validation": held_out_share(facts.examples),
+        "model.encoder.layers": 1,
+        "model.encoder.size": 128,
+        "model.word_dropout": 0.2,
+        "train.batch_tokens": round(max(32, _clip(facts.examples / 25, 8, 24) * facts.length)),
+        "train.optimizer": "adamw",
+        "train.learning_rate": 5e-3,
+        "train.epochs": round(_clip(20 * (400 / facts.examples) ** 0.4, 8, 40)),
+        "train.warmup": 50,
+        "train.best": "accuracy",
+        **_validations(facts),
+    }
+
+
+SOME_REPEATED = 0.1  # of a target's words: shell commands from English repeat 0.31, French from English 0.03
+FEW_SYMBOLS = 1000  # distinct words of all targets, which are then symbols of a notation: phonemes have 70
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    """What the targets of a file of pairs are to their sources."""
+
+    repeated: float  # share of the targets' words that stand in their source
+    symbols: int  # distinct words of the targets, between blanks
+    target_words: float  # mean number of words of a target
+
+
+def pair_facts(examples: Iterator[Example]) -> PairFacts:
+    """Look at the first pairs of a file."""
+    pairs = [(str(example.source), str(example.target)) for example in islice(examples, SAMPLE)]
+    words = [word for _, target in pairs for word in target.split()]
+    runs, repeated = 0, 0
+    for source, target in pairs:
+        there = set(WORD.findall(source))
+        runs += len(WORD.findall(target))
+        repeated += sum(word in there for word in WORD.findall(target))
+    return PairFacts(repeated / max(1, runs), len(set(words)), len(words) / max(1, len(pairs)))
+
+
+def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """Fewer pairs, fewer pieces and smaller batches: a run has some thousand steps whatever the size of the file."""
+    facts = example_facts(task.read(recipe, files), labelled=False)
+    small, middling = facts.examples < 5_000, facts.examples < 20_000
+    choices: dict[str, Any] = {
+        "source.size": 1000 if small else 4000 if middling else 8000,
+        "data.validation": held_out_share(facts.examples),
+        "train.batch_tokens": 512 if small else 1024 if middling else 2048,
+        "train.epochs": 40 if small else 20,
+        "train.learning_rate": 3e-3,
+    }
+    default = recipe.name == default_recipes()[task.name]  # any other recipe is the model that it is named after
+    if default:
+        reads_text = recipe.source.kind != "vectors"
+        texts = _choose_texts(facts, pair_facts(task.read(recipe, files))) if reads_text else {}
+        copies = bool(texts.get("model.pointer", False)) and middling
+        choices |= {**texts, **_choose_translator(copies=copies)}
+        choices |= {"source.size": 2000} if copies and not small else {}
+    return facts.sentence, choices
+
+
+def _choose_translator(*, copies: bool) -> Choices:
+    """The size of the network; with a pointer, a smaller one was measured, which makes more steps in the same time."""
+    size, layers = (128, 2) if copies else (192, 3)
+    sizes = {f"model.{side}.size": size for side in ("encoder", "decoder")}
+    depths = {f"model.{side}.layers": layers for side in ("encoder", "decoder")}
+    return {**sizes, **depths, "model.dropout": 0.2 if copies else 0.3}
+
+
+def _choose_texts(facts: ExampleFacts, pairs: PairFacts) -> Choices:
+    """How source and target are read, and whether words of the source are copied.
+
+    A source of one word is spelled; its target is read in symbols if blanks separate them, as they do phonemes.
+    """
+    symbols = not facts.words and pairs.target_words >= 2 and pairs.symbols <= FEW_SYMBOLS
+    kind = "bpe" if facts.words else "characters"
+    return {
+        "shared": not symbols,
+        "source.kind": kind,
+        "target.kind": "words" if symbols else kind,
+        "model.pointer": not symbols and pairs.repeated >= SOME_REPEATED,
+    }
+
+
+def _num_epochs(facts: ExampleFacts) -> int:
+    """The smaller the file, the more often it is read: 32 times at 50 examples, 15 at 1,000, 6 at 50,000."""
+    return round(_clip(15 * (1000 / facts.examples) ** 0.25, 5, 40))
+
+
+def _validations(facts: ExampleFacts) -> Choices:
+    """With few examples held out, the best of many validations is luck: then the last weights are kept."""
+    if facts.examples * held_out_share(facts.examples) < HELD_OUT - 1:
+        return {"train.validate_every": AT_THE_END}
+    return {"train.patience": 8}
+
+
+def _clip(value: float, low: int, high: int) -> float:
+    return float(max(low, min(high, value)))
+
+
+@dataclass(frozen=True)
+class SeriesFacts:
+    """What a table of numbers is."""
+
+    rows: int
+    season: int
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.rows:,} rows, a season of {self.season}"
+
+
+def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
+    series = read_table(recipe, files[0])
+    return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
+
+
+AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
+
+
+def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
+    """How far to look ahead and back, what to hold out, and a network that a short series can teach."""
+    facts = series_facts(recipe, files)
+    held_out = int(facts.rows * recipe.data.validation) if is_named(recipe, "data.validation") else facts.rows // 5
+    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
+    tiny, short = facts.rows < 400, facts.rows < 1000
+    look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
+    return facts.sentence, {
+        "forecast.horizon": horizon,
+        "forecast.look_back": look_back,
+        "forecast.patch": min(8, facts.season) if facts.season <= 12 else 8,
+        "data.test": 0.0 if short else 0.1,
+        "data.validation": min(1 / 3, max(0.1, 1.5 * horizon / facts.rows)),
+        "model.encoder.size": 64 if short else 128,
+        "train.batch_tokens": 64 * max(look_back, horizon) if short else 12288,
+        "train.steps": 100 if tiny else 600 if short else 1000,
+        "train.learning_rate": 1e-4 if tiny else 5e-3 if short else 1e-3,
+        "train.ema_decay": 0.97 if short else 0.99,
+        "train.validate_every": 20 if short else 50,
+    }
+
+
+def _num_words(value: Any) -> int:
+    return len(value.split()) if isinstance(value, str) else len(value)
+
+
+def _is_open(recipe: Recipe, path: str) -> bool:
+    paths = LENGTHS if path in LENGTHS else (path,)
+    section = path.rpartition(".")[0]
+    has_section = not section or value_of(recipe, section) is not None
+    return has_section and not any(is_named(recipe, each) for each in paths)
+
+
+def _as_setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

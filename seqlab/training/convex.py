@@ -1,0 +1,165 @@
+"""Convex models by L-BFGS, an iteration a step, at one strength of the penalty after another.
+
+Each strength begins with the weights of the last, so that all together cost little more than one; the one with the
+lowest loss on the held-out part is kept. Nothing is random.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seqlab.models.bags import SparseTable
+from seqlab.recipe import Train
+from seqlab.training.average import Weights, load_weights, parameters_of
+from seqlab.training.checkpoint import Progress
+from seqlab.training.lbfgs import Descent, Flat, flat, unflat
+from seqlab.training.log import Metrics, Step
+
+PATIENCE = 5  # iterations that together must gain something
+
+
+@runtime_checkable
+class Problem(Protocol):
+    """The loss of a model over its whole training part, as a function of the weights that are learnt."""
+
+    num_scored: int  # what the loss is a mean over
+
+    def loss(self, weights: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
+        """The mean loss, and its gradient with respect to each tensor."""
+
+
+class ConvexLearner:
+    """Fits `learnt`, some parameters of a model, to a problem plus |w|² / (2 strength num_scored).
+
+    Of `progress`, `epoch` counts the strengths that are done, `index` the iterations at this one, and `recent` holds
+    the loss of the last iterations.
+    """
+
+    log_every, save_every = 1, 50  # the history of L-BFGS is many times as large as the weights
+    extended_by = "steps"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        learnt: Sequence[nn.Parameter],
+        problem: Problem,
+        settings: Train,
+        strengths: Sequence[float],
+    ) -> None:
+        self.model, self.learnt, self.problem, self.strengths = model, list(learnt), problem, strengths
+        self.steps_each, self.tolerance = settings.steps or math.ceil(settings.epochs or 1), settings.tolerance
+        self.best, self.progress = settings.best, Progress()
+        self._descent: Descent | None = None
+
+    @property
+    def num_steps(self) -> int:
+        place = self.progress
+        return place.step + (len(self.strengths) - place.epoch) * self.steps_each - place.index
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.epoch >= len(self.strengths)
+
+    def length_of(self, num_steps: int) -> int:
+        return max(1, num_steps // len(self.strengths))
+
+    def step(self) -> Step:
+        began, place = time.perf_counter(), self.progress
+        descent = self._begun()
+        moved = descent.step(self._objective)
+        with torch.no_grad():
+            for parameter, value in zip(self.learnt, unflat(descent.weights, self.learnt), strict=True):
+                parameter.copy_(value)
+        place.step, place.index = place.step + 1, place.index + 1
+        place.recent = [*place.recent, [descent.loss]][-PATIENCE - 1 :]
+        if not moved or place.index >= self.steps_each or self._converged():
+            place.epoch, place.index, place.recent = place.epoch + 1, 0, []
+        seconds = time.perf_counter() - began
+        left = (self.num_steps - place.step) * seconds
+        return Step(place.step, self.num_steps, descent.loss, self.problem.num_scored / seconds, left)
+
+    def _converged(self) -> bool:
+        losses = [loss for (loss,) in self.progress.recent]
+        return len(losses) > PATIENCE and losses[0] - losses[-1] < self.tolerance * max(1e-3, losses[-1])
+
+    def state(self) -> dict[str, Weights]:
+        descent = {} if self._descent is None else self._descent.tensors()
+        return {"model": self.weights(), "descent": descent, "optimizer": {}}
+
+    def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
+        self.progress, self._descent = progress, None
+        load_weights(self.model, parts["model"])
+        losses = [0.0, *(loss for (loss,) in progress.recent)]
+        if parts.get("descent"):
+            self._descent = Descent.restored(flat(self.learnt), losses[-1], parts["descent"])
+
+    def due(self, every: int) -> bool:
+        return self.progress.index == 0
+
+    def weights(self) -> Weights:
+        return parameters_of(self.model)
+
+    def judge(self, metrics: Metrics) -> bool:
+        """By loss, or by accuracy: the probabilities of the one are better, more answers of the other are right."""
+        best, accuracy = self.progress.best_loss, metrics.get("token_accuracy", 0.0)
+        if best is not None and self.best == "accuracy" and accuracy != self.progress.best_accuracy:
+            return accuracy > self.progress.best_accuracy
+        return best is None or metrics["loss"] < best
+
+    def seconds_per_step(self) -> float:
+        """The time of an evaluation, which begins the first step."""
+        began = time.perf_counter()
+        self._begun()
+        return time.perf_counter() - began
+
+    def facts(self) -> dict[str, Any]:
+        return {"by": "L-BFGS", "strengths": list(self.strengths)}
+
+    def _begun(self) -> Descent:
+        """Where this strength stands; the curvature that the last one found is a good guess to begin with."""
+        if self._descent is None or self.progress.index == 0:
+            history = ([], []) if self._descent is None else (self._descent.moves, self._descent.bends)
+            self._descent = Descent.begin(self._objective, flat(self.learnt), *history)
+        return self._descent
+
+    def _objective(self, weights: Flat) -> tuple[float, Flat]:
+        penalty = 1 / (self.strengths[self.progress.epoch] * max(1, self.problem.num_scored))
+        loss, gradients = self.problem.loss(unflat(weights, self.learnt))
+        total = loss + 0.5 * penalty * float(weights.double() @ weights.double())
+        return total, flat(gradients) + penalty * weights
+
+
+@dataclass(frozen=True)
+class DenseTable:
+    """A table of features, a row for each example."""
+
+    values: Float[Tensor, "N V"]
+
+    def times(self, weight: Float[Tensor, "V K"]) -> Float[Tensor, "N K"]:
+        return self.values @ weight
+
+    def turned(self, num_columns: int) -> "DenseTable":
+        return DenseTable(self.values.T)
+
+
+class LogisticRegression:
+    """E4 for logits X W + b: the mean of -log softmax(X W + b) at the label of each row."""
+
+    def __init__(self, table: SparseTable | DenseTable, labels: Int[Tensor, " N"], num_features: int) -> None:
+        self.table, self.turned = table, table.turned(num_features)
+        self.labels, self.num_scored = labels, len(labels)
+
+    @torch.no_grad()
+    def loss(self, weights: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
+        weight, bias = weights
+        log_p = (self.table.times(weight) + bias).log_softmax(-1)
+        loss = -float(log_p.gather(1, self.labels[:, None]).double().mean())
+        surplus = log_p.exp_().scatter_add_(1, self.labels[:, None], -torch.ones_like(log_p[:, :1]))
+        surplus /= max(1, self.num_scored)
+        return loss, [self.turned.times(surplus), surplus.sum(0)]

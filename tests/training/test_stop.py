@@ -1,0 +1,49 @@
+"""What has to wait, and what is done before a process ends at once."""
+
+import pytest
+
+from seqlab.training.stop import abandonable, cleaning, finish_up, must_wait, saving
+
+
+def test_a_stop_has_to_wait_only_while_something_would_be_lost():
+    assert not must_wait()
+    with saving(lambda: None):
+        assert must_wait()
+        with abandonable():
+            assert not must_wait()
+        assert must_wait()
+    assert not must_wait()
+
+
+def test_before_the_process_ends_everything_is_saved_and_then_cleaned_up_from_inside_out():
+    done = []
+    with cleaning(lambda: done.append("outer")), cleaning(lambda: done.append("inner")):
+        with saving(lambda: done.append("saved")):
+            finish_up(save=True)
+            assert done == ["saved", "inner", "outer"]
+            done.clear()
+            finish_up(save=False)
+            assert done == ["inner", "outer"]
+            done.clear()
+        finish_up(save=True)
+        assert done == ["inner", "outer"]
+        done.clear()
+    assert done == ["inner", "outer"]
+
+
+def test_what_fails_keeps_nothing_else_from_being_done():
+    done = []
+
+    def fail():
+        raise OSError
+
+    with cleaning(lambda: done.append("cleaned")), saving(fail):
+        finish_up(save=True)
+        assert done == ["cleaned"]
+
+
+def test_a_block_that_fails_is_cleaned_up_too():
+    done = []
+    with pytest.raises(ValueError, match="x"), cleaning(lambda: done.append(1)):
+        raise ValueError("x")
+    assert done == [1]
