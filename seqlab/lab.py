@@ -99,9 +99,13 @@ def train(
             prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
             world.wait()
             begun(folder)
-            if recipe is None and old is None and world.size == 1:
-                again_files = [str(folder / RUN / SPOOLED) if path == STDIN else path for path in files]
-                _train_baseline(prepared[0], again_files, held_out, folder, stop, threads)
+            chosen_by_user = recipe is not None or old is not None or any(each.startswith("model.") for each in settings)
+            if not chosen_by_user and world.size == 1:
+                spooled = str(folder / RUN / SPOOLED)
+                again_files, again_valid = (
+                    [spooled if path == STDIN else path for path in paths] for paths in (files, held_out)
+                )
+                _train_baseline(prepared[0], again_files, again_valid, folder, stop, threads)
             return _beside_baseline(fitted(folder, *prepared), folder)
 
 

@@ -4,59 +4,20 @@ A recipe that names a value keeps it, and so does whoever types `--set`. The con
 to 50,000 examples; `docs/choosing.md` has the table, and says why.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqlab.codecs.labels import labels_of
-from seqlab.corpus.series import read_table
 from seqlab.data.proposal import holds_vectors
-from seqlab.data.series import usual_season
-from seqlab.data.sources import Example
 from seqlab.recipe import NUMBERS, Recipe, is_named, override, value_of
 from seqlab.recipes import default_recipes
-from seqlab.scripts import separates_words
+from seqlab.tasks.facts import ExampleFacts, PairFacts, example_facts, pair_facts, series_facts
 from seqlab.tasks.task import Task
 
-SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
 HELD_OUT = 50  # examples that a score needs at least
 AT_THE_END = 10**6  # steps: the only validation is the one at the end
-WORD = re.compile(r"\w+")
 LENGTHS = ("train.steps", "train.epochs", "train.minutes")
 
 Choices = Mapping[str, Any]  # a value for each setting that is chosen
-
-
-@dataclass(frozen=True)
-class ExampleFacts:
-    """What a file of examples is."""
-
-    examples: int
-    length: float  # mean number of words of a source, of characters where blanks separate none, of frames
-    target_length: float
-    labels: int
-    words: bool  # whether blanks separate the words of a source
-
-    @property
-    def sentence(self) -> str:
-        unit = "words" if self.words else "characters"
-        labels = f", {self.labels} labels" if self.labels else ""
-        return f"{self.examples:,} examples of {self.length:.0f} {unit}{labels}"
-
-
-def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFacts:
-    """Count all examples, and look at the first of them more closely."""
-    sample = list(islice(examples, SAMPLE))
-    total = len(sample) + sum(1 for _ in examples)
-    labels = {label for example in sample for label in labels_of(example)} if labelled else set()
-    texts = [example.source for example in sample if isinstance(example.source, str)]
-    words = separates_words(" ".join(texts[:200])) and (not texts or sum(map(_num_words, texts)) >= 2 * len(texts))
-    measure: Callable[[Any], int] = _num_words if words else len
-    length = sum(measure(example.source) for example in sample) / max(1, len(sample))
-    target = sum(measure(example.target) for example in sample if example.target is not None) / max(1, len(sample))
-    return ExampleFacts(total, length, target, len(labels), words)
 
 
 def settle(recipe: Recipe, choices: Choices) -> Recipe:
@@ -166,27 +127,6 @@ SOME_REPEATED = 0.1  # of a target's words: shell commands from English repeat 0
 FEW_SYMBOLS = 1000  # distinct words of all targets, which are then symbols of a notation: phonemes have 70
 
 
-@dataclass(frozen=True)
-class PairFacts:
-    """What the targets of a file of pairs are to their sources."""
-
-    repeated: float  # share of the targets' words that stand in their source
-    symbols: int  # distinct words of the targets, between blanks
-    target_words: float  # mean number of words of a target
-
-
-def pair_facts(examples: Iterator[Example]) -> PairFacts:
-    """Look at the first pairs of a file."""
-    pairs = [(str(example.source), str(example.target)) for example in islice(examples, SAMPLE)]
-    words = [word for _, target in pairs for word in target.split()]
-    runs, repeated = 0, 0
-    for source, target in pairs:
-        there = set(WORD.findall(source))
-        runs += len(WORD.findall(target))
-        repeated += sum(word in there for word in WORD.findall(target))
-    return PairFacts(repeated / max(1, runs), len(set(words)), len(words) / max(1, len(pairs)))
-
-
 def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """Fewer pairs, fewer pieces and smaller batches: a run has some thousand steps whatever the size of the file."""
     facts = example_facts(task.read(recipe, files), labelled=False)
@@ -247,23 +187,6 @@ def _clip(value: float, low: int, high: int) -> float:
     return float(max(low, min(high, value)))
 
 
-@dataclass(frozen=True)
-class SeriesFacts:
-    """What a table of numbers is."""
-
-    rows: int
-    season: int
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.rows:,} rows, a season of {self.season}"
-
-
-def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
-    series = read_table(recipe, files[0])
-    return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
-
-
 AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
 
 
@@ -287,10 +210,6 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
         "train.ema_decay": 0.97 if short else 0.99,
         "train.validate_every": 20 if short else 50,
     }
-
-
-def _num_words(value: Any) -> int:
-    return len(value.split()) if isinstance(value, str) else len(value)
 
 
 def _is_open(recipe: Recipe, path: str) -> bool:
