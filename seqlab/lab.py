@@ -99,7 +99,9 @@ def train(
             prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
             world.wait()
             begun(folder)
-            chosen_by_user = recipe is not None or old is not None or any(each.startswith("model.") for each in settings)
+            chosen_by_user = (
+                recipe is not None or old is not None or any(each.startswith("model.") for each in settings)
+            )
             if not chosen_by_user and world.size == 1:
                 spooled = str(folder / RUN / SPOOLED)
                 again_files, again_valid = (

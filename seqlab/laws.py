@@ -219,14 +219,20 @@ def _logits(model: Model, batch: Batch) -> list[Tensor]:
 
 def _widened(part: Padded, extra: int, junk: int) -> Padded:
     values = torch.nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
-    real = Padded(values, part.lengths).real
-    return Padded(torch.where(real.view(*real.shape, *(1,) * (values.dim() - 2)), values, junk), part.lengths)
+    observed = None if part.observed is None else torch.nn.functional.pad(part.observed, (0, extra))
+    wide = Padded(values, part.lengths, observed)
+    return wide.with_values(torch.where(wide.real.view(*wide.real.shape, *(1,) * (values.dim() - 2)), values, junk))
 
 
 def _row(batch: Batch, row: int) -> Batch:
     one = batch.rows_at([row])
-    parts = {name: Padded(part.values[:, : int(part.lengths)], part.lengths) for name, part in one.parts().items()}
-    return Batch(one.rows, **parts)
+    return Batch(one.rows, **{name: _without_pads(part) for name, part in one.parts().items()})
+
+
+def _without_pads(part: Padded) -> Padded:
+    """A single row, cut where it ends."""
+    end = int(part.lengths)
+    return Padded(part.values[:, :end], part.lengths, None if part.observed is None else part.observed[:, :end])
 
 
 def _copied(model: Path, to: Path) -> Path:

@@ -105,11 +105,17 @@ class Lines:
 
 
 def plan_lines(facts: str, choices: Mapping[str, Any]) -> list[str]:
-    """What the file is and what was chosen because of it, as lines of 80 columns that `--set` could be given."""
+    """What the file is, and the settings chosen for it by section of the recipe, as lines of 80 columns."""
     if not choices:
         return []
-    settings = ", ".join(f"{path}={_rounded(value)}" for path, value in choices.items())
-    return [f"the file: {facts}", *textwrap.wrap(f"chosen for it: {settings}", 80, break_on_hyphens=False)]
+    sections: dict[str, list[str]] = {}
+    for path, value in choices.items():
+        section, _, name = path.rpartition(".")
+        sections.setdefault(section, []).append(f"{name}={_rounded(value)}")
+    chosen = " ".join(
+        f"[{section}] {' '.join(names)}" if section else " ".join(names) for section, names in sections.items()
+    )
+    return [f"the file: {facts}", *textwrap.wrap(f"chosen for it: {chosen}", 80, break_on_hyphens=False)]
 
 
 def _rounded(value: Any) -> Any:

@@ -197,11 +197,21 @@ def _size(profile: Profile) -> tuple[bool, float]:
 
 
 def _words_and_tags(profiles: Sequence[Profile]) -> tuple[int, int] | None:
-    """The two columns with as many words in each row; tags are the one with fewer different ones."""
+    """The two columns with as many words in each row: words and their tags."""
     counts = [[len(cell.split()) for cell in each.cells] for each in profiles]
-    kinds = [len({word for cell in each.cells for word in cell.split()}) for each in profiles]
+    words = [[word for cell in each.cells for word in cell.split()] for each in profiles]
     for one in range(len(profiles)):
         for other in range(one + 1, len(profiles)):
             if counts[one] == counts[other] and max(counts[one], default=0) > 1:
-                return (one, other) if kinds[one] >= kinds[other] else (other, one)
+                return (other, one) if _are_tags(words[one], words[other]) else (one, other)
     return None
+
+
+def _are_tags(these: Sequence[str], those: Sequence[str]) -> bool:
+    """Whether these are tags of those, rather than the other way round: only they are numbers, or far fewer differ."""
+    numbers = [2 * sum(_are_numbers(word) for word in words) > len(words) for words in (these, those)]
+    return numbers[0] > numbers[1] or (numbers[0] == numbers[1] and 2 * len(set(these)) < len(set(those)))
+
+
+def _are_numbers(word: str) -> bool:
+    return all(map(is_number, word.split(",")))

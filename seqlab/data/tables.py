@@ -170,7 +170,7 @@ def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool)
     if exact and not unused and not table.note:
         return
     shown = [repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen]
-    message = f"the {layout.names[0]} is read from {shown[0]} and the {layout.names[1]} from {shown[1]}"
+    message = f"reading the {layout.names[0]} from {shown[0]} and the {layout.names[1]} from {shown[1]}"
     if unused:
         message += "; not used: " + ", ".join(table.names[p] or "''" if table.names else str(p + 1) for p in unused)
     parts = [

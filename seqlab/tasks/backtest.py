@@ -53,6 +53,20 @@ class Tally:
             self.moments[origin] = self.moments[origin] + pair
             self.columns[place] = self.columns[place] + pair
 
+    def to_json(self) -> Json:
+        """Its sums, for another process."""
+        steps = {name: [total.tolist(), self.counts[name].tolist()] for name, total in self.sums.items()}
+        pairs = ([[key, pair.tolist()] for key, pair in part.items()] for part in (self.moments, self.columns))
+        return {"steps": steps, "errors": list(pairs)}
+
+    def include(self, other: Json) -> None:
+        """Add what another process has summed up."""
+        for name, (sums, counts) in other["steps"].items():
+            self.add(name, np.asarray(sums), np.asarray(counts))
+        for part, pairs in zip((self.moments, self.columns), other["errors"], strict=True):
+            for key, pair in pairs:
+                part[key] = part[key] + np.asarray(pair)
+
     def by_example(self) -> ExampleScores | None:
         """The mean absolute error, by moment."""
         if not self.moments:
@@ -101,14 +115,10 @@ def backtest(
 
 def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
     """What all processes have added up."""
-    own = [
-        [baseline, name, tally.sums[name].tolist(), tally.counts[name].tolist()]
-        for baseline, tally in tallies.items()
-        for name in tally.sums
-    ]
+    own = [[name, tally.to_json()] for name, tally in tallies.items()]
     whole: dict[str, Tally] = defaultdict(Tally)
-    for baseline, name, sums, counts in chain(*world.told(own)):
-        whole[baseline].add(name, np.asarray(sums), np.asarray(counts))
+    for name, part in chain(*world.told(own)):
+        whole[name].include(part)
     return whole
 
 

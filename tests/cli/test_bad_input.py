@@ -282,7 +282,7 @@ def test_a_note_about_a_file_is_given_once(run, here):
     (here / "swapped.tsv").write_text("".join(rows))
     said = run("data", "look", "classify", "swapped.tsv")
     assert said.code == 0
-    assert said.stderr.count("the text is read from column 1 and the label from column 2") == 1
+    assert said.stderr.count("reading the text from column 1 and the label from column 2") == 1
 
 
 def test_an_encoding_can_be_named(run, here):

@@ -19,7 +19,7 @@ def test_a_view_in_the_terminal_and_in_files(run, models, tmp_path):
 def test_without_a_name_each_model_shows_what_it_is_about(run, models, files):
     shown = {"translate": "abc", "classify": "1 0 1", "tag": "one two", "lm": "the", "mask": "a [MASK] b"}
     shown |= {"forecast": files["forecast"], "caption": f"{files['caption']}/images/0"}
-    usual = {"classify": "attention", "mask": "attention", "forecast": "band", "caption": "maps"}
+    usual = {"mask": "attention", "forecast": "band", "caption": "maps"}
     for task, text in shown.items():
         assert json.loads(run("explain", models[task], text, "--json").stdout)["view"] == usual.get(task, "lens")
     assert "saliency" in run("explain", "--list").stdout

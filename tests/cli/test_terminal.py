@@ -59,6 +59,12 @@ def test_plain_lines_elsewhere(run, files, small, tmp_path):
     assert "\x1b" not in said.stderr + said.stdout
     assert "\r" not in said.stderr
     lines = said.stderr.splitlines()
+    start = next(number for number, line in enumerate(lines) if "parameters" in line)
+    plan, lines = lines[:start], lines[start:]
+    assert plan[0] == "the file: 300 examples of 6 words, 2 labels"
+    assert plan[1].startswith("chosen for it: [")
+    assert len(plan) <= 4
+    assert max(map(len, plan)) <= 80
     assert re.fullmatch(r"[\d.]+ k parameters, 20 steps: about \d+ s and [\d.]+ GB of memory", lines[0])
     assert [line.split()[:4] for line in lines[1:]] == [["step", str(n), "held", "out:"] for n in (10, 20)]
 

@@ -34,11 +34,11 @@ def test_training_as_json(run, files, small, tmp_path):
     assert said.stderr == ""
 
 
-def test_without_out_the_directory_is_named_after_recipe_and_file(run, files, small, tmp_path, monkeypatch):
+def test_without_out_the_directory_is_named_after_task_and_file(run, files, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = run("train", "classify", files["classify"], "-q", *small("classify"))
     assert said.code == 0
-    assert (tmp_path / "runs" / "bilstm-classifier-bits" / "manifest.json").is_file()
+    assert (tmp_path / "runs" / "classify-bits" / "manifest.json").is_file()
 
 
 def test_the_directory_one_stands_in_will_do(run, files, small, tmp_path, monkeypatch):

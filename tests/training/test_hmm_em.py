@@ -35,7 +35,7 @@ def climbing(evidence, tmp_path):
         search = HMMSettings(pseudo=0.1, pseudo_emissions=0.1, tolerance=settings.get("tolerance", 1e-4))
         train = Train(**{"steps": 6, "restarts": 3, **settings})
         if counted:
-            learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1))
+            learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1).tensors())
         else:
             em = EMSteps([evidence], model.model, settings=search)
             start = partial(draw_hmm, FAMILY, 4, seed=1)
