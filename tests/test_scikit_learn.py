@@ -49,7 +49,7 @@ def test_a_clone_is_as_new():
 
 
 def test_cross_validation_in_a_pipeline(texts):
-    learner = SeqlabClassifier(settings=(*SMALL, "train.steps=25", "source.min_count=1"))
+    learner = SeqlabClassifier(settings=(*SMALL, "train.steps=80", "source.min_count=1"))
     pipeline = make_pipeline(FunctionTransformer(np.char.upper), learner)
     assert cross_val_score(pipeline, *texts, cv=2).mean() > 0.9
 

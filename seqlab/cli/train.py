@@ -76,7 +76,7 @@ def train(
 
     seqlab train caption said.tsv images.zip   pictures, and what is said of them
 
-    seqlab train classify few.tsv --from runs/bert-tiny-wiki
+    seqlab train classify few.tsv --from runs/mask-wiki
     """
     check_task(task, resume=resume, files=data or ())  # before torch is waited for
 

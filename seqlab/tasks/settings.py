@@ -28,6 +28,8 @@ def settle(recipe: Recipe, choices: Choices) -> Recipe:
     if recipe.model.encoder is None:
         choices = {path: value for path, value in choices.items() if path.startswith(("data.", "forecast."))}
     taken = {path: value for path, value in choices.items() if _is_open(recipe, path)}
+    if recipe.train.steps is not None and "train.warmup" in taken:  # few steps must not end before the rate is reached
+        taken["train.warmup"] = min(taken["train.warmup"], recipe.train.steps // 5)
     return override(recipe, [f"{path}={_as_setting(value)}" for path, value in taken.items()])
 
 

@@ -116,6 +116,8 @@ def understood(words):
     asked = command.make_context(command.name, list(words[1:])).params
     if words[0] in ("train", "compare", "look") and not asked.get("resume"):
         task = asked["task"]
+        if not task.islower():  # TASK, or a file that a task is proposed for
+            return
         names = [name for name in (asked.get("recipes") or "").split(",") if name] or [asked.get("recipe")]
         for name in names:
             if name is None or not name.endswith(".toml"):
