@@ -1,5 +1,6 @@
 """The verbs as plain functions: train, load, look at data. The command line calls these alone."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -37,6 +38,9 @@ __all__ = [
     "look",
     "train",
 ]
+
+
+BASELINE_SHARE = 0.2  # of a limited time, at most, is for the baseline
 
 
 def train(
@@ -107,7 +111,10 @@ def train(
                 again_files, again_valid = (
                     [spooled if path == STDIN else path for path in paths] for paths in (files, held_out)
                 )
+                began = time.perf_counter()
                 _train_baseline(prepared[0], again_files, again_valid, folder, stop, threads)
+                if prepared[0].train.minutes is not None:
+                    fitted = partial(fitted, spent=time.perf_counter() - began)
             return _beside_baseline(fitted(folder, *prepared), folder)
 
 
@@ -130,8 +137,10 @@ def _train_baseline(
 ) -> None:
     """Train the baseline of a network on the same split, in a folder of its own beside the network's run."""
     if name := task_of(network).baseline(network):
-        split = same_split(network)
-        train(None, files, valid=valid, recipe=name, settings=split, out=folder / name, stop=stop, threads=threads)
+        minutes = network.train.minutes
+        limit = [] if minutes is None else [f"train.minutes={BASELINE_SHARE * minutes}"]
+        settings = [*same_split(network), *limit]
+        train(None, files, valid=valid, recipe=name, settings=settings, out=folder / name, stop=stop, threads=threads)
 
 
 def _beside_baseline(trained: Trained, folder: Path) -> Trained:

@@ -163,8 +163,11 @@ def fit(
     world: World,
     threads: int | None = None,
     score_if_stopped: bool = True,
+    spent: float = 0.0,
 ) -> Trained:
     """Train a run that is prepared, score its model and write it down.
+
+    `spent` are seconds of a limited time that are gone before a new run begins.
 
     A run that is stopped is written down with the figures of its last validation, unless `score_if_stopped`. If the
     scoring itself is interrupted, the model is written down in the same way, and resuming the run scores it.
@@ -186,6 +189,8 @@ def fit(
     )
     if resume:
         run.resume(to_toml(recipe), _written_step(folder))
+    else:
+        run.progress.seconds = spent
     began = time.perf_counter() - run.progress.seconds
     outcome = run.fit(stop=stop)
     if not world.leads:
