@@ -17,7 +17,19 @@ from seqlab.runs import Trained
 from seqlab.tasks import load_bundle, task_of
 
 SPLIT = {  # what a baseline shares with the network, so that both learn from the same part of the same data
-    "data": ("source", "target", "validation", "max_validation", "test", "rows", "time", "id", "columns", "encoding"),
+    "data": (
+        "source",
+        "target",
+        "validation",
+        "max_validation",
+        "fold",
+        "test",
+        "rows",
+        "time",
+        "id",
+        "columns",
+        "encoding",
+    ),
     "forecast": ("look_back", "horizon", "season"),
     "train": ("seed",),
 }

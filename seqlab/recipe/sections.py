@@ -20,6 +20,7 @@ class Data(Section):
     encoding: str | None = None  # of text files; without it, UTF-8, or what their bytes are beyond doubt
     validation: float = Field(0.05, gt=0, lt=1)
     max_validation: int = Field(2000, ge=1)  # examples
+    fold: int = Field(1, ge=1)  # which part of that size is held out
     max_source: int = Field(1000, ge=1)  # tokens
     max_target: int = Field(1000, ge=1)
     too_long: Literal["cut", "skip", "refuse", "split"] = "cut"  # split: text without labels becomes several rows
