@@ -146,7 +146,8 @@ def _digest(row: np.ndarray) -> bytes:
 def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterator[Finding]:
     scoring = Scoring(train=model.stores if model.stores.is_dir() else None)
     report = model.task.evaluate(model.bundle, Examples(examples), scoring)
-    yield from beside_floor(model.task, report.scores, report.floors)
+    steps = model.metrics.get("steps")
+    yield from beside_floor(model.task, report.scores, report.floors, recipe=model.recipe, steps=steps)
 
 
 _QUESTIONS = (_is_the_input_used, _does_it_end, _does_attention_look, _is_it_new, _is_it_better_than_nothing)

@@ -185,14 +185,15 @@ def _readable(value: object) -> str:
 
 
 def print_scores(report: dict[str, Any], *, title: str) -> None:
-    """Scores, each with its floors beside it."""
-    from seqlab.metrics.scores import figure
+    """Scores, each with its floors beside it, and the one that judges the task with its 95 % interval."""
+    from seqlab.metrics.scores import figure, figure_between
 
     floors: dict[str, dict[str, float]] = report.get("floors", {})
+    intervals: dict[str, list[float]] = report.get("interval", {})
     repeated = {"token_accuracy"} if "accuracy" in report else set()  # where a label is the only token
     names = [name for name, value in report.items() if isinstance(value, float) and name not in repeated]
     rows = [
-        [name.replace("_", " "), figure(name, report[name])]
+        [name.replace("_", " "), figure_between(name, report[name], intervals.get(name))]
         + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
         for name in names
     ]

@@ -115,6 +115,14 @@ def figure(name: str, value: float) -> str:
     return f"{100 * value:.1f} %" if name in SHARES else f"{value:.4g}"
 
 
+def figure_between(name: str, value: float, limits: Sequence[float] | None) -> str:
+    """A score with its interval, where it has one: 87.4 % (84.1 to 90.2)."""
+    if limits is None:
+        return figure(name, value)
+    low, high = (figure(name, limit).removesuffix(" %") for limit in limits)
+    return f"{figure(name, value)} ({low} to {high})"
+
+
 def duration(seconds: float) -> str:
     """A time as people say it."""
     whole = round(seconds)
