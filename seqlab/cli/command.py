@@ -31,6 +31,10 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Int8 = Annotated[bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
+Conformal = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(min=0.5, max=0.99, help="classify: the labels that hold the true one so often, as 0.9"),
+]
 Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
 
 

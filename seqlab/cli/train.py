@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from seqlab.cli.command import (
     INTERRUPTED,
+    Conformal,
     Device,
     Int8,
     Json,
@@ -168,6 +169,7 @@ def evaluate(
     beam: int | None = Option(None, help="translate by beam search with this many hypotheses"),
     length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
     lower: bool = Option(False, "--lower", help="score translations without regard to case"),
+    conformal: Conformal = None,
     int8: Int8 = False,
     page: Path | None = Option(None, "--report", help="captions: an HTML page of twenty pictures"),
     threads: Threads = None,
@@ -187,7 +189,8 @@ def evaluate(
     use_device(device)
     with lab.joined(workers) as world:
         loaded = lab.load(model, int8=int8, world=world)
-        report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+        decode = {"beam": beam, "length_penalty": length_penalty, "conformal": conformal}
+        report = loaded.evaluate(*(data or ()), lower=lower, **decode)
     if not world.leads:
         return
     if page is not None:

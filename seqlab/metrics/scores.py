@@ -20,7 +20,7 @@ _LABEL = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
 SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
-SHARES |= {"hop_overlap", "calibration_error"}
+SHARES |= {"hop_overlap", "calibration_error", "set_coverage"}
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:

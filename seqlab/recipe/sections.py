@@ -142,3 +142,5 @@ class Decode(Section):
     no_repeat: int | None = Field(None, ge=1)  # beam: no n-gram of this length comes twice
     min_length: int = Field(0, ge=0)  # beam
     max_length: int = Field(200, ge=1)
+    # classify: beside the answer the labels that hold the true one so often
+    conformal: float | None = Field(None, ge=0.5, le=0.99)

@@ -263,7 +263,8 @@ def beside_floor(
         "is it better than its floor?",
         ours,
         sign * ours > worth[best] and math.isfinite(ours),
-        f"{name.replace('_', ' ')} {figure(name, ours)}: {_beside(name, ours, theirs)} '{best}' ({figure(name, theirs)})",
+        f"{name.replace('_', ' ')} {figure(name, ours)}: {_beside(name, ours, theirs)} "
+        f"'{best}' ({figure(name, theirs)})",
         _remedy(task, recipe, steps),
     )
 
@@ -283,9 +284,7 @@ def _beside(name: str, ours: float, theirs: float) -> str:
     return f"{apart} {'above' if ours > theirs else 'below'}"
 
 
-FEW_STEPS = (
-    500  # of a network: TREC had 41.6 % after 40 steps of large batches, and 87.7 % after as many as its size wants
-)
+FEW_STEPS = 500  # of a network: TREC had 41.6 % after 40 steps of large batches, and 87.7 % after many small ones
 
 
 def _remedy(task: Task, recipe: Recipe | None, steps: int | None) -> str:

