@@ -195,9 +195,12 @@ def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
         most=data.max_validation,
         fold=data.fold,
     )
+    names = ", ".join(map(display_name, paths))
+    if not held and data.fold > 1:
+        raise DataError(f"{names}: too little for a part {data.fold} to hold out", hint="leave out data.fold.")
     if not held:
         warn(
-            f"{', '.join(map(display_name, paths))}: too little to hold anything out; validation is on the training "
+            f"{names}: too little to hold anything out; validation is on the training "
             "data and says nothing about other data (--valid FILE gives it some)"
         )
         return everything, everything
