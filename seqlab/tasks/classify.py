@@ -57,7 +57,7 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.image is not None:
         return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
     if recipe.source.kind == "vectors":
-        return read_vectors(files, target=data.target)
+        return read_vectors(files, target=data.target, few_labels=True)
     return read_labelled(files, text=data.source, label=data.target, encoding=data.encoding)
 
 
