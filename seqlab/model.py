@@ -107,7 +107,7 @@ class Model:
 
     @property
     def stores(self) -> Path:
-        """Where the data of its training run is, if that is beside it; a baseline that was kept has a run of its own."""
+        """Where the data of its training run is, if it is beside it; a baseline that was kept has a run of its own."""
         own = self.path / self.recipe.name / RUN / STORES
         return own if own.is_dir() else self.path / RUN / STORES
 

@@ -87,7 +87,7 @@ class TestTable:
         assert [example.target for example in read_vectors(["n.tsv"], words=True)] == [("sil", "ah", "sil"), ("ah",)]
 
     def test_many_texts_are_refused_only_as_labels(self, recordings):
-        (recordings / "n.tsv").write_text("".join(f"a/one.npy\tsaid {number}\n" for number in range(30)))
+        (recordings / "n.tsv").write_text("".join(f"a/one.npy\the said {number}\n" for number in range(30)))
         assert len(list(read_vectors(["n.tsv"]))) == 30
         assert len({example.target for example in read_vectors(["n.tsv"], words=True)}) == 30
         assert "these are texts, not labels" in refusal(read_vectors(["n.tsv"], few_labels=True))
