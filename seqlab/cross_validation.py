@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -35,25 +35,25 @@ def num_folds(recipe: Recipe, corpus: Corpus) -> int:
     return 1 if held_out >= HELD_OUT else min(MOST, int(1 / recipe.data.validation + 1e-6))
 
 
-def write_folds(folder: Path, reports: Sequence[dict[str, Report]]) -> None:
+def write_folds(folder: Path, reports: Sequence[dict[str, Report | None]]) -> None:
     """Write down how the models of each fold were scored, by the names of their recipes."""
     rows = [{name: _to_json(report) for name, report in fold.items()} for fold in reports]
     (folder / RUN / FOLDS).write_text(json.dumps(rows), "utf-8")
 
 
-def read_folds(folder: Path) -> list[dict[str, Json]]:
-    """What was written down; nothing where there are no other folds."""
+def read_folds(folder: Path, score: str) -> list[dict[str, Json]]:
+    """The folds that were written down and have this score; nothing where there are no others."""
     path = folder / RUN / FOLDS
-    return json.loads(path.read_text("utf-8")) if path.exists() else []
+    folds = json.loads(path.read_text("utf-8")) if path.exists() else []
+    return [fold for fold in folds if all(table["score"] == score for table in fold.values())]
 
 
-def pooled(report: Report, by_example: ExampleScores, others: Sequence[Json]) -> tuple[Json, ExampleScores]:
+def pooled(report: Report, others: Sequence[Json]) -> tuple[Json, ExampleScores]:
     """The scores of a run and of its other folds together, and what each example adds to the one that judges."""
-    others = [table for table in others if table["score"] == by_example.score]
+    by_example, own = cast(ExampleScores, report.by_example), report.to_json()
     if not others:
-        return report.to_json(), by_example
+        return own, by_example
     together = replace(by_example, sums=np.concatenate([by_example.sums, *(table["sums"] for table in others)]))
-    own = report.to_json()
     tables = [own, *(table["scores"] for table in others)]
     weights = [table["examples"] for table in tables]
     floors = {name: _means([table["floors"].get(name, {}) for table in tables], weights) for name in report.floors}
@@ -72,10 +72,11 @@ def _means(tables: Sequence[Json], weights: Sequence[int]) -> dict[str, float]:
     return {name: float(np.average([table[name] for table in tables], weights=weights)) for name in names}
 
 
-def _to_json(report: Report) -> dict[str, Any]:
-    by_example = report.by_example
+def _to_json(report: Report | None) -> Json:
+    if report is None or report.by_example is None:
+        return {"score": ""}
     return {
         "scores": report.to_json(),
-        "score": "" if by_example is None else by_example.score,
-        "sums": [] if by_example is None else by_example.sums.tolist(),
+        "score": report.by_example.score,
+        "sums": report.by_example.sums.tolist(),
     }

@@ -84,16 +84,13 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     report, network = trained.report, trained.model.bundle
     if report is None or report.by_example is None:
         return trained
-    stores, task, folds = folder / RUN / STORES, task_of(baseline.recipe), read_folds(folder)
+    stores, task, folds = folder / RUN / STORES, task_of(baseline.recipe), read_folds(folder, report.by_example.score)
     other = task.data_kind(baseline.recipe).finish(task, baseline, stores, report.num_examples)
     if other.by_example is None or other.by_example.score != report.by_example.score:
         return trained
     pairs = [
-        (bundle, *pooled(its_report, by_example, [fold[bundle.recipe.name] for fold in folds]))
-        for bundle, its_report, by_example in (
-            (network, report, report.by_example),
-            (baseline, other, other.by_example),
-        )
+        (bundle, *pooled(its_report, [fold[bundle.recipe.name] for fold in folds]))
+        for bundle, its_report in ((network, report), (baseline, other))
     ]
     if difference(pairs[0][2], pairs[1][2]).gain < 0:
         pairs.reverse()
