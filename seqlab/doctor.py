@@ -21,8 +21,9 @@ from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
 from seqlab.tasks.examples import Examples, example_batches, input_of
+from seqlab.tasks.floor import Finding, beside_floor
 from seqlab.tasks.lm import TokenStream
-from seqlab.tasks.task import Data, Finding, Scoring, beside_floor
+from seqlab.tasks.task import Data, Scoring
 from seqlab.training.objective import mean_loss
 
 LOOKED_AT = 200  # examples, windows of a series, or pieces of a text

@@ -139,8 +139,8 @@ def _show(trained: "Trained", *, json: bool) -> None:
 
 def _show_scores(model: "Model") -> None:
     from seqlab.metrics.scores import duration, figure
+    from seqlab.tasks.floor import beside_floor
     from seqlab.tasks.settings import HELD_OUT
-    from seqlab.tasks.task import beside_floor
 
     held_out = model.metrics["validation"]
     took = duration(model.metrics["seconds"])

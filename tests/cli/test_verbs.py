@@ -10,7 +10,7 @@ from seqlab.data.synthetic import reversals
 from seqlab.recipe import load_recipe, parse_recipe
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import task_named
-from seqlab.tasks.task import beside_floor
+from seqlab.tasks.floor import beside_floor
 
 TASKS = sorted(default_recipes())
 

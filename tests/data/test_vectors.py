@@ -90,7 +90,7 @@ class TestTable:
         (recordings / "n.tsv").write_text("".join(f"a/one.npy\the said {number}\n" for number in range(30)))
         assert len(list(read_vectors(["n.tsv"]))) == 30
         assert len({example.target for example in read_vectors(["n.tsv"], words=True)}) == 30
-        assert "these are texts, not labels" in refusal(read_vectors(["n.tsv"], few_labels=True))
+        assert "these are texts, not labels" in refusal(read_vectors(["n.tsv"], few_labels=True))[0]
 
     def test_labels_of_frames_must_match_in_number(self, recordings):
         (recordings / "n.tsv").write_text("a/one.npy\tsil ah\n")
