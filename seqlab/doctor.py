@@ -105,9 +105,9 @@ def _does_attention_look(model: Model, data: Data) -> Iterator[Finding]:
     """A head whose weights are the same whoever asks has nothing to say."""
     shifts = defaultdict[str, list[float]](list)
     inputs = [input_of(model.bundle.codec, example) for example in _examples(data)[:10]]
-    for given in inputs or data.typed(model.bundle, 10):
+    for value in inputs or data.typed(model.bundle, 10):
         try:
-            subject = subject_of(model.bundle, given)
+            subject = subject_of(model.bundle, value)
             maps = attention_maps(subject, subject.trace())
         except UsageError:  # nothing to attend to, or nothing to read
             return

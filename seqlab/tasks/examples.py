@@ -56,9 +56,6 @@ class Examples:
     def sources(self) -> list[Any]:
         return [example.source for example in self.all]
 
-    def examples(self) -> list[Example]:
-        return self.all
-
     def typed(self, bundle: Bundle, most: int) -> list[str]:
         inputs = (input_of(bundle.codec, example) for example in self.all[: 20 * most])
         texts = (bundle.codec.source.typed(each) for each in inputs)

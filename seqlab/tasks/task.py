@@ -136,9 +136,6 @@ class Data(Protocol):
     def batch(self, bundle: Bundle, most: int) -> Batch:
         """The first few as the model reads them."""
 
-    def examples(self) -> list[Example]:
-        """Its examples; a UsageError where it has none."""
-
     def typed(self, bundle: Bundle, most: int) -> list[str]:
         """A few inputs as a person would type them."""
 

@@ -45,6 +45,7 @@ RENEWED: list[tuple[str, str]] = [
     ("losses/transformer-classifier/*", STRATIFIED),
     ("views/attention/hops/*", STRATIFIED),
     *((f"{place}/interval/*", WILSON) for place in ("losses/*/info/metrics/validation", "models/*/evaluated")),
+    ("http/document/bodies/Decoding", "decode.conformal is new"),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),
