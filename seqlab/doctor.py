@@ -20,30 +20,39 @@ from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
-from seqlab.tasks.examples import Examples, example_batches, example_loss, input_of
-from seqlab.tasks.task import Finding, Scoring, beside_floor
+from seqlab.tasks.examples import Examples, example_batches, input_of
+from seqlab.tasks.floor import Finding, beside_floor
+from seqlab.tasks.lm import TokenStream
+from seqlab.tasks.task import Data, Scoring
 from seqlab.training.objective import mean_loss
 
-LOOKED_AT = 200  # examples
+LOOKED_AT = 200  # examples, windows of a series, or pieces of a text
+PIECE = 64  # tokens
+READ_OF_A_TEXT = 5_000_000  # tokens of the training part
 
 
 def examine(model: Model, data: Files = ()) -> list[Finding]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
-    examples = model.data(*data).examples()[:LOOKED_AT]
-    if len(examples) < 2:
+    some = model.data(*data).some(LOOKED_AT)
+    if len(_examples(some)) == 1:
         raise UsageError("one example is too little to examine a model on", hint="give a file with more.")
-    return [finding for question in _QUESTIONS for finding in question(model, examples)]
+    return [finding for question in _QUESTIONS for finding in question(model, some)]
 
 
-def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Finding]:
+def _examples(data: Data) -> list[Example]:
+    """The examples of what is made of examples; a text or a series has none."""
+    return data.all if isinstance(data, Examples) else []
+
+
+def _is_the_input_used(model: Model, data: Data) -> Iterator[Finding]:
     """The loss with each source exchanged for another example's."""
-    codec = model.bundle.codec
-    if not (codec.reads and codec.writes):
+    examples, codec, network = _examples(data), model.bundle.codec, cast(Trainable, model.bundle.model)
+    if isinstance(data, TokenStream) or (examples and not (codec.reads and codec.writes)):
         return
-    scores = example_loss(model.bundle, examples)
+    batches = list(example_batches(model.bundle, examples)) if examples else [data.batch(model.bundle, LOOKED_AT)]
+    scores = mean_loss(network, batches, carries=False)
     own, unit = scores["loss"], " nats" if "perplexity" in scores else ""  # real numbers have a loss of their own
-    batches = map(_exchanged, example_batches(model.bundle, examples))
-    other = mean_loss(cast(Trainable, model.bundle.model), batches, carries=False)["loss"]
+    other = mean_loss(network, map(_exchanged, batches), carries=False)["loss"]
     yield Finding(
         "is the input used?",
         other - own,
@@ -54,14 +63,17 @@ def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Findin
 
 
 def _exchanged(batch: Batch) -> Batch:
-    rows = torch.arange(len(batch)).roll(max(1, len(batch) // 2))  # the captions of one picture stand together
+    """Each target with another source, far away in a mixed order: a file may be sorted, or its labels alternate."""
+    mixed = torch.randperm(len(batch), generator=torch.Generator().manual_seed(0))
+    rows = torch.empty_like(mixed)
+    rows[mixed] = mixed.roll(max(1, len(batch) // 2))
     return replace(batch, source=batch.require("source").rows_at(rows))
 
 
-def _does_it_end(model: Model, examples: list[Example]) -> Iterator[Finding]:
+def _does_it_end(model: Model, data: Data) -> Iterator[Finding]:
     """Do written answers end, and do they say the same thing again and again?"""
-    codec = model.bundle.codec
-    if not codec.reads or "target" not in codec.tokenizers:
+    codec, examples = model.bundle.codec, _examples(data)
+    if not examples or not codec.reads or "target" not in codec.tokenizers:
         return
     answers = predict(model.bundle, [e.source for e in examples])
     ended = sum(bool(a.details["hypotheses"]) and a.details["hypotheses"][0]["ended"] for a in answers) / len(answers)
@@ -89,12 +101,13 @@ def _repeats(text: str) -> bool:
     return len(set(triples)) < len(triples)
 
 
-def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Finding]:
+def _does_attention_look(model: Model, data: Data) -> Iterator[Finding]:
     """A head whose weights are the same whoever asks has nothing to say."""
     shifts = defaultdict[str, list[float]](list)
-    for example in examples[:10]:
+    inputs = [input_of(model.bundle.codec, example) for example in _examples(data)[:10]]
+    for value in inputs or data.typed(model.bundle, 10):
         try:
-            subject = subject_of(model.bundle, input_of(model.bundle.codec, example))
+            subject = subject_of(model.bundle, value)
             maps = attention_maps(subject, subject.trace())
         except UsageError:  # nothing to attend to, or nothing to read
             return
@@ -116,12 +129,34 @@ def _does_attention_look(model: Model, examples: list[Example]) -> Iterator[Find
     )
 
 
-def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
+def _is_it_new(model: Model, data: Data) -> Iterator[Finding]:
     """Inputs that were in the training part too: a score on them is no score."""
+    share = _share_of_text(model, data) if isinstance(data, TokenStream) else _share_of_inputs(model, _examples(data))
+    if share is not None:
+        yield Finding(
+            "is the data new to it?",
+            share,
+            share <= 0.02,
+            f"{100 * share:.1f} % of these inputs were in the training part too",
+            "score it on data that it has not seen: a split by source, or another file.",
+        )
+
+
+def _share_of_text(model: Model, text: TokenStream) -> float | None:
+    """How many pieces of a text stand in the training part, word for word."""
+    if not (model.stores / "train_stream").exists():
+        return None
+    train = np.asarray(TokenStore.open(model.stores / "train_stream").flat[:READ_OF_A_TEXT])
+    whole, tokens = train.tobytes(), text.tokens.astype(train.dtype)
+    starts = range(0, len(tokens) - PIECE + 1, PIECE)[:LOOKED_AT]
+    return float(np.mean([tokens[start : start + PIECE].tobytes() in whole for start in starts])) if starts else None
+
+
+def _share_of_inputs(model: Model, examples: list[Example]) -> float | None:
     codec, stores = model.bundle.codec, model.stores
     store = stores / ("train_source" if codec.reads else "train_target")
-    if not store.exists():
-        return
+    if not examples or not store.exists():
+        return None
     train: TokenStore | Shared = TokenStore.open(store)
     if isinstance(codec.source, PictureSource):
         names = (STORE, "train_source")
@@ -129,24 +164,18 @@ def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     digests = {_digest(np.asarray(train[row])) for row in range(len(train))}
     most = model.recipe.data.max_source
     rows = [np.asarray(pair[0 if codec.reads else 1][:most]) for pair in codec.encode(examples)]
-    share = sum(_digest(row.astype(train[0].dtype)) in digests for row in rows) / len(rows)
-    yield Finding(
-        "is the data new to it?",
-        share,
-        share <= 0.02,
-        f"{100 * share:.1f} % of these inputs were in the training part too",
-        "score it on data that it has not seen: a split by source, or another file.",
-    )
+    return sum(_digest(row.astype(train[0].dtype)) in digests for row in rows) / len(rows)
 
 
 def _digest(row: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=8).digest()
 
 
-def _is_it_better_than_nothing(model: Model, examples: list[Example]) -> Iterator[Finding]:
-    scoring = Scoring(train=model.stores if model.stores.is_dir() else None)
-    report = model.task.evaluate(model.bundle, Examples(examples), scoring)
-    yield from beside_floor(model.task, report.scores, report.floors)
+def _is_it_better_than_nothing(model: Model, data: Data) -> Iterator[Finding]:
+    scoring = Scoring(train=model.stores if model.stores.is_dir() else None, most=LOOKED_AT)
+    report = model.task.evaluate(model.bundle, data, scoring)
+    steps = model.metrics.get("steps")
+    yield from beside_floor(model.task, report.scores, report.floors, recipe=model.recipe, steps=steps)
 
 
 _QUESTIONS = (_is_the_input_used, _does_it_end, _does_attention_look, _is_it_new, _is_it_better_than_nothing)

@@ -1,17 +1,20 @@
 """The verbs as plain functions: train, load, look at data. The command line calls these alone."""
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seqlab.bundle import Bundle, is_bundle, save_bundle
+from seqlab.corpus.examples import Corpus
+from seqlab.cross_validation import num_folds, write_folds
 from seqlab.data.in_memory import as_files, names_of
 from seqlab.data.lines import STDIN
 from seqlab.device import keep_memory, same_threads
-from seqlab.errors import RecipeError, RunError, UsageError
+from seqlab.errors import DataError, RecipeError, RunError, SeqlabWarning, UsageError
 from seqlab.huggingface import read_huggingface
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
@@ -20,7 +23,7 @@ from seqlab.runs import SPOOLED, Trained, begin, checkpoints, existing_run, fit,
 from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.tasks.lm import STREAM
-from seqlab.training.checkpoint import locked
+from seqlab.training.checkpoint import locked, temporary
 from seqlab.training.log import Reporter, Silence
 from seqlab.world import joined, restarted
 
@@ -103,18 +106,18 @@ def train(
             prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
             world.wait()
             begun(folder)
-            chosen_by_user = (
-                recipe is not None or old is not None or any(each.startswith("model.") for each in settings)
-            )
-            if not chosen_by_user and world.size == 1:
+            chooses_model = recipe is not None or any(each.startswith("model.") for each in settings)
+            if not chooses_model and old is None and world.size == 1:
                 spooled = str(folder / RUN / SPOOLED)
                 again_files, again_valid = (
                     [spooled if path == STDIN else path for path in paths] for paths in (files, held_out)
                 )
-                began = time.perf_counter()
+                start_time = time.perf_counter()
                 _train_baseline(prepared[0], again_files, again_valid, folder, stop, threads)
                 if prepared[0].train.minutes is not None:
-                    fitted = partial(fitted, spent=time.perf_counter() - began)
+                    fitted = partial(fitted, spent=time.perf_counter() - start_time)
+                elif not held_out:
+                    _train_folds(*prepared, again_files, folder, shown, stop, threads)
             return _beside_baseline(fitted(folder, *prepared), folder)
 
 
@@ -141,6 +144,35 @@ def _train_baseline(
         limit = [] if minutes is None else [f"train.minutes={BASELINE_SHARE * minutes}"]
         settings = [*same_split(network), *limit]
         train(None, files, valid=valid, recipe=name, settings=settings, out=folder / name, stop=stop, threads=threads)
+
+
+def _train_folds(
+    network: Recipe,
+    corpus: Corpus,
+    files: Sequence[str],
+    folder: Path,
+    report: Reporter,
+    stop: Callable[[], bool],
+    threads: int | None,
+) -> None:
+    """Where too little is held out for a score, score network and baseline on other parts of the file as well."""
+    folds, baseline, reports = num_folds(network, corpus), task_of(network).baseline(network), []
+    if folds == 1 or not baseline:
+        return
+    report.say(f"few examples: each of {folds} parts is held out in turn, and scored by models of their own")
+    for fold in range(2, folds + 1):
+        part, out = override(network, [f"data.fold={fold}"]), folder / RUN / "fold"
+        with temporary(out), warnings.catch_warnings(), suppress(DataError):  # nothing may be left for a part
+            warnings.simplefilter("ignore", SeqlabWarning)  # it was said of the first part
+            learn = partial(train, None, files, stop=stop, threads=threads)
+            both = [
+                learn(recipe=part, out=out / "network"),
+                learn(recipe=baseline, settings=same_split(part), out=out / "baseline"),
+            ]
+            if any(trained.stopped for trained in both):
+                return
+            reports.append({trained.model.recipe.name: trained.report for trained in both})
+    write_folds(folder, reports)
 
 
 def _beside_baseline(trained: Trained, folder: Path) -> Trained:

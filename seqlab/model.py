@@ -107,8 +107,9 @@ class Model:
 
     @property
     def stores(self) -> Path:
-        """Where the data of its training run is, if that is beside it."""
-        return self.path / RUN / STORES
+        """Where the data of its training run is, if it is beside it; a baseline that was kept has a run of its own."""
+        own = self.path / self.recipe.name / RUN / STORES
+        return own if own.is_dir() else self.path / RUN / STORES
 
     def data(self, *files: Any) -> Data:
         """The data in files with known answers, or as `train` takes it; without any, what training held out."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqlab.bundle import Bundle, save_bundle
+from seqlab.cross_validation import pooled, read_folds
 from seqlab.metrics.scores import figure
 from seqlab.metrics.uncertainty import Difference, difference
 from seqlab.model import RUN, STORES, Model
@@ -17,7 +18,19 @@ from seqlab.runs import Trained
 from seqlab.tasks import load_bundle, task_of
 
 SPLIT = {  # what a baseline shares with the network, so that both learn from the same part of the same data
-    "data": ("source", "target", "validation", "max_validation", "test", "rows", "time", "id", "columns", "encoding"),
+    "data": (
+        "source",
+        "target",
+        "validation",
+        "max_validation",
+        "fold",
+        "test",
+        "rows",
+        "time",
+        "id",
+        "columns",
+        "encoding",
+    ),
     "forecast": ("look_back", "horizon", "season"),
     "train": ("seed",),
 }
@@ -71,26 +84,29 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     report, network = trained.report, trained.model.bundle
     if report is None or report.by_example is None:
         return trained
-    stores, task = folder / RUN / STORES, task_of(baseline.recipe)
+    stores, task, folds = folder / RUN / STORES, task_of(baseline.recipe), read_folds(folder, report.by_example.score)
     other = task.data_kind(baseline.recipe).finish(task, baseline, stores, report.num_examples)
     if other.by_example is None or other.by_example.score != report.by_example.score:
         return trained
-    pairs = [(network, report, report.by_example), (baseline, other, other.by_example)]
-    if difference(report.by_example, other.by_example).gain < 0:
+    pairs = [
+        (bundle, *pooled(its_report, [fold[bundle.recipe.name] for fold in folds]))
+        for bundle, its_report in ((network, report), (baseline, other))
+    ]
+    if difference(pairs[0][2], pairs[1][2]).gain < 0:
         pairs.reverse()
-    (best, _, ours), (beaten, _, theirs) = pairs
+    (best, scores, ours), (beaten, _, theirs) = pairs
     selection = Selection(
         kept=best.recipe.name,
         other=beaten.recipe.name,
         score=ours.score,
         values=(ours.value(), theirs.value()),
         gain=difference(ours, theirs),
-        examples=report.num_examples,
+        examples=scores["examples"],
     )
-    for (bundle, its_report, _), where in zip(pairs, (folder, folder / beaten.recipe.name), strict=True):
-        facts = {"validation": its_report.to_json(), "selection": selection.to_json()}
+    for (bundle, its_scores, _), where in zip(pairs, (folder, folder / beaten.recipe.name), strict=True):
+        facts = {"validation": its_scores, "selection": selection.to_json()}
         save_bundle(replace(bundle, metrics=bundle.metrics | facts), where)
-    return replace(trained, model=Model(load_bundle(folder), folder), report=pairs[0][1])
+    return replace(trained, model=Model(load_bundle(folder), folder))
 
 
 def _signed(selection: Selection, value: float) -> str:

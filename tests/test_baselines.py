@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from seqlab import lab, laws
+from seqlab.doctor import examine
 from seqlab.errors import RecipeError
 from seqlab.models.crf import CRF, as_chain
 from seqlab.padded import Padded
@@ -155,6 +156,16 @@ def test_keeps_the_laws(case):
     checks = list(laws.check(model.bundle.model, model.some_batch()))
     assert checks
     assert [check for check in checks if not check.kept] == []
+
+
+def test_the_doctor_examines_it(case):
+    name, _, model = case
+    findings = {finding.question: finding for finding in examine(model)}
+    assert findings["is it better than its floor?"].remedy
+    if "is the data new to it?" in findings:  # which nobody can say of a series
+        assert findings["is the data new to it?"].well
+    if name != "ngram-lm":
+        assert findings["is the input used?"].well or name == "crf-tagger"  # whose sentences have the same tags
 
 
 def test_explains_itself(case):

@@ -67,6 +67,9 @@ class Watcher:
     def plan(self, facts, choices):
         pass
 
+    def say(self, text):
+        pass
+
     def diverged(self, told, what):
         self.told.append(("diverged", told, what))
 

@@ -9,11 +9,13 @@ import sysconfig
 import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seqlab
 from seqlab.bundle import find_bundle, shipped
-from seqlab.data.sources import Example, border, source_key
+from seqlab.data.sources import Example, source_key
+from seqlab.data.split import held_out_keys
 from seqlab.data.synthetic import dates, reversals, split_dates
 from seqlab.errors import BundleError
 from seqlab.lab import export
@@ -240,7 +242,8 @@ def _held_out(model, path, source):
     """What training held out of this file, found as training found it."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
-    keys = [source_key(row[source], seed=model.recipe.train.seed) for row in rows]
-    last = border(keys, fraction=model.recipe.data.validation, most=model.recipe.data.max_validation)
-    chosen = [row for row, key in zip(rows, keys, strict=True) if key <= last]
+    keys = np.array([source_key(row[source], seed=model.recipe.train.seed) for row in rows], dtype=np.uint64)
+    data = model.recipe.data
+    held = held_out_keys(keys, np.zeros(len(keys), np.int64), fraction=data.validation, most=data.max_validation)
+    chosen = [row for row, key in zip(rows, keys.tolist(), strict=True) if key in held]
     return [Example(row[source], row[1 - source], path.name) for row in chosen]

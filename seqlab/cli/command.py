@@ -31,6 +31,10 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Int8 = Annotated[bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
+Conformal = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(min=0.5, max=0.99, help="classify: the labels that hold the true one so often, as 0.9"),
+]
 Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
 
 
@@ -185,14 +189,15 @@ def _readable(value: object) -> str:
 
 
 def print_scores(report: dict[str, Any], *, title: str) -> None:
-    """Scores, each with its floors beside it."""
-    from seqlab.metrics.scores import figure
+    """Scores, each with its floors beside it, and the one that judges the task with its 95 % interval."""
+    from seqlab.metrics.scores import figure, figure_between
 
     floors: dict[str, dict[str, float]] = report.get("floors", {})
+    intervals: dict[str, list[float]] = report.get("interval", {})
     repeated = {"token_accuracy"} if "accuracy" in report else set()  # where a label is the only token
     names = [name for name, value in report.items() if isinstance(value, float) and name not in repeated]
     rows = [
-        [name.replace("_", " "), figure(name, report[name])]
+        [name.replace("_", " "), figure_between(name, report[name], intervals.get(name))]
         + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
         for name in names
     ]

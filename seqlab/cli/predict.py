@@ -10,7 +10,7 @@ from typing import Any
 
 from typer import Argument, Option
 
-from seqlab.cli.command import Device, Int8, ModelPath, Threads, Workers, use_device, use_threads
+from seqlab.cli.command import Conformal, Device, Int8, ModelPath, Threads, Workers, use_device, use_threads
 from seqlab.errors import UsageError
 
 
@@ -27,6 +27,7 @@ def predict(
     no_repeat: int | None = Option(None, help="beam: no n-gram of this length twice"),
     min_length: int | None = Option(None, help="beam: shortest answer, in tokens"),
     max_length: int | None = Option(None, help="longest answer, in tokens"),
+    conformal: Conformal = None,
     prefix: str = Option("", help="what each translation must begin with"),
     seed: int = Option(0, help="another seed, another sample"),
     int8: Int8 = False,
@@ -87,7 +88,8 @@ def predict(
         for block in [text] if text else world.each(_blocks(source, world.size)):
             for answer in loaded.predict(block, seed=seed, first_row=row, prefix=prefix, **decode):
                 if world.leads:
-                    line = answer.output if text else answer.output.replace("\n", "\\n")
+                    output = "\t".join(answer.details.get("labels", [answer.output]))
+                    line = output if text else output.replace("\n", "\\n")
                     print(_as_json(input=answer.input, output=answer.output, **answer.details) if json else line)
             sys.stdout.flush()
             row += len(block)

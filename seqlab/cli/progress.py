@@ -46,7 +46,10 @@ class Bar:
 
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
         for line in plan_lines(facts, choices):
-            self.progress.console.print(line, highlight=False, markup=False)
+            self.say(line)
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, highlight=False, markup=False)
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
         self.progress.console.print(expected(estimate), highlight=False)
@@ -79,6 +82,9 @@ class Lines:
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
         for line in plan_lines(facts, choices):
             _say(line)
+
+    def say(self, text: str) -> None:
+        _say(text)
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
         _say(expected(estimate))

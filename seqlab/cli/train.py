@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from seqlab.cli.command import (
     INTERRUPTED,
+    Conformal,
     Device,
     Int8,
     Json,
@@ -137,17 +138,25 @@ def _show(trained: "Trained", *, json: bool) -> None:
 
 
 def _show_scores(model: "Model") -> None:
-    from seqlab.metrics.scores import duration
-    from seqlab.tasks.task import beside_floor
+    from seqlab.metrics.scores import duration, figure
+    from seqlab.tasks.floor import beside_floor
+    from seqlab.tasks.settings import HELD_OUT
 
     held_out = model.metrics["validation"]
     took = duration(model.metrics["seconds"])
-    print_scores(held_out, title=f"{model.recipe.name} on {held_out['examples']:,} held out, {took} of training")
+    number, folds = held_out["examples"], held_out.get("folds")
+    where = f"{number:,} held out" + (f" in {folds} folds" if folds else "")
+    print_scores(held_out, title=f"{model.recipe.name} on {where}, {took} of training")
     if "fit" in model.metrics:
         print_fit(model.metrics["fit"])
-    for finding in beside_floor(model.task, held_out, held_out.get("floors", {})):
-        if not finding.well and held_out["examples"] >= 20:  # fewer tell nothing
-            print_text(f"note: {finding.said}: {finding.remedy}")
+    floors, steps = held_out.get("floors", {}), model.metrics["steps"]
+    for finding in beside_floor(model.task, held_out, floors, recipe=model.recipe, steps=steps):
+        if not finding.well:
+            print_text(f"note: {finding.said}; {finding.remedy}")
+    for name, (low, high) in held_out.get("interval", {}).items():
+        if number < HELD_OUT:
+            score = f"{name.replace('_', ' ')} anywhere from {figure(name, low)} to {figure(name, high)}"
+            print_text(f"note: {number} held out tell little: with as many others it may have {score}")
     if selection := model.metrics.get("selection"):
         print_text(f"{selection['sentence']}\nthe other one: {model.path}/{selection['other']}")
     print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
@@ -160,6 +169,7 @@ def evaluate(
     beam: int | None = Option(None, help="translate by beam search with this many hypotheses"),
     length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
     lower: bool = Option(False, "--lower", help="score translations without regard to case"),
+    conformal: Conformal = None,
     int8: Int8 = False,
     page: Path | None = Option(None, "--report", help="captions: an HTML page of twenty pictures"),
     threads: Threads = None,
@@ -179,7 +189,8 @@ def evaluate(
     use_device(device)
     with lab.joined(workers) as world:
         loaded = lab.load(model, int8=int8, world=world)
-        report = loaded.evaluate(*(data or ()), lower=lower, beam=beam, length_penalty=length_penalty)
+        decode = {"beam": beam, "length_penalty": length_penalty, "conformal": conformal}
+        report = loaded.evaluate(*(data or ()), lower=lower, **decode)
     if not world.leads:
         return
     if page is not None:

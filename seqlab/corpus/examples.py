@@ -17,7 +17,8 @@ from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_p
 from seqlab.codecs.text import learn_codec
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name
-from seqlab.data.sources import Example, Picture, Vectors, border, source_key
+from seqlab.data.sources import Example, Picture, Vectors, source_key
+from seqlab.data.split import held_out_keys
 from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, SeqlabWarning, shorten
@@ -81,7 +82,7 @@ def prepare_examples(
         parts: list[Part] = [partial(iter, part) for part in store_pictures(recipe.image, read, sides, folder)]
     else:
         parts = [partial(read, paths) for paths in sides]
-    train, validation = parts if valid else _two_parts(recipe, parts[0], files)
+    train, validation = parts if valid else _two_parts(recipe, parts[0], files, by_label=writes is LabelTarget)
     codec = learn_codec(recipe, train, old, reads, writes)
     _warn_of_labels(codec, validation)
     _write_part(recipe, codec, train(), folder, "train")
@@ -173,23 +174,39 @@ def example_key(example: Example, *, seed: int) -> int:
     return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
 
 
-def _two_parts(recipe: Recipe, everything: Part, paths: Files) -> tuple[Part, Part]:
-    """The training part and the held-out part, each to be read as often as needed."""
+def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool) -> tuple[Part, Part]:
+    """The training part and the held-out part, each to be read as often as needed; with `by_label`, stratified."""
     seed, data = recipe.train.seed, recipe.data
+    labels: dict[str, int] = {}  # numbered as they come
 
     def key(example: Example) -> int:
         return example_key(example, seed=seed)
 
-    below = border(map(key, everything()), fraction=data.validation, most=data.max_validation)
-    if below is None:
+    def key_and_label(example: Example) -> tuple[int, int]:
+        label = example.target if by_label and isinstance(example.target, str) else ""
+        return key(example), labels.setdefault(label, len(labels))
+
+    table = np.fromiter(map(key_and_label, everything()), dtype=[("key", np.uint64), ("label", np.int64)])
+    by_name = np.argsort(sorted(range(len(labels)), key=list(labels).__getitem__))
+    held = held_out_keys(
+        table["key"],
+        by_name[table["label"]],
+        fraction=data.validation,
+        most=data.max_validation,
+        fold=data.fold,
+    )
+    names = ", ".join(map(display_name, paths))
+    if not held and data.fold > 1:
+        raise DataError(f"{names}: too little for a part {data.fold} to hold out", hint="leave out data.fold.")
+    if not held:
         warn(
-            f"{', '.join(map(display_name, paths))}: too little to hold anything out; validation is on the training "
+            f"{names}: too little to hold anything out; validation is on the training "
             "data and says nothing about other data (--valid FILE gives it some)"
         )
         return everything, everything
     return (
-        lambda: (e for e in everything() if key(e) > below),
-        lambda: (e for e in everything() if key(e) <= below),
+        lambda: (e for e in everything() if key(e) not in held),
+        lambda: (e for e in everything() if key(e) in held),
     )
 
 

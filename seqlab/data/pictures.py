@@ -90,7 +90,8 @@ def _opened(
     """Where the pictures are, and what is said of each."""
     if len(paths) > 2:
         raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
-    layout = Layout(names=("image", "label" if labels else "caption"), positions=(0, 1), names_may_differ=True)
+    names = ("image", "label" if labels else "caption")
+    layout = Layout(names=names, positions=(0, 1), names_may_differ=True, few_labels=labels)
     first, second = (paths[0], None) if len(paths) == 1 else sorted(paths, key=_is_container)
     if second is None and not _is_container(first):
         second = os.path.dirname(first)

@@ -4,7 +4,7 @@ The format follows from the file's name (.tsv .csv .jsonl .parquet; text also .g
 parallel. Every reader is a generator that holds one example in memory, and every example knows where it stands.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import zip_longest
@@ -20,7 +20,7 @@ from seqlab.errors import DataError, UsageError, shorten
 Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
 _PAIRS = Layout(names=("source", "target"), positions=(0, 1), names_may_differ=True)
-_LABELLED = Layout(names=("text", "label"), positions=(1, 0), names_may_differ=False)
+_LABELLED = Layout(names=("text", "label"), positions=(1, 0), names_may_differ=False, few_labels=True)
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,3 @@ def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
         content = (source if isinstance(source, str) else "\t".join(source)).encode("utf-8", "surrogatepass")
     digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
     return int.from_bytes(digest, "big")
-
-
-def border(keys: Iterable[int], *, fraction: float, most: int) -> int | None:
-    """The key below or at which a source is held out: the smallest `fraction` of them, at least one, up to `most`.
-
-    None where holding out would leave nothing to train on: all sources are the same one.
-    """
-    ranked = np.sort(np.fromiter(keys, dtype=np.uint64))
-    if len(ranked) == 0 or ranked[0] == ranked[-1]:
-        return None
-    count = max(1, min(int(len(ranked) * fraction), most))
-    below = int(ranked[count - 1])
-    return below if below < int(ranked[-1]) else int(ranked[ranked < ranked[-1]][-1])

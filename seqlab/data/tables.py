@@ -27,11 +27,12 @@ Row = tuple[int, Cells]  # line number and cells
 
 @dataclass(frozen=True)
 class Layout:
-    """What the two columns are called, where they stand in a table without names, and whether names may differ."""
+    """What the two columns are called, where they stand in a table without names, and what they may hold."""
 
     names: tuple[str, str]
     positions: tuple[int, int]
     names_may_differ: bool
+    few_labels: bool = False  # whether the second one holds labels of examples, which must be few
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _no_column(table: Table, name: str) -> DataError:
 
 def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
     """Refuse labels that are texts or measurements, which no classifier can learn."""
-    if layout.names[1] != "label" or len(labels.cells) < 20 or labels.num_distinct <= 0.7 * len(labels.cells):
+    if not layout.few_labels or len(labels.cells) < 20 or labels.num_distinct <= 0.7 * len(labels.cells):
         return
     share = f"{labels.num_distinct:,} of the first {len(labels.cells):,} labels are different"
     example = shorten(labels.cells[0], 40)

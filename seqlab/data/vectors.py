@@ -8,6 +8,7 @@ allocated, arrays of objects (which are pickles) are refused, and no table leads
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,15 +28,18 @@ _FORMATS = (
 Labelled = tuple[str, Vectors, tuple[str, ...]]  # where it stands, its frames, its label or labels
 
 
-def read_vectors(paths: Sequence[str], *, target: str | None = None, words: bool = False) -> Iterator[Example]:
+def read_vectors(
+    paths: Sequence[str], *, target: str | None = None, words: bool = False, few_labels: bool = False
+) -> Iterator[Example]:
     """Sequences of frames with a label or a text each, or with `words` a tuple of labels, one for each frame.
 
     In a table the columns are `file` and `label`, else the first two; the labels of frames are separated by spaces.
-    `target` chooses another column, or another array of an .npz.
+    `target` chooses another column, or another array of an .npz. With `few_labels`, a column of texts is refused.
     """
+    layout = replace(_LAYOUT, few_labels=few_labels)
     first: tuple[str, int] | None = None
     for path in paths:
-        for where, vectors, labels in _labelled(path, target, words=words):
+        for where, vectors, labels in _labelled(path, target, layout, words=words):
             place, width = first = first or (where, vectors.shape[1])
             if vectors.shape[1] != width:
                 raise DataError(
@@ -54,19 +58,21 @@ def read_vectors(paths: Sequence[str], *, target: str | None = None, words: bool
         raise DataError(f"{' and '.join(paths)}: no example was found", hint=_FORMATS)
 
 
-def _labelled(path: str, target: str | None, *, words: bool) -> Iterator[Labelled]:
+def _labelled(path: str, target: str | None, layout: Layout, *, words: bool) -> Iterator[Labelled]:
     if os.path.isdir(path):
         tables = [name for name in ("labels.tsv", "labels.csv") if os.path.isfile(os.path.join(path, name))]
-        return _in_table(os.path.join(path, tables[0]), target, words=words) if tables else _in_folders(path, target)
+        if not tables:
+            return _in_folders(path, target)
+        path = os.path.join(path, tables[0])
     if extension(path) in TABLES:
-        return _in_table(path, target, words=words)
+        return _in_table(path, target, layout, words=words)
     if extension(path) == ".npz":
         return _in_archive(path, target or "labels", words=words)
     raise DataError(f"{path}: frames with labels are not read from this kind of file", hint=_FORMATS)
 
 
-def _in_table(path: str, target: str | None, *, words: bool) -> Iterator[Labelled]:
-    for line, (name, text) in two_columns(path, (None, target), _LAYOUT):
+def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> Iterator[Labelled]:
+    for line, (name, text) in two_columns(path, (None, target), layout):
         name = name.strip()
         where = f"{line} ({name})"
         if Path(name).anchor or ".." in Path(name).parts:

@@ -16,7 +16,7 @@ PRIOR = 4.0  # examples' worth of belief that the temperature is one, so that a 
 RANGE = (math.log(0.2), math.log(10.0))
 
 Logits = Float[np.ndarray, "N K"]
-Probabilities = Float[np.ndarray, "N K"]
+Likelihoods = Float[np.ndarray, " N"]  # the probability that the right label of each example has
 Labels = Int[np.ndarray, " N"]
 
 
@@ -42,10 +42,10 @@ def calibration_error(confidence: Float[np.ndarray, " N"], right: Bool[np.ndarra
     return float(np.abs(sure - good).sum() / max(1, counts.sum()))
 
 
-def conformal_limit(probabilities: Probabilities, labels: Labels, *, coverage: float) -> float:
+def conformal_limit(likelihoods: Likelihoods, *, coverage: float) -> float:
     """The least probability that a label needs to be in a set, so that sets hold the right one that often."""
-    own = np.sort(probabilities[np.arange(len(labels)), labels])
-    place = math.floor((1 - coverage) * (len(own) + 1)) - 1
+    own = np.sort(likelihoods)
+    place = math.floor(round((1 - coverage) * (len(own) + 1), 6)) - 1
     return float(own[place]) if place >= 0 else 0.0
 
 

@@ -20,7 +20,7 @@ _LABEL = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
 SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
-SHARES |= {"hop_overlap", "calibration_error"}
+SHARES |= {"hop_overlap", "calibration_error", "set_coverage"}
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -113,6 +113,14 @@ def _tokenizer(streams: Any) -> str:
 def figure(name: str, value: float) -> str:
     """A score by the name of its measure: what is a share is in percent."""
     return f"{100 * value:.1f} %" if name in SHARES else f"{value:.4g}"
+
+
+def figure_between(name: str, value: float, limits: Sequence[float] | None) -> str:
+    """A score with its interval, where it has one: 87.4 % (84.1 to 90.2)."""
+    if limits is None:
+        return figure(name, value)
+    low, high = (figure(name, limit).removesuffix(" %") for limit in limits)
+    return f"{figure(name, value)} ({low} to {high})"
 
 
 def duration(seconds: float) -> str:

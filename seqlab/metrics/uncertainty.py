@@ -15,6 +15,7 @@ from seqlab.scripts import bleu_tokenizer
 
 DRAWS = 1000
 LEVEL = 0.95
+DEVIATIONS = 1.96  # of a normal variable on either side, which hold that level
 SEED = 1
 Totals = Float[np.ndarray, "D S"]
 
@@ -38,8 +39,15 @@ class ExampleScores:
 
 
 def interval(scores: ExampleScores) -> tuple[float, float]:
-    """Between these two the score lies with 95 % confidence."""
+    """Between these two the score lies with 95 % confidence.
+
+    Where all examples are right, or all wrong, each draw is the same, and few examples would seem to prove it: there
+    it is the interval of a share of so many examples (Wilson 1927).
+    """
     low, high = np.quantile(scores.draws(), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    if low == high and low in (0.0, 1.0) and scores.formula is _ratio and not scores.lower_is_better:
+        unsure = DEVIATIONS**2 / (len(scores.sums) + DEVIATIONS**2)
+        return (0.0, unsure) if low == 0.0 else (1 - unsure, 1.0)
     return float(low), float(high)
 
 

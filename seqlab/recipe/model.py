@@ -109,7 +109,7 @@ class Hidden(Section):
 class Linear(Section):
     """Logistic regression: over n-grams of a text, a summary of each feature of a sequence, or a small picture."""
 
-    # of the data against the penalty |W|² / 2; without it, the best of several on the held-out part
+    # of the data against the penalty |W|² / 2; without it, the best of several on the held-out part, if that is enough
     strength: float | None = Field(None, gt=0)
 
 

@@ -20,6 +20,7 @@ class Data(Section):
     encoding: str | None = None  # of text files; without it, UTF-8, or what their bytes are beyond doubt
     validation: float = Field(0.05, gt=0, lt=1)
     max_validation: int = Field(2000, ge=1)  # examples
+    fold: int = Field(1, ge=1)  # which part of that size is held out
     max_source: int = Field(1000, ge=1)  # tokens
     max_target: int = Field(1000, ge=1)
     too_long: Literal["cut", "skip", "refuse", "split"] = "cut"  # split: text without labels becomes several rows
@@ -141,3 +142,5 @@ class Decode(Section):
     no_repeat: int | None = Field(None, ge=1)  # beam: no n-gram of this length comes twice
     min_length: int = Field(0, ge=0)  # beam
     max_length: int = Field(200, ge=1)
+    # classify: beside the answer the labels that hold the true one so often
+    conformal: float | None = Field(None, ge=0.5, le=0.99)

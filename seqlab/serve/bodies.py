@@ -16,6 +16,7 @@ Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Temperature = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
 Mass = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
+Coverage = Annotated[float, Field(ge=0.5, le=0.99, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Width = Annotated[int, Field(ge=1, le=MOST_HYPOTHESES)]
 Short = Annotated[str, Field(max_length=200)]
@@ -37,6 +38,7 @@ class Decoding(Body):
     no_repeat: Count | None = None
     min_length: int | None = Field(None, ge=0, le=MOST_TOKENS)
     max_length: Count | None = None
+    conformal: Coverage | None = None
     n_best: (
         Annotated[Width, Field(description="how many hypotheses to answer with; a beam of as many, if none")] | None
     ) = None

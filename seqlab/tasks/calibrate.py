@@ -11,6 +11,7 @@ from seqlab.data.sources import Example
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
 from seqlab.models.interface import Model
+from seqlab.tasks.conformal import keep_limits
 from seqlab.tasks.examples import Examples, example_batches
 from seqlab.tasks.task import Scores
 
@@ -40,13 +41,26 @@ def choose_temperature(bundle: Bundle, data: Examples) -> None:
         bundle.metrics[TEMPERATURE] = fit_temperature(*label_logits(bundle, data.all))
 
 
+def choose_limits(bundle: Bundle, data: Examples) -> None:
+    """Set the temperature, and the limits of conformal sets; a label that training did not see is in none of them."""
+    choose_temperature(bundle, data)
+    log_p, labels = log_probabilities(bundle, data.all)
+    unknown = np.zeros(len(data.all) - len(labels))
+    keep_limits(bundle, np.append(np.exp(log_p[np.arange(len(labels)), labels]), unknown))
+
+
+def log_probabilities(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Labels]:
+    """The log-probabilities of each label that is known, and the label, temperature included."""
+    logits, labels = label_logits(bundle, examples)
+    scaled = logits / temperature_of(bundle)
+    return scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True), labels
+
+
 def calibration(bundle: Bundle, examples: list[Example]) -> Scores:
     """How far the model's certainty is from how often it is right, and its loss, temperature included."""
-    logits, labels = label_logits(bundle, examples)
+    log_p, labels = log_probabilities(bundle, examples)
     if not len(labels):
         return {}
-    scaled = logits / temperature_of(bundle)
-    log_p = scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)
     error = calibration_error(np.exp(log_p.max(1)), log_p.argmax(1) == labels)
     loss = -float(log_p[np.arange(len(labels)), labels].mean())
     changed = {"loss": loss, "perplexity": perplexity(loss)} if TEMPERATURE in bundle.metrics else {}

@@ -68,6 +68,7 @@ def special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
             model.characters is not None,
             "[model.characters] spells the words of a tagger: source.kind must be 'words'",
         ),
+        "conformal": (recipe.decode.conformal is not None, "decode.conformal is for classifiers: sets of labels"),
         "words": (words, "data.no_label and source.endings are for taggers"),
         "split": (
             data.too_long == "split",

@@ -1,6 +1,6 @@
 """classify: a sequence to one label (S10)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -24,7 +24,8 @@ from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe
 from seqlab.tasks.baselines import linear_labels
-from seqlab.tasks.calibrate import calibration, choose_temperature, temperature_of
+from seqlab.tasks.calibrate import calibration, choose_limits, temperature_of
+from seqlab.tasks.conformal import label_set, limit_of
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -41,7 +42,7 @@ from seqlab.tasks.examples import (
 )
 from seqlab.tasks.linear import linear_classifier, linear_or_gradient
 from seqlab.tasks.settings import choose_classify
-from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scores, Scoring, Task
+from seqlab.tasks.task import ANSWER_VIEWS, Answer, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.trace import Trace
 
 
@@ -56,7 +57,7 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.image is not None:
         return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
     if recipe.source.kind == "vectors":
-        return read_vectors(files, target=data.target)
+        return read_vectors(files, target=data.target, few_labels=True)
     return read_labelled(files, text=data.source, label=data.target, encoding=data.encoding)
 
 
@@ -73,12 +74,14 @@ def _predict(job: Job) -> list[Prediction]:
     """The likeliest label of each input, with the probability of each."""
     bundle, model = job.bundle, cast(Classifier, job.bundle.model)
     names, source = labels_in(bundle.codec).names, bundle.codec.source
+    limit = None if job.decode.conformal is None else limit_of(bundle, job.decode.conformal)
 
     def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
         logits = model.head(model.features(rows))[:, 0] / temperature_of(bundle)
         for place, p in zip(places, logits.double().softmax(-1), strict=True):
             best = int(p.argmax())
             details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
+            details |= {} if limit is None else {"labels": label_set(names, p.tolist(), limit)}
             details |= unread(bundle, job.inputs[place]) if isinstance(source, TextSource) else {}
             yield Prediction(source.show(job.inputs[place]), names[best], details)
 
@@ -90,8 +93,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples = data.all
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
-    predicted = [a.output for a in ask(_predict, bundle, data.sources, world=scoring.world)]
+    answers = ask(_predict, bundle, data.sources, decode=scoring.decode, world=scoring.world)
+    predicted = [answer.output for answer in answers]
     scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world) | calibration(bundle, examples)
+    scores |= _set_scores(answers, gold)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     baselines = {"majority class": _scores([labels_in(bundle.codec).majority] * len(gold), gold)}
@@ -112,6 +117,15 @@ def _baseline(recipe: Recipe) -> str:
 
 def _scores(predicted: list[str], gold: list[str]) -> Scores:
     return {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)}
+
+
+def _set_scores(answers: Sequence[Answer], gold: list[str]) -> Scores:
+    """How many conformal sets hold the true label, and how many labels one has; nothing where none were asked for."""
+    sets = [answer.details["labels"] for answer in answers if "labels" in answer.details]
+    if not sets:
+        return {}
+    held = [label in labels for label, labels in zip(gold, sets, strict=True)]
+    return {"set_coverage": sum(held) / len(held), "set_size": sum(map(len, sets)) / len(sets)}
 
 
 @torch.inference_mode()
@@ -139,9 +153,9 @@ CLASSIFY = Task(
     choose=choose_classify,
     evaluate=_evaluate,
     baseline=_baseline,
-    calibrate=choose_temperature,
+    calibrate=choose_limits,
     subject=likeliest_labels,
-    takes=("vectors", "image", "linear"),
+    takes=("vectors", "image", "linear", "conformal"),
     learner=linear_or_gradient,
     views=lambda bundle: ("evidence",) if bundle.recipe.model.linear else (*ANSWER_VIEWS, "cells"),
     tuned="tuned-classifier",

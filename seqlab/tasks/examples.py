@@ -27,6 +27,7 @@ from seqlab.models.interface import Model
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject
+from seqlab.tasks.conformal import check_limits
 from seqlab.tasks.look import look_at_examples
 from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Scores, Task
 from seqlab.training.objective import mean_loss
@@ -54,9 +55,6 @@ class Examples:
     @property
     def sources(self) -> list[Any]:
         return [example.source for example in self.all]
-
-    def examples(self) -> list[Example]:
-        return self.all
 
     def typed(self, bundle: Bundle, most: int) -> list[str]:
         inputs = (input_of(bundle.codec, example) for example in self.all[: 20 * most])
@@ -265,6 +263,8 @@ def ask(
     """
     numbers = range(first_row, first_row + len(inputs)) if rows is None else rows
     settings = decode or bundle.recipe.decode
+    if settings.conformal is not None:
+        check_limits(bundle)
 
     def answer(share: Sequence[Any], begin: int) -> Sequence[Answer]:
         own = numbers[begin : begin + len(share)]

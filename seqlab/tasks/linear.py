@@ -18,6 +18,7 @@ from seqlab.models.linear import LinearText, LinearVector
 from seqlab.models.summaries import PictureSummary, SequenceSummary
 from seqlab.padded import Measured, Padded
 from seqlab.recipe import Linear, Recipe, Train
+from seqlab.tasks.settings import HELD_OUT
 from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import Normaliser
 from seqlab.text.ngrams import NgramVocabulary
@@ -27,7 +28,7 @@ from seqlab.world import World
 
 STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # tried one after another
 ROWS = 500  # examples read together
-USUAL_STRENGTH = 10.0  # where nothing is held out to choose by
+USUAL_STRENGTH = 10.0  # where too little is held out to choose by
 STEPS = 60
 FEW = 100  # texts, up to which an n-gram of one text is a feature
 NUM_FEATURES = 100_000
@@ -62,7 +63,10 @@ def _linear_learner(recipe: Recipe, settings: Linear, model: nn.Module, corpus: 
     else:
         table = DenseTable(linear.measure(parts))
     problem = LogisticRegression(table, labels[known], len(linear.weight))
-    strengths = STRENGTHS if settings.strength is None else (settings.strength,)
+    strength = settings.strength
+    if strength is None and corpus.size.get("validation_target_rows", 0) < HELD_OUT - 1:
+        strength = USUAL_STRENGTH  # the best of several on so few is luck, and so would be its score
+    strengths = STRENGTHS if strength is None else (strength,)
     return ConvexLearner(model, [linear.weight, linear.bias], problem, recipe.train, strengths)
 
 

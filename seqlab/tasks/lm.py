@@ -27,7 +27,7 @@ from seqlab.data.store import TokenStore
 from seqlab.decode.beam import Hypothesis
 from seqlab.decode.generate import Limits
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, UsageError
+from seqlab.errors import DataError
 from seqlab.models.build import build_decoder
 from seqlab.models.interface import Memory, Model
 from seqlab.models.ngrams import NgramDecoder
@@ -76,9 +76,6 @@ class TokenStream:
         tokens = tensor_of(np.asarray(self.tokens[:257], dtype=np.int64))
         rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]
         return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
-
-    def examples(self) -> list[Example]:
-        raise UsageError("a model of one endless text has no examples to examine", hint="`seqlab evaluate` scores it.")
 
     def typed(self, bundle: Bundle, most: int) -> list[str]:
         lines = bundle.codec.target_tokenizer.decode(self.tokens[:1000].tolist()).split("\n")

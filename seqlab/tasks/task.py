@@ -136,9 +136,6 @@ class Data(Protocol):
     def batch(self, bundle: Bundle, most: int) -> Batch:
         """The first few as the model reads them."""
 
-    def examples(self) -> list[Example]:
-        """Its examples; a UsageError where it has none."""
-
     def typed(self, bundle: Bundle, most: int) -> list[str]:
         """A few inputs as a person would type them."""
 
@@ -233,32 +230,3 @@ class Task:
     tuned: str = ""  # the recipe that starts from another model
     recurrent: str = ""  # the recipe whose cells can be exchanged
     ask: str = ""  # what follows `seqlab predict MODEL` on the command line
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One question, its number, and whether it gives cause for concern."""
-
-    question: str
-    number: float
-    well: bool
-    said: str
-    remedy: str = ""
-
-
-def beside_floor(task: Task, scores: Json, floors: Baselines) -> Iterator[Finding]:
-    """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
-    common = [name for name in task.judged_by if name in scores and any(name in each for each in floors.values())]
-    if not common:
-        return
-    name = next((name for name in common if scores[name]), common[0])  # answers of less than four words have no BLEU
-    sign = -1 if name in LOWER_IS_BETTER else 1
-    worth = {baseline: sign * each[name] for baseline, each in floors.items() if name in each}
-    best, ours = max(worth, key=worth.__getitem__), float(scores[name])
-    yield Finding(
-        "is it better than its floor?",
-        ours,
-        sign * ours > worth[best] and math.isfinite(ours),
-        f"its {name} is {ours:.4g}, that of '{best}' {floors[best][name]:.4g}",
-        "the simple thing is as good: train longer (--set train.minutes=10), on more data, or use it.",
-    )

@@ -44,6 +44,9 @@ class Reporter(Protocol):
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
         """What the file is, and the settings that were chosen because of it."""
 
+    def say(self, text: str) -> None:
+        """A sentence about what is done before the run begins."""
+
     def begin(self, estimate: Estimate, first_step: int) -> None: ...
 
     def step(self, step: Step) -> None: ...
@@ -60,6 +63,9 @@ class Silence:
     """Nobody watches."""
 
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
+        pass
+
+    def say(self, text: str) -> None:
         pass
 
     def begin(self, estimate: Estimate, first_step: int) -> None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def test_a_view_in_the_terminal_and_in_files(run, models, tmp_path):
     said = run("explain", models["translate"], "abc", "--view", "lens")
@@ -31,7 +33,6 @@ def test_what_a_view_cannot_do_is_said(run, models, files, tmp_path):
     assert "no answer in tokens or labels" in said
     assert "--embed" in hint
     assert "band" in run("explain", models["forecast"], files["forecast"], "--view", "lens").error[1]
-    assert "has no examples to examine" in run("doctor", models["forecast"]).error[0]
     said, hint = run("explain", models["translate"], "abc", "--view", "lense").error
     assert "no view 'lense'" in said
     assert "lens" in hint
@@ -61,4 +62,25 @@ def test_the_doctor_asks_what_a_loss_does_not_answer(run, models):
     found = json.loads(run("doctor", models["translate"], "--json").stdout)
     questions = {finding["question"] for finding in found}
     assert {"is the input used?", "does it end?", "is the data new to it?"} <= questions
-    assert "well" in run("doctor", models["classify"]).stdout or "LOOK" in run("doctor", models["classify"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("task", "questions"),
+    [
+        ("classify", ["is the input used?", "is the data new to it?", "is it better than its floor?"]),
+        ("tag", ["is the input used?", "is the data new to it?", "is it better than its floor?"]),
+        ("lm", ["is the data new to it?", "is it better than its floor?"]),
+        ("mask", ["is the data new to it?", "is it better than its floor?"]),
+        ("bilm", ["is the data new to it?", "is it better than its floor?"]),
+        ("forecast", ["is the input used?", "is it better than its floor?"]),
+        ("caption", ["is the input used?", "does it end?", "is the data new to it?", "is it better than its floor?"]),
+    ],
+)
+def test_the_doctor_examines_every_task(run, models, files, task, questions):
+    for where in ((), (files[task],)):
+        said = run("doctor", models[task], *where)
+        assert said.code == 0, said.stderr
+        assert [question for question in questions if question not in said.stdout] == []
+        assert "well" in said.stdout or "LOOK" in said.stdout
+    seen = json.loads(run("doctor", models[task], files[task], "--json").stdout)
+    assert all(not each["well"] for each in seen if each["question"] == "is the data new to it?")

@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -6,10 +7,10 @@ import pytest
 
 from seqlab.data.catalogue import datasets
 from seqlab.data.synthetic import reversals
-from seqlab.recipe import parse_recipe
+from seqlab.recipe import load_recipe, parse_recipe
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import task_named
-from seqlab.tasks.task import beside_floor
+from seqlab.tasks.floor import beside_floor
 
 TASKS = sorted(default_recipes())
 
@@ -226,15 +227,40 @@ def test_a_file_given_as_a_text_is_answered_as_a_text_and_that_is_said(run, mode
 
 def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, small, tmp_path):
     said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
-    assert "note: its loss is " in said.stdout
-    assert "the simple thing is as good: train longer" in said.stdout
+    note = next(line for line in said.stdout.splitlines() if line.startswith("note: loss "))
+    assert re.search(r": more than twice that of '5-gram' \([\d.]+\); make more than \d+ steps, of smaller", note)
 
 
 def test_a_translator_of_single_words_is_not_judged_by_bleu():
     right = {"bleu": 0.0, "chrf": 100.0, "exact": 1.0}
     (finding,) = beside_floor(task_named("translate"), right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}})
     assert finding.well
-    assert finding.said == "its chrf is 100, that of 'copy of the source' 12"
+    assert finding.said == "chrf 100: 88 above 'copy of the source' (12)"
+
+
+@pytest.mark.parametrize(
+    ("scores", "floor", "words"),
+    [
+        ({"accuracy": 0.416}, 0.902, "accuracy 41.6 %: less than half of 'linear' (90.2 %)"),
+        ({"accuracy": 0.896}, 0.902, "accuracy 89.6 %: 0.6 points below 'linear' (90.2 %)"),
+        ({"accuracy": 0.5}, 0.5, "accuracy 50.0 %: no better than 'linear' (50.0 %)"),
+        ({"accuracy": None}, 0.5, "accuracy nan %: no number, unlike that of 'linear' (50.0 %)"),
+    ],
+)
+def test_a_note_says_how_far_a_model_is_from_its_floor(scores, floor, words):
+    (finding,) = beside_floor(task_named("classify"), scores, {"linear": {"accuracy": floor}})
+    assert finding.said == words
+    assert not finding.well
+
+
+def test_a_note_names_what_helps():
+    recipe = load_recipe("bilstm-classifier")
+    few, many = (
+        next(beside_floor(task_named("classify"), {"accuracy": 0.4}, {"x": {"accuracy": 0.5}}, recipe=recipe, steps=n))
+        for n in (40, 4000)
+    )
+    assert few.remedy.startswith("make more than 40 steps, of smaller batches")
+    assert many.remedy.startswith("use the baseline (--recipe linear-classifier), train on more data, or begin with")
 
 
 def test_facts_have_no_empty_header(run, models):

@@ -86,6 +86,12 @@ class TestTable:
         (recordings / "n.tsv").write_text("a/one.npy\tsil ah  sil\ntwo.npy\tah\n")
         assert [example.target for example in read_vectors(["n.tsv"], words=True)] == [("sil", "ah", "sil"), ("ah",)]
 
+    def test_many_texts_are_refused_only_as_labels(self, recordings):
+        (recordings / "n.tsv").write_text("".join(f"a/one.npy\the said {number}\n" for number in range(30)))
+        assert len(list(read_vectors(["n.tsv"]))) == 30
+        assert len({example.target for example in read_vectors(["n.tsv"], words=True)}) == 30
+        assert "these are texts, not labels" in refusal(read_vectors(["n.tsv"], few_labels=True))[0]
+
     def test_labels_of_frames_must_match_in_number(self, recordings):
         (recordings / "n.tsv").write_text("a/one.npy\tsil ah\n")
         assert refusal(read_vectors(["n.tsv"], words=True)) == (

@@ -24,6 +24,8 @@ from typing import Any
 RENAMED: dict[str, str] = {}
 RENAMED_ARGUMENTS: dict[str, str] = {}
 CHOSEN = "settings that a recipe leaves open are chosen from the file"
+STRATIFIED = "of a classifier's file each label is held out in proportion"
+WILSON = "where no answer is right, the interval is Wilson's"
 RENEWED: list[tuple[str, str]] = [
     (
         "http/explain-png/content/sha256",
@@ -39,6 +41,11 @@ RENEWED: list[tuple[str, str]] = [
     *((f"views/*/{name}/*", CHOSEN) for name in ("classifier", "forecaster", "glimpses", "kalman", "tagger")),
     *((f"views/*/{name}/*", CHOSEN) for name in ("band-of-a-column", "cells-one-unit", "what-if-replaced")),
     *((f"views/*/{name}/*", CHOSEN) for name in ("saliency-gradient", "saliency-leave-one-out")),
+    *((f"losses/{name}/*", STRATIFIED) for name in ("lstm-classifier", "row-lstm", "self-attentive")),
+    ("losses/transformer-classifier/*", STRATIFIED),
+    ("views/attention/hops/*", STRATIFIED),
+    *((f"{place}/interval/*", WILSON) for place in ("losses/*/info/metrics/validation", "models/*/evaluated")),
+    ("http/document/bodies/Decoding", "decode.conformal is new"),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),

@@ -15,6 +15,14 @@ def test_an_interval_holds_the_true_share_about_95_times_in_100() -> None:
     assert 0.88 <= hits / 200 <= 0.99
 
 
+def test_a_dozen_right_answers_do_not_prove_that_all_are_right() -> None:
+    low, high = interval(share("accuracy", [True] * 12))
+    assert low == pytest.approx(0.757, abs=0.001)  # Wilson's interval
+    assert high == 1.0
+    assert interval(share("accuracy", [False] * 12)) == pytest.approx((0.0, 0.243), abs=0.001)
+    assert interval(mean("mae", [1.0, 1.0], lower_is_better=True)) == (1.0, 1.0)
+
+
 def test_the_value_of_a_share_is_that_of_all_examples_together() -> None:
     assert share("accuracy", [3, 1], [4, 2]).value() == pytest.approx(4 / 6)
     assert f1("entity_f1", [1, 0], [1, 1], [1, 1]).value() == pytest.approx(0.5)

@@ -43,6 +43,9 @@ class Watch:
     def plan(self, facts, choices):
         pass
 
+    def say(self, text):
+        pass
+
     def diverged(self, told, what):
         self.told.append((told, what))
 
