@@ -225,7 +225,11 @@ def _widened(part: Padded, extra: int, junk: int) -> Padded:
 
 def _row(batch: Batch, row: int) -> Batch:
     one = batch.rows_at([row])
-    parts = {name: Padded(part.values[:, : int(part.lengths)], part.lengths) for name, part in one.parts().items()}
+    parts = {}
+    for name, part in one.parts().items():
+        real = slice(int(part.lengths))
+        observed = None if part.observed is None else part.observed[:, real]
+        parts[name] = Padded(part.values[:, real], part.lengths, observed)
     return Batch(one.rows, **parts)
 
 

@@ -252,18 +252,21 @@ class SeriesFacts:
     """What a table of numbers is."""
 
     rows: int
+    series: int
     season: int
 
     @property
     def sentence(self) -> str:
-        return f"{self.rows:,} rows, a season of {self.season}"
+        series = f" of {self.series} series" if self.series > 1 else ""
+        return f"{self.rows:,} rows{series}, a season of {self.season}"
 
 
 def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
     series = read_table(recipe, files[0])
-    return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
+    return SeriesFacts(len(series), len(series.columns), recipe.forecast.season or usual_season(series.times))
 
 
+SMOOTHED = 50_000  # values of a table: exponential smoothing of each window takes half a minute
 AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
 
 
@@ -277,6 +280,7 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
     return facts.sentence, {
         "forecast.horizon": horizon,
         "forecast.look_back": look_back,
+        "forecast.smoothing": recipe.forecast.residual and facts.rows * facts.series <= SMOOTHED,
         "forecast.patch": min(8, facts.season) if facts.season <= 12 else 8,
         "data.test": 0.0 if short else 0.1,
         "data.validation": min(1 / 3, max(0.1, 1.5 * horizon / facts.rows)),
