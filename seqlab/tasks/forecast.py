@@ -51,6 +51,7 @@ from seqlab.world import World
 
 ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
 WEIGHED_ON = 2000  # windows by which simple forecasts are weighed, before a network adds to them
+SHARE = 0.5  # of what a network has learnt to add to exponential smoothing: their forecasts weigh the same
 OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
     "gaussian": GaussianOutput,
     "quantiles": QuantileOutput,
@@ -106,9 +107,14 @@ def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
 
 
 def _finish(task: Task, bundle: Bundle, stores: Path, most: int) -> Report:
-    """Set the width of the bands on the validation part, score the model there, and then smooth that part too."""
+    """Set the width of the bands on the validation part, score the model there, and then smooth that part too.
+
+    What a network adds to exponential smoothing is halved before.
+    """
     parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
     _smooth_again(bundle, parts["train"])
+    if isinstance(network := bundle.model, Forecaster) and network.share is not None:
+        network.share.fill_(SHARE)
     calibrate(bundle, parts["validation"])
     report = _evaluate(bundle, Moments(parts["validation"]), Scoring(train=stores, most=most))
     _smooth_again(bundle, parts["validation"])

@@ -199,7 +199,7 @@ def _fit_line(model: SmoothingForecaster, windows: Windows, scale: Float[Tensor,
 
 
 def _windows(windows: Windows, length: int, begin: int, end: int, *, open_end: bool = False) -> Windows:
-    """Windows of another length over other rows; with an open end, also those of which only the first steps are known."""
+    """Windows of another length over other rows; with an open end, also those whose last steps are not known."""
     table, count = windows.table[:end, : windows.num_variables], windows.num_variables
     if open_end:
         table = np.concatenate([table, np.full((windows.horizon - 1, count), np.nan, dtype=np.float32)])
