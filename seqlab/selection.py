@@ -52,6 +52,7 @@ class Selection:
         ours, theirs = (figure(self.score, value) for value in self.values)
         sure = f"95 % interval of the gain {_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
         verdict = "" if self.gain.clear else "; too close to call on so few"
+        verdict += "" if self.gain.gain >= 0 else ", so the simpler model is kept"
         return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({sure}{verdict})"
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +93,10 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
         (bundle, *pooled(its_report, [fold[bundle.recipe.name] for fold in folds]))
         for bundle, its_report in ((network, report), (baseline, other))
     ]
-    if difference(pairs[0][2], pairs[1][2]).gain < 0:
+    gain = difference(pairs[0][2], pairs[1][2])
+    # Of two that are as good, the baseline is kept. Moments that share what they forecast say little: on a short
+    # series it is kept in doubt, too.
+    if gain.gain <= 0 or (report.by_example.run > 1 and not gain.clear):
         pairs.reverse()
     (best, scores, ours), (beaten, _, theirs) = pairs
     selection = Selection(

@@ -13,6 +13,7 @@ from seqlab.data.series import Series, read_series, usual_season
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.metrics.forecasts import seasonal_error
+from seqlab.models.smoothing import rows_read
 from seqlab.recipe import Recipe
 
 STORE = "series.npy"
@@ -90,14 +91,23 @@ def windows_over(
 ) -> Windows:
     """The windows of a table whose horizon lies between two of its rows.
 
-    A network reads whole windows; exponential smoothing reads what there is: two seasons, or a third of the table.
+    A network reads whole windows; exponential smoothing reads a long history, or what there is of it.
     """
     look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
     least = look_back
     if recipe.model.smoothing is not None:
         least = max(2, min(look_back, end - 2 * horizon, max(end // 3, 2 * source.season)))
     first = max(begin, least)
-    return Windows(table, len(source.columns), look_back=look_back, horizon=horizon, begin=first, end=end)
+    smooths = recipe.model.smoothing is not None or recipe.forecast.smoothing
+    return Windows(
+        table,
+        len(source.columns),
+        look_back=look_back,
+        horizon=horizon,
+        begin=first,
+        end=end,
+        history=rows_read(source.season) if smooths else 0,
+    )
 
 
 def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int]]:

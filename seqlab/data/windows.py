@@ -15,6 +15,7 @@ from seqlab.padded import Batch, Padded
 class Windows:
     """Every window of a table whose `horizon` lies in rows `begin` to `end`; it looks back into what comes before.
 
+    It holds the `history` rows before its horizon, of which the last `look_back` are what a model must have seen whole.
     Where a window reaches back beyond the first row, what it would hold there is missing.
 
     The first columns of the table are the variables, missing where they are not a number; the others are known for all
@@ -30,9 +31,11 @@ class Windows:
         horizon: int,
         begin: int,
         end: int,
+        history: int = 0,
     ) -> None:
         self.table, self.num_variables = table, num_variables
         self.look_back, self.horizon, self.begin, self.end = look_back, horizon, begin, end
+        self.history = max(look_back, history)
         self.num_origins = max(0, end - horizon - begin + 1)
 
     def __len__(self) -> int:
@@ -45,7 +48,7 @@ class Windows:
 
     def batch(self, rows: Int[np.ndarray, " B"]) -> Batch:
         """The windows at these places, side by side."""
-        steps = self.origins(rows)[:, None] + np.arange(-self.look_back, self.horizon)
+        steps = self.origins(rows)[:, None] + np.arange(-self.history, self.horizon)
         values = np.array(self.table[np.maximum(steps, 0), (rows % self.num_variables)[:, None]], dtype=np.float32)
         values[steps < 0] = np.nan
         covariates = None
@@ -53,7 +56,7 @@ class Windows:
             covariates = _padded(
                 np.asarray(self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32)
             )
-        past, future = values[:, : self.look_back], values[:, self.look_back :]
+        past, future = values[:, : self.history], values[:, self.history :]
         return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), covariates)
 
     def origins(self, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
@@ -66,7 +69,7 @@ class Windows:
         if most is not None and most < len(origins):
             origins = origins[np.linspace(0, len(origins) - 1, most).astype(np.int64)]
         rows = (origins[:, None] * self.num_variables + np.arange(self.num_variables)).ravel()
-        size = max(1, budget // (self.look_back + self.horizon))
+        size = max(1, budget // (self.history + self.horizon))
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
     def whole(self, *, most: int) -> Batch:

@@ -5,6 +5,7 @@ is left after a step, and how much of the error goes into the season. With φ = 
 moves nothing: the level goes on along the slope.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -49,6 +50,14 @@ def start(values: Values, seen: Seen, season: int, *, ratio: bool) -> State:
 
 
 def smooth(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool) -> State:
+    """The level, the slope and the season after the last row."""
+    state = begin
+    for state in states(values, seen, rates, begin, ratio=ratio):  # noqa: B007
+        pass
+    return state
+
+
+def states(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool) -> Iterator[State]:
     """e_t = y_t - ŷ_t; l_t = l_{t-1} + φ b_{t-1} + α e_t; b_t = φ b_{t-1} + α β e_t; s_t = s_{t-m} + γ (1 - α) e_t.
 
     With `ratio`, ŷ_t = (l_{t-1} + φ b_{t-1}) s_{t-m}, and the error is taken in units of what multiplies it.
@@ -68,7 +77,7 @@ def smooth(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: boo
         level = level + alpha * of_level
         slope = slope + alpha * beta * of_level
         season[t % len(season)] = here + gamma * (1 - alpha) * of_season
-    return State(level, slope, torch.stack(season, 1))
+        yield State(level, slope, torch.stack(season, 1))
 
 
 def ahead(state: State, rates: Rates, horizon: int, *, row: int, ratio: bool) -> Float[Tensor, "B K"]:
@@ -77,6 +86,15 @@ def ahead(state: State, rates: Rates, horizon: int, *, row: int, ratio: bool) ->
     line = state.level[:, None] + powers * state.slope[:, None]
     here = state.season[:, (row + torch.arange(horizon)) % state.season.shape[1]]
     return line * here if ratio else line + here
+
+
+def plausible(means: Float[Tensor, "B K"], values: Values, seen: Seen) -> Float[Tensor, "B K"]:
+    """No forecast is farther outside of what was seen than that is wide: a slope or a factor may run away."""
+    least = torch.where(seen, values, torch.inf).amin(1)
+    most = torch.where(seen, values, -torch.inf).amax(1)
+    width = (most - least)[:, None]
+    clipped = torch.minimum(torch.maximum(means, least[:, None] - width), most[:, None] + width)
+    return torch.where(width.isfinite() & means.isfinite(), clipped, _mean(values, seen)[:, None])
 
 
 def _mean(values: Values, where: Seen) -> Float[Tensor, " B"]:

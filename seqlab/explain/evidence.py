@@ -17,7 +17,7 @@ from seqlab.explain.labels import cut
 from seqlab.explain.view import View
 from seqlab.models.crf import CRF
 from seqlab.models.neighbours import NeighbourModel
-from seqlab.models.smoothing import FORMS, SmoothingForecaster
+from seqlab.models.smoothing import FORMS, NAMES, SmoothingForecaster
 from seqlab.padded import Padded
 from seqlab.subject import Subject
 from seqlab.tasks import subject as subject_of
@@ -118,18 +118,18 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
     place = source.columns.index(name)
     weights, errors = (each[place].double().numpy() for each in (model.weights, model.errors))
     tried = [number for number, error in enumerate(errors.tolist()) if np.isfinite(error)]
-    names, unit = list(FORMS), source.deviation[place]
+    names, unit = list(NAMES), source.deviation[place]
     heaviest = int(weights.argmax())
     data: dict[str, Any] = {
         "column": name,
         "forms": [names[i] for i in tried],
         "weights": weights[tried],
         "errors": errors[tried] * unit,
-        "rates": {names[i]: model.rates[place, i].tolist() for i in tried if weights[i] > 0},
+        "rates": {names[i]: model.rates[place, i].tolist() for i in tried if weights[i] > 0 and names[i] in FORMS},
     }
     drawn = [Bars(data["weights"], data["forms"], title=f"{name}: the weight of each form in the forecast")]
     drawn.append(Bars(data["errors"], data["forms"], title="mean absolute error when it forecast the training part"))
-    if FORMS[names[heaviest]].seasonal:
+    if names[heaviest] in FORMS and FORMS[names[heaviest]].seasonal:
         window = last_window(bundle, given)
         some = window.rows_at([place])
         with torch.inference_mode():

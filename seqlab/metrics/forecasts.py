@@ -56,7 +56,7 @@ class LinearForecast:
     weights: Float[np.ndarray, "L1 K"]
 
     @classmethod
-    def fit(cls, windows: Iterable[Window]) -> "LinearForecast":
+    def fit(cls, windows: Iterable[Window], *, ridge: float = RIDGE) -> "LinearForecast":
         """From windows of the past, what followed, and which of it was seen; only windows seen to the end count."""
         squares: Any = 0.0
         products: Any = 0.0
@@ -65,8 +65,8 @@ class LinearForecast:
             x, last = _from_last(past[whole])
             y = future[whole] - last
             squares, products = squares + x.T @ x, products + x.T @ y
-        ridge = RIDGE * np.trace(squares) / len(squares) + 1e-9
-        return cls(np.linalg.solve(squares + ridge * np.eye(len(squares)), products))
+        penalty = ridge * np.trace(squares) / len(squares) + 1e-9
+        return cls(np.linalg.solve(squares + penalty * np.eye(len(squares)), products))
 
     def __call__(self, past: Past) -> Future:
         x, last = _from_last(past)

@@ -2,7 +2,8 @@
 
 Each example contributes a few sums (right and all, or right, predicted and gold spans, or BLEU's counts), and a score
 is a function of the totals. Drawing the examples again with replacement, and scoring each draw, shows how much the
-score would move with another test set of the same size (Efron 1979; for BLEU, Koehn 2004).
+score would move with another test set of the same size (Efron 1979; for BLEU, Koehn 2004). Forecasts from moments that
+follow each other have most of what they forecast in common, so runs of moments are drawn (Politis & Romano 1992).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from seqlab.scripts import bleu_tokenizer
 DRAWS = 1000
 LEVEL = 0.95
 DEVIATIONS = 1.96  # of a normal variable on either side, which hold that level
+FEWEST_RUNS = 4  # of examples that share what they are judged by: fewer show nothing
 SEED = 1
 Totals = Float[np.ndarray, "D S"]
 
@@ -28,13 +30,14 @@ class ExampleScores:
     sums: Num[np.ndarray, "N S"]
     formula: Callable[[Totals], Float[np.ndarray, " D"]]
     lower_is_better: bool = False
+    run: int = 1  # so many that follow each other share what they are judged by
 
     def value(self) -> float:
         return float(self.formula(self.sums.sum(0, keepdims=True, dtype=np.float64))[0])
 
     def draws(self, *, seed: int = SEED) -> Float[np.ndarray, " D"]:
         """The score on each of many test sets that are drawn from the examples with replacement."""
-        weights = _weights(len(self.sums), seed)
+        weights = _weights(len(self.sums), seed) if self.run == 1 else _runs(len(self.sums), self.run, seed)
         return self.formula(weights @ self.sums.astype(np.float64))
 
 
@@ -59,11 +62,12 @@ class Difference:
     low: float
     high: float
     p: float  # share of the draws on which it is no better; never zero
+    enough: bool = True  # examples to say anything
 
     @property
     def clear(self) -> bool:
         """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
+        return self.enough and (self.low > 0 or self.high < 0)
 
 
 def difference(ours: ExampleScores, theirs: ExampleScores) -> Difference:
@@ -74,7 +78,8 @@ def difference(ours: ExampleScores, theirs: ExampleScores) -> Difference:
     gains = sign * (ours.draws() - theirs.draws())
     low, high = np.quantile(gains, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     p = (1 + int((gains <= 0).sum())) / (1 + len(gains))
-    return Difference(sign * (ours.value() - theirs.value()), float(low), float(high), p)
+    enough = ours.run == 1 or len(ours.sums) >= FEWEST_RUNS * ours.run
+    return Difference(sign * (ours.value() - theirs.value()), float(low), float(high), p, enough)
 
 
 def share(name: str, right: Sequence[bool] | Sequence[int], counts: Sequence[int] | None = None) -> ExampleScores:
@@ -127,3 +132,11 @@ def _weights(count: int, seed: int) -> Float[np.ndarray, "D N"]:
     """How often each example is drawn, in each of the draws."""
     draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=DRAWS)
     return draws.astype(np.float64)
+
+
+def _runs(count: int, length: int, seed: int) -> Float[np.ndarray, "D N"]:
+    """The same where runs of examples are drawn: the last is followed by the first."""
+    random, length = np.random.default_rng(seed), min(length, count)
+    starts = random.integers(count, size=(DRAWS, -(-count // length), 1))
+    drawn = ((starts + np.arange(length)) % count).reshape(DRAWS, -1)[:, :count]
+    return np.stack([np.bincount(row, minlength=count) for row in drawn]).astype(np.float64)

@@ -35,7 +35,8 @@ class Forecaster(nn.Module):
 
     With `scale_windows` each window is brought to mean 0 and deviation 1 by what was seen of it, and the forecast back
     to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer. With
-    `simple`, all of this is added to a learnt mix of simple forecasts.
+    `simple`, all of this is added to a learnt mix of simple forecasts, or to what exponential smoothing says. To the
+    latter only a share is added, once the training is over: the mean of two forecasts is more often right than either.
     """
 
     def __init__(
@@ -45,17 +46,18 @@ class Forecaster(nn.Module):
         output: Spread,
         *,
         patch: int,
+        look_back: int,
         horizon: int,
         num_variables: int,
         num_covariates: int,
         scale_windows: bool,
         dropout: float,
-        simple: SimpleForecasts | None = None,
+        simple: SimpleForecasts | SmoothingForecaster | None = None,
     ) -> None:
         super().__init__()
         self.simple = simple
         self.encoder, self.pooling, self.output, self.head = encoder, pooling, output, nn.Identity()
-        self.patch, self.horizon, self.scale_windows = patch, horizon, scale_windows
+        self.patch, self.look_back, self.horizon, self.scale_windows = patch, look_back, horizon, scale_windows
         self.dropout = Dropout(dropout, name="pooling")
         self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
         if simple is not None:  # at first nothing is added to the simple forecasts
@@ -64,6 +66,8 @@ class Forecaster(nn.Module):
         sizes = (num_covariates, pooling.output_size, num_variables, output.size)
         self.covariates = CovariateEffect(*sizes) if num_covariates else None
         self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
+        shares = isinstance(simple, SmoothingForecaster)
+        self.share = nn.Parameter(torch.ones(()), requires_grad=False) if shares else None
 
     def distribution(self, batch: Batch) -> Ahead:
         """The parameters of each value to come, before calibration."""
@@ -76,15 +80,22 @@ class Forecaster(nn.Module):
     @torch.no_grad()
     def start_simple(self, batch: Batch) -> None:
         """Weigh the simple forecasts by their errors in these windows."""
-        if self.simple is None or bool(self.simple.preference.any()):  # learnt before
+        if not isinstance(self.simple, SimpleForecasts) or bool(self.simple.preference.any()):  # learnt before
             return
-        window, target = batch.require("source"), batch.require("target")
+        window, target = self._window(batch), batch.require("target")
         centre, spread = self._scale(window)
         values = torch.where(window.scored, (window.values - centre) / spread, 0.0)
         rules = simple_forecasts(values, window.scored, self.simple.season, self.horizon)
         apart = (rules - ((target.values - centre) / spread)[..., None]).abs() * spread[..., None]
         count = target.scored.sum().clamp(min=1)
         self.simple.start(torch.where(target.scored[..., None], apart, 0.0).sum((0, 1)) / count)
+
+    def _window(self, batch: Batch) -> Padded:
+        """What the network reads; exponential smoothing reads what was before it, too."""
+        source = batch.require("source")
+        values = source.values[:, -self.look_back :]
+        observed = None if source.observed is None else source.observed[:, -self.look_back :]
+        return Padded(values, torch.full_like(source.lengths, values.shape[1]), observed)
 
     def _scale(self, window: Padded) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
         """What each window is centred at and divided by."""
@@ -93,21 +104,26 @@ class Forecaster(nn.Module):
         return window.values.new_zeros(len(window.values), 1), window.values.new_ones(len(window.values), 1)
 
     def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
-        window = batch.require("source")
+        window = self._window(batch)
         values, observed = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = self._scale(window.with_values(values))
         columns = [torch.where(observed, (values - centre) / spread, 0.0), observed.to(values.dtype)]
         table = torch.stack(columns, dim=-1)
         covariates = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
         if covariates is not None:
-            table = torch.cat([table, covariates[:, : -self.horizon]], dim=-1)
+            table = torch.cat([table, covariates[:, -self.horizon - self.look_back : -self.horizon]], dim=-1)
         memory = self.encoder(patches(table, self.patch))
         pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         pooled = self.dropout(pooled)
         raw = self.ahead(pooled).unflatten(-1, (self.horizon, self.output.size))
         if self.covariates is not None and covariates is not None:
             raw = raw + self.covariates(covariates[:, -self.horizon :], pooled, batch.rows)
-        if self.simple is not None:
+        if isinstance(self.simple, SmoothingForecaster):
+            centre = self.simple.remembered_means(batch).to(centre.dtype)
+            if self.share is not None:
+                middle = torch.arange(self.output.size) == self.output.middle
+                raw = torch.where(middle, self.share * raw, raw)
+        elif self.simple is not None:
             centre = centre + spread * self.simple(columns[0], observed)
         return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
 
@@ -167,6 +183,12 @@ class LDSForecaster(nn.Module):
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         return Reading(self.distribution(batch), batch.require("target"), output=self.output)
+
+
+def smoothing_of(model: nn.Module) -> SmoothingForecaster | None:
+    """The exponential smoothing that a model is, or begins with."""
+    part = model.simple if isinstance(model, Forecaster) else model
+    return part if isinstance(part, SmoothingForecaster) else None
 
 
 Forecasts = Forecaster | LDSForecaster | SmoothingForecaster  # whose `widths` are what calibration found at each step

@@ -19,6 +19,7 @@ class GaussianOutput:
     """E67: a mean and a deviation."""
 
     size = 2
+    middle = 0  # the place of the raw number that says where the middle is
 
     def __init__(self, level: float) -> None:
         self.reach = NormalDist().inv_cdf((1 + level) / 2)
@@ -70,6 +71,7 @@ class QuantileOutput:
         self.levels = tuple(sorted({*DECILES, low, round(1 - low, 6)}))
         self.size = len(self.levels)
         self.places = [self.levels.index(at) for at in (low, 0.5, round(1 - low, 6))]
+        self.middle = self.places[1]
 
     def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
         middle = self.places[1]

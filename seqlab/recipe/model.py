@@ -146,8 +146,11 @@ class Smoothing(Section):
         "damped",
         "additive",
         "additive-trend",
+        "additive-damped",
         "multiplicative",
         "multiplicative-trend",
+        "multiplicative-damped",
+        "linear",
     ] = "best"
 
 

@@ -81,6 +81,7 @@ class Forecast(Section):
     output: Literal["gaussian", "quantiles", "point"] = "gaussian"
     patch: int = Field(8, ge=1)  # values that are read together as one position
     residual: bool = False  # a network adds to a learnt mix of simple forecasts: mean, last value, last season, growth
+    smoothing: bool = False  # with residual: it adds to the forecast of exponential smoothing instead
     level: float = Field(0.8, gt=0, lt=1)  # how many of the values to come the bands should hold
 
 

@@ -1,5 +1,6 @@
 """Backtesting: a forecast from every moment of a part, scored beside baselines over the same windows."""
 
+import math
 from collections import defaultdict
 from itertools import chain, islice
 from typing import cast
@@ -68,11 +69,15 @@ class Tally:
                 part[key] = part[key] + np.asarray(pair)
 
     def by_example(self) -> ExampleScores | None:
-        """The mean absolute error, by moment."""
+        """The mean absolute error, by moment; moments that are nearer than the horizon share values."""
         if not self.moments:
             return None
-        sums = np.stack([self.moments[origin] for origin in sorted(self.moments)])
-        return ExampleScores("mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True)
+        origins = sorted(self.moments)
+        sums = np.stack([self.moments[origin] for origin in origins])
+        horizon = len(self.sums["mae"])
+        apart = max(1.0, (origins[-1] - origins[0]) / max(1, len(origins) - 1))
+        run = math.ceil(horizon / apart)
+        return ExampleScores("mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True, run)
 
     def scores(self) -> Scores:
         """Means over all values."""
@@ -94,7 +99,8 @@ def backtest(
     short.
     """
     source = series_of(bundle.codec)
-    filled, linear = _filled(windows), None if train is None or train.begin < train.look_back else _linear(train)
+    filled = _filled(windows)
+    linear = None if train is None or train.begin < train.look_back else _linear(train)
     tallies: dict[str, Tally] = defaultdict(Tally)
     for rows in islice(windows.in_order(budget=BUDGET, most=most), world.rank, None, world.size):
         batch, which = windows.batch(rows), rows % windows.num_variables

@@ -73,16 +73,18 @@ class SeriesFacts:
     """What a table of numbers is."""
 
     rows: int
+    series: int
     season: int
 
     @property
     def sentence(self) -> str:
-        return f"{self.rows:,} rows, a season of {self.season}"
+        series = f" of {self.series} series" if self.series > 1 else ""
+        return f"{self.rows:,} rows{series}, a season of {self.season}"
 
 
 def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
     series = read_table(recipe, files[0])
-    return SeriesFacts(len(series), recipe.forecast.season or usual_season(series.times))
+    return SeriesFacts(len(series), len(series.columns), recipe.forecast.season or usual_season(series.times))
 
 
 def _num_words(value: Any) -> int:

@@ -1,5 +1,6 @@
 """forecast: a series to the values that follow, with bands (S2, S12)."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,16 +23,17 @@ from seqlab.data.sources import Example
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
-from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
+from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster, smoothing_of
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
+from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.recipe import Dynamics, Recipe
-from seqlab.tasks.backtest import backtest
+from seqlab.tasks.backtest import BUDGET, backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
-from seqlab.tasks.smoothing import smoothing_forecaster, smoothing_learner
+from seqlab.tasks.smoothing import fit_smoothing, smoothing_forecaster, smoothing_learner
 from seqlab.tasks.task import (
     DataKind,
     Job,
@@ -49,6 +51,7 @@ from seqlab.world import World
 
 ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
 WEIGHED_ON = 2000  # windows by which simple forecasts are weighed, before a network adds to them
+SHARE = 0.5  # of what a network has learnt to add to exponential smoothing: their forecasts weigh the same
 OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
     "gaussian": GaussianOutput,
     "quantiles": QuantileOutput,
@@ -61,6 +64,7 @@ class Moments:
     """The windows of a series, each with the values that followed."""
 
     windows: Windows
+    before: Windows | None = None  # the part before them, where the forecaster has learnt from them since
 
     def some(self, most: int) -> "Moments":
         return self
@@ -97,14 +101,35 @@ def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
     if files:
         return Moments(_windows_of_file(bundle, files[0]))
     parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
-    return Moments(parts.get("test", parts["validation"]))
+    if "test" in parts:
+        return Moments(parts["test"])
+    return Moments(parts["validation"], before=parts["train"])
 
 
 def _finish(task: Task, bundle: Bundle, stores: Path, most: int) -> Report:
-    """Set the width of the bands on the validation part, and score the model there."""
-    validation = open_windows(bundle.recipe, series_of(bundle.codec), stores)["validation"]
-    calibrate(bundle, validation)
-    return _evaluate(bundle, Moments(validation), Scoring(train=stores, most=most))
+    """Set the width of the bands on the validation part, score the model there, and then smooth that part too.
+
+    What a network adds to exponential smoothing is halved before.
+    """
+    parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
+    _smooth_again(bundle, parts["train"])
+    if isinstance(network := bundle.model, Forecaster) and network.share is not None:
+        network.share.fill_(SHARE)
+    calibrate(bundle, parts["validation"])
+    report = _evaluate(bundle, Moments(parts["validation"]), Scoring(train=stores, most=most))
+    _smooth_again(bundle, parts["validation"])
+    return report
+
+
+def _smooth_again(bundle: Bundle, windows: Windows) -> None:
+    """Choose rates and weights of exponential smoothing from all rows up to the end of these windows.
+
+    A short series has no rows to spare: what was held out to choose a model by is learnt from before it forecasts.
+    """
+    if (smoothing := smoothing_of(cast(nn.Module, bundle.model))) is not None:
+        settings = bundle.recipe.model.smoothing
+        form = "best" if settings is None else settings.form
+        fit_smoothing(smoothing, series_of(bundle.codec), windows, form)
 
 
 # One file: a column of times, columns of numbers. Its last part is held out.
@@ -130,13 +155,21 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         build_pooling(recipe, encoder, positions=num_patches),
         OUTPUTS[settings.output](settings.level),
         patch=settings.patch,
+        look_back=settings.look_back,
         horizon=horizon,
         num_variables=count,
         num_covariates=source.num_covariates,
         scale_windows=settings.scale == "window",
         dropout=recipe.model.dropout,
-        simple=SimpleForecasts(source.season, horizon) if settings.residual else None,
+        simple=_simple(recipe, codec) if settings.residual else None,
     )
+
+
+def _simple(recipe: Recipe, codec: Codec) -> SimpleForecasts | SmoothingForecaster:
+    """What a network adds to."""
+    if recipe.forecast.smoothing:
+        return smoothing_forecaster(recipe, codec)
+    return SimpleForecasts(series_of(codec).season, recipe.forecast.horizon)
 
 
 def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
@@ -145,7 +178,11 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         return smoothing_learner(recipe.model.smoothing.form, network, corpus)
     if recipe.model.lds is None:
         windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)
-        moments = next(windows.in_order(budget=WEIGHED_ON * (windows.look_back + windows.horizon), most=WEIGHED_ON))
+        moments = next(windows.in_order(budget=WEIGHED_ON * (windows.history + windows.horizon), most=WEIGHED_ON))
+        if (smoothing := smoothing_of(network)) is not None:
+            fit_smoothing(smoothing, series_of(corpus.codec), windows)
+            for some in windows.in_order(budget=BUDGET):  # many at once are quicker than those of each step
+                smoothing.remembered_means(windows.batch(some))
         cast(Forecaster, network).start_simple(windows.batch(moments))
         return gradient_learner(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
@@ -161,6 +198,9 @@ def _predict(job: Job) -> list[Forecast]:
 def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     """Scores of a forecast from every moment, or from some that lie evenly, beside baselines."""
     windows, train = data.windows, None
+    if data.before is not None and smoothing_of(cast(nn.Module, bundle.model)) is not None:
+        bundle = replace(bundle, model=copy.deepcopy(bundle.model))
+        _smooth_again(bundle, data.before)
     note = "the linear floor needs the training part, which is not beside this model"
     if scoring.train is not None:
         train, note = open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"], ""

@@ -189,6 +189,7 @@ def _clip(value: float, low: int, high: int) -> float:
     return float(max(low, min(high, value)))
 
 
+SMOOTHED = 50_000  # values of a table: exponential smoothing of each window takes half a minute
 AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
 
 
@@ -202,6 +203,7 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
     return facts.sentence, {
         "forecast.horizon": horizon,
         "forecast.look_back": look_back,
+        "forecast.smoothing": recipe.forecast.residual and facts.rows * facts.series <= SMOOTHED,
         "forecast.patch": min(8, facts.season) if facts.season <= 12 else 8,
         "data.test": 0.0 if short else 0.1,
         "data.validation": min(1 / 3, max(0.1, 1.5 * horizon / facts.rows)),
