@@ -49,12 +49,16 @@ class Sample:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
     def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
+        return choose(self.probabilities(logits, never), uniform(rows, self.seed, step))
+
+    def probabilities(self, logits: Logits, never: tuple[int, ...] = ()) -> Logits:
+        """What it draws from."""
         logits = temper(without(logits, never), self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)
         if self.top_p is not None:
             logits = keep_top_p(logits, self.top_p)
-        return choose(logits.double().softmax(-1), uniform(rows, self.seed, step))
+        return logits.double().softmax(-1)
 
 
 Rule = Greedy | Sample  # how the next token of each row is chosen

@@ -3,17 +3,16 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
 
 from seqlab import __version__
 from seqlab.errors import DataError, SeqlabError, UsageError, nearest
@@ -105,17 +104,7 @@ class _Verbs:
             model = await self.model(name)
             return await self.batcher.alone(lambda: ask(model))
 
-    async def predict(self, body: bodies.Predict) -> list[dict[str, Any]]:
-        with self.batcher.place():
-            model = await self.model(body.model)
-            decode = work.settings_of(model, body.decode)
-            outputs = await self._predicted(model, body.inputs, decode, body.seed, body.prefix)
-        for output in outputs:
-            if body.decode.n_best is not None and "hypotheses" in output:
-                output["hypotheses"] = output["hypotheses"][: body.decode.n_best]
-        return outputs
-
-    async def _predicted(
+    async def predicted(
         self, model: Model, inputs: list[Any], decode: Decode, seed: int, prefix: str
     ) -> list[dict[str, Any]]:
         together = partial(work.predict_together, model, decode, seed, prefix)
@@ -134,7 +123,7 @@ class _Verbs:
     async def _pieces(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[Piece]:
         """At least one piece; each has its own turn, so that others have theirs."""
         if decode.method == "beam":  # which knows its first token when it knows its last
-            answer = (await self._predicted(model, [given], decode, seed, ""))[0]
+            answer = (await self.predicted(model, [given], decode, seed, ""))[0]
             yield Piece(answer["output"], answer["output"], answer["score"])
             return
         pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
@@ -148,33 +137,22 @@ class _Verbs:
             piece = await self.batcher.alone(lambda: next(pieces, None))
 
 
-class _Events(Response):
-    """Server-sent events; whatever way the answer ends, its source is closed at once."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, events: AsyncIterator[str]) -> None:
-        super().__init__(headers={"Cache-Control": "no-store"})
-        self.events = events
-        del self.headers["content-length"]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(cast(Any, self.events)) as events:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async for event in events:
-                await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
 def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
     @app.post("/v1/predict", response_model=bodies.Predicted)
     async def predict(body: bodies.Predict) -> Response:
         """What a model answers to each input, with what else there is to know: scores, n-best, probabilities."""
-        return _json({"model": body.model, "outputs": await verbs.predict(body)})
+        with verbs.batcher.place():
+            model = await verbs.model(body.model)
+            decode = work.settings_of(model, body.decode)
+            outputs = await verbs.predicted(model, body.inputs, decode, body.seed, body.prefix)
+        for output in outputs:
+            if "hypotheses" in output:
+                output["hypotheses"] = output["hypotheses"][: body.decode.n_best]
+        return _json({"model": body.model, "outputs": outputs})
 
-    events = {"content": {"text/event-stream": {"schema": EVENT}}}
+    written = {"content": {"text/event-stream": {"schema": EVENT}}}
 
-    @app.post("/v1/generate", responses={200: events}, response_class=Response)
+    @app.post("/v1/generate", responses={200: written}, response_class=Response)
     async def generate(body: bodies.Generate) -> Response:
         """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
         with verbs.batcher.place():  # so that a full line, and all that can be seen at once, is told of by the status
@@ -182,7 +160,8 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         if "target" not in model.bundle.codec.tokenizers:
             raise UsageError(f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict.")
         work.parse(model, body.input)
-        return _Events(verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed))
+        events = verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @app.post("/v1/next", response_model=bodies.NextTokens)
     async def next_token(body: bodies.Next) -> Response:

@@ -1,6 +1,5 @@
 """One step of a decoder by hand: what could come next, before and after temperature, top-k and top-p."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -9,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.bundle import Bundle
-from seqlab.decode.generate import Limits
-from seqlab.equations.decoding import keep_top_k, keep_top_p, temper
+from seqlab.decode.generate import Sample
 from seqlab.errors import UsageError
 from seqlab.tasks import task_of
 from seqlab.tasks.examples import room
@@ -36,7 +34,7 @@ def next_tokens(
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
     logits = _logits(bundle, opening, written)
-    adjusted = _adjusted(logits, limits, temperature, top_k, top_p)
+    adjusted = Sample(temperature, top_k or None, top_p).probabilities(logits, limits.never)[0]
     p = logits.double().softmax(-1)[0]
     best = p.topk(min(most, len(p))).indices.tolist()
     candidates = [
@@ -56,12 +54,3 @@ def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[T
         )
     context, state = decoder.start(opening.memory)
     return decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]
-
-
-def _adjusted(
-    logits: Float[Tensor, "1 V"], limits: Limits, temperature: float, top_k: int, top_p: float
-) -> Float[Tensor, " V"]:
-    logits = temper(logits.index_fill(-1, torch.tensor(limits.never), -math.inf), temperature)
-    if top_k:
-        logits = keep_top_k(logits, top_k)
-    return keep_top_p(logits, top_p).double().softmax(-1)[0]

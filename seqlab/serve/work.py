@@ -9,9 +9,10 @@ from typing import Any
 from seqlab.errors import SeqlabError, UsageError
 from seqlab.explain.view import View
 from seqlab.model import Model, decode_settings
+from seqlab.options import MOST_LOOKED_AT
 from seqlab.recipe import Decode
 from seqlab.serve.bodies import Decoding
-from seqlab.serve.limits import MOST_LETTERS, MOST_LOOKED_AT
+from seqlab.serve.limits import MOST_LETTERS
 from seqlab.tasks import predict, subject
 from seqlab.tasks.writing import score
 
