@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -22,7 +23,6 @@ from seqlab.recipe import Decode
 from seqlab.serve import bodies, work
 from seqlab.serve.batching import Batcher, BusyError
 from seqlab.serve.counters import Counters
-from seqlab.serve.limits import Limits
 from seqlab.serve.manual import manual_html
 from seqlab.serve.next import next_tokens
 from seqlab.serve.registry import ModelRegistry, UnknownError
@@ -57,7 +57,7 @@ STATUSES = {BusyError: 503, UnknownError: 404, UsageError: 422, DataError: 422} 
 SEE_DOCS = "see /docs for what it must hold."
 
 
-def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limits: Limits) -> FastAPI:
+def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters) -> FastAPI:
     """The interface over these models."""
 
     @asynccontextmanager
@@ -79,17 +79,16 @@ def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limi
     _tell_errors(app)
     _add_pages(app)
     _add_facts(app, registry, counters)
-    _add_verbs(app, _Verbs(registry, batcher, limits))
+    _add_verbs(app, _Verbs(registry, batcher))
     return app
 
 
+@dataclass
 class _Verbs:
     """What the routes share: a model by its name, and a turn in the batcher."""
 
-    def __init__(self, registry: ModelRegistry, batcher: Batcher, limits: Limits) -> None:
-        self.registry = registry
-        self.batcher = batcher
-        self.limits = limits
+    registry: ModelRegistry
+    batcher: Batcher
 
     async def model(self, name: str) -> Model:
         """A model by its name; one that must be loaded first is loaded where everything is computed."""
@@ -127,7 +126,7 @@ class _Verbs:
             yield Piece(answer["output"], answer["output"], answer["score"])
             return
         pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
-        late = monotonic() + 0.9 * self.limits.seconds
+        late = monotonic() + 0.9 * self.batcher.limits.seconds
         nothing: Piece | None = Piece("", "", 0.0)
         piece = await self.batcher.alone(lambda: next(pieces, nothing))
         while piece is not None:
