@@ -41,7 +41,7 @@ Temperature = Annotated[float, Range(above=0, served_least=0.01, served_most=100
 Short = Annotated[str, Range(longest=200)]
 
 
-class Decoding:
+class DecodeOptions:
     """How an answer is searched for."""
 
     method: Annotated[Literal["greedy", "sample", "beam"], Range(), "how each token is chosen"] = "greedy"
@@ -57,7 +57,7 @@ class Decoding:
     max_length: Annotated[Count, "longest answer, in tokens"] = 200
 
 
-class Viewing:
+class ExplainOptions:
     """What the views can be told; each takes those that its signature names."""
 
     output: Annotated[str, Range(longest=MOST_LOOKED_AT), "look at this answer instead of the model's own"]

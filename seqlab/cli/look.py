@@ -9,10 +9,10 @@ from typer import Argument, Option
 
 from seqlab.cli.command import MODEL, Json, ModelPath, Threads, print_json, print_table, print_text, use_threads
 from seqlab.cli.flags import with_flags
-from seqlab.options import Viewing
+from seqlab.options import ExplainOptions
 
 
-@partial(with_flags, options=Viewing)
+@partial(with_flags, options=ExplainOptions)
 def explain(
     model: Path | None = Argument(None, help=MODEL),
     text: str | None = Argument(None, help="what the model is to work on"),

@@ -14,10 +14,10 @@ from typer import Argument, Option
 from seqlab.cli.command import Device, Int8, ModelPath, Threads, Workers, use_device, use_threads
 from seqlab.cli.flags import with_flags
 from seqlab.errors import UsageError
-from seqlab.options import Decoding
+from seqlab.options import DecodeOptions
 
 
-@partial(with_flags, options=Decoding, ranges=False)  # [decode] of the recipe refuses what is out of range
+@partial(with_flags, options=DecodeOptions, ranges=False)  # [decode] of the recipe refuses what is out of range
 def predict(
     model: ModelPath,
     text: list[str] | None = Argument(None, help="what to answer; a forecaster's series. None: the lines of --input"),

@@ -55,7 +55,7 @@ Written = tuple[Table, dict[str, Tensor], dict[str, str]]  # the config, the wei
 def write(bundle: Bundle, folder: Path) -> None:
     """Write the directory; what has no counterpart is refused before anything is written."""
     writes = "target" in bundle.codec.tokenizers
-    if not _has_counterpart(bundle):
+    if "source" not in bundle.codec.tokenizers or not isinstance(bundle.model, MaskedLanguageModel | Tagger | Seq2Seq):
         raise refuse(TO, f"what a '{bundle.recipe.name}' has on top of its layers is nowhere there")
     config, weights, names = (_translator if writes else _encoder)(bundle)
     library = _library(bundle, bundle.codec.source_tokenizer, names)
@@ -72,13 +72,6 @@ def write(bundle: Bundle, folder: Path) -> None:
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     tensors = {name: weight.detach().contiguous().clone() for name, weight in weights.items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-
-
-def _has_counterpart(bundle: Bundle) -> bool:
-    """Whether their library has such a model: an encoder alone or under labels of words, or a translator of text."""
-    if bundle.recipe.model.hmm is not None or "source" not in bundle.codec.tokenizers:
-        return False
-    return isinstance(bundle.model, MaskedLanguageModel | Tagger | Seq2Seq)
 
 
 def _encoder(bundle: Bundle) -> Written:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from seqlab.options import Decoding
+from seqlab.options import DecodeOptions
 from seqlab.recipe.section import Section
 
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
@@ -126,5 +126,5 @@ class Train(Section):
         return self
 
 
-class Decode(Decoding, Section):
+class Decode(DecodeOptions, Section):
     """How an answer is searched for: the options of decoding, each with its default."""

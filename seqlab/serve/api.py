@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -30,7 +30,6 @@ from seqlab.tasks.writing import Piece, stream_text
 
 PAGE = Path(__file__).parent / "page"
 PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-R = TypeVar("R")
 NO_JSON = "the body is not valid JSON"
 EVENT = {
     "type": "object",
@@ -98,7 +97,7 @@ class _Verbs:
         self.batcher.watch(model.bundle.model)
         return model
 
-    async def turn(self, name: str, ask: Callable[[Model], R]) -> R:
+    async def turn(self, name: str, ask: Callable[[Model], Any]) -> Any:
         with self.batcher.place():
             model = await self.model(name)
             return await self.batcher.alone(lambda: ask(model))
@@ -176,7 +175,10 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
     @app.post("/v1/score", response_model=bodies.Scores)
     async def score(body: bodies.Score) -> Response:
         """The log-probability of each target, given its source where the model reads one."""
-        ask = partial(work.scores_of, sources=body.sources, targets=body.targets)
+
+        def ask(model: Model) -> list[float]:
+            return model.score(body.targets, [work.parse(model, source) for source in body.sources])
+
         return _json({"scores": await verbs.turn(body.model, ask)})
 
     files: dict[str, Any] = {kind: {} for form, kind in work.TYPES.items() if form != "json"}

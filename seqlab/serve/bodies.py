@@ -31,7 +31,7 @@ def _fields(options: type) -> dict[str, Any]:
     return fields
 
 
-class Decoding(create_model("Decoding", __base__=Body, **_fields(options.Decoding))):  # type: ignore[misc]
+class Decoding(create_model("Decoding", __base__=Body, **_fields(options.DecodeOptions))):  # type: ignore[misc]
     """What to decode by instead of the recipe's own [decode]."""
 
     n_best: Width | None = Field(
@@ -70,7 +70,7 @@ class Score(Body):
     targets: list[Annotated[str, Field(max_length=MOST_LETTERS)]] = Field(max_length=MOST_INPUTS)
 
 
-class ViewOptions(create_model("ViewOptions", __base__=Body, **_fields(options.Viewing))):  # type: ignore[misc]
+class ViewOptions(create_model("ViewOptions", __base__=Body, **_fields(options.ExplainOptions))):  # type: ignore[misc]
     """What a view can be told; each view takes some of these."""
 
 

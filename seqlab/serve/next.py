@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from seqlab.bundle import Bundle
 from seqlab.decode.generate import Sample
 from seqlab.errors import UsageError
 from seqlab.tasks import task_of
 from seqlab.tasks.examples import room
-from seqlab.tasks.task import Opening
 
 
 @torch.inference_mode()
@@ -33,7 +30,14 @@ def next_tokens(
     }
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
-    logits = _logits(bundle, opening, written)
+    tokens = [*opening.tokens, *written]
+    if len(tokens) > room(bundle.recipe):
+        raise UsageError(
+            f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
+        )
+    decoder = cast(Any, bundle.model).decoder
+    context, state = decoder.start(opening.memory)
+    logits = decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]  # after its prompt and all that was written
     adjusted = Sample(temperature, top_k or None, top_p).probabilities(logits, limits.never)[0]
     p = logits.double().softmax(-1)[0]
     best = p.topk(min(most, len(p))).indices.tolist()
@@ -42,15 +46,3 @@ def next_tokens(
         for i, piece in zip(best, tokenizer.pieces(best), strict=True)
     ]
     return {**text, "ended": False, "candidates": candidates, "entropy": float(torch.special.entr(p).sum())}
-
-
-def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[Tensor, "1 V"]:
-    """What the decoder says after its prompt and all that was written."""
-    decoder = cast(Any, bundle.model).decoder
-    tokens = [*opening.tokens, *written]
-    if len(tokens) > room(bundle.recipe):
-        raise UsageError(
-            f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
-        )
-    context, state = decoder.start(opening.memory)
-    return decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]

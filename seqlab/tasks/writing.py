@@ -154,9 +154,13 @@ def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[
     """E57: how likely each target is, given its source; a language model needs no sources."""
     if "target" not in bundle.codec.tokenizers:
         raise UsageError(f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities.")
+    reads = bundle.codec.reads
+    if len(sources) != (len(targets) if reads else 0):
+        hint = "give a source for each target." if reads else "a language model scores targets alone."
+        raise UsageError(f"{len(sources)} sources for {len(targets)} targets", hint=hint)
     decoder, tokenizer = cast(Any, bundle.model).decoder, bundle.codec.target_tokenizer
     scores = []
-    for value, target in zip(sources if bundle.codec.reads else [""] * len(targets), targets, strict=True):
+    for value, target in zip(sources or [""] * len(targets), targets, strict=True):
         opening = task.opening(bundle, value, bundle.recipe.decode)
         end = [] if opening.limits.end is None else [opening.limits.end]
         row = [*opening.tokens, *tokenizer.encode(target), *end]
