@@ -39,23 +39,26 @@ class Decoding(create_model("Decoding", __base__=Body, **_fields(options.DecodeO
     )
 
 
-class Predict(Body):
+class ModelRequest(Body):
+    """What is asked of a model."""
+
     model: Name
+
+
+class Predict(ModelRequest):
     inputs: list[Input] = Field(max_length=MOST_INPUTS)
     prefix: str = Field("", max_length=MOST_TOKENS)
     seed: Seed = 0
     decode: Decoding = Decoding()
 
 
-class Generate(Body):
-    model: Name
+class Generate(ModelRequest):
     input: Input
     seed: Seed = 0
     decode: Decoding = Decoding()
 
 
-class Next(Body):
-    model: Name
+class Next(ModelRequest):
     input: Input
     written: list[Annotated[int, Field(ge=0)]] = Field([], max_length=MOST_TOKENS)
     temperature: Number = Field(1.0, ge=0.01, le=100)
@@ -64,8 +67,7 @@ class Next(Body):
     most: int = Field(20, ge=1, le=1000)
 
 
-class Score(Body):
-    model: Name
+class Score(ModelRequest):
     sources: list[Input] = Field([], max_length=MOST_INPUTS)
     targets: list[Annotated[str, Field(max_length=MOST_LETTERS)]] = Field(max_length=MOST_INPUTS)
 
@@ -74,8 +76,7 @@ class ViewOptions(create_model("ViewOptions", __base__=Body, **_fields(options.E
     """What a view can be told; each view takes some of these."""
 
 
-class Explain(Body):
-    model: Name
+class Explain(ModelRequest):
     input: Input | None = None
     options: ViewOptions = ViewOptions()
 

@@ -75,15 +75,15 @@ class _Answer:
         await self({"type": "http.response.body", "body": b""})
 
 
+@dataclass
 class Guard:
     """The interface behind its bounds."""
 
-    def __init__(self, app: ASGIApp, *, host: str, token: str | None, limits: Limits, counters: Counters) -> None:
-        self.app = app
-        self.limits = limits
-        self.counters = counters
-        self.hosts = {"localhost", host.lower()}
-        self.token = token
+    app: ASGIApp
+    host: str
+    token: str | None
+    limits: Limits
+    counters: Counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -125,7 +125,7 @@ class Guard:
     def _is_ours(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
-            return name in self.hosts or bool(ipaddress.ip_address(name))
+            return name in ("localhost", self.host.lower()) or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
 
