@@ -48,9 +48,9 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
     place = subject.place(position)
     sides = [len(subject.source), len(subject.written)]
     whole = torch.ones(1, sum(sides), dtype=torch.float64)
-    rows = max(1, 4096 // sum(sides))  # copies read at once: enough to keep a machine busy, few enough for its memory
     with torch.no_grad():
         log_p, nothing = (float(_log_p(subject, place, scales)) for scales in (whole, 0 * whole))
+        rows = max(1, 4096 // sum(sides))  # copies read at once: enough to keep a machine busy, few enough for memory
         if method == "leave-one-out":
             without = (1 - torch.eye(sum(sides), dtype=torch.float64)).split(rows)
             left = torch.cat([_log_p(subject, place, scales) for scales in without])
