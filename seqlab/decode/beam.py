@@ -54,14 +54,18 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class BeamStep:
-    """All candidates of one step of one source, kept or not: what the search tree is made of."""
+class Candidates:
+    """The 2K best extensions of each live beam in one step, kept or not: what the search tree is made of."""
 
-    source: int
-    parents: tuple[int, ...]  # places in the beam before
-    tokens: tuple[int, ...]
-    scores: tuple[float, ...]
-    places: tuple[int | None, ...]  # in the beam after; None for what ended or was pruned
+    scores: BestScores
+    parents: BestIds  # places in the beam before
+    tokens: BestIds
+    log_p: BestScores  # of these tokens
+    ends: Tensor
+
+    def live(self, width: int) -> Int[Tensor, "B K"]:
+        """The places of those that go on: the best that did not end, then the best that did."""
+        return self.ends.long().argsort(dim=1, stable=True)[:, :width]
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class BeamResult:
     """The hypotheses of each source, best first, and every step of the search."""
 
     best: list[list[Hypothesis]]
-    steps: list[BeamStep]
+    steps: list[Candidates]
 
 
 @torch.inference_mode()
@@ -82,11 +86,11 @@ def beam_search(
     candidate of every step is kept for whoever wants to see the tree.
     """
     search = _Search(decoder, memory, prefix, beam, limits)
-    steps: list[BeamStep] = []
+    steps = list[Candidates]()
     while search.sources:
         candidates = search.step()
         if record:
-            steps.extend(candidates.recorded(beam.width))
+            steps.append(candidates)
     return BeamResult([sorted(row, key=lambda h: -h.score)[: beam.width] for row in search.results], steps)
 
 
@@ -109,7 +113,7 @@ class _Search:
         self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # tokens of each live hypothesis
         self.log_p = torch.zeros(len(prefix), 1, 0, dtype=torch.float64)
 
-    def step(self) -> "_Candidates":
+    def step(self) -> Candidates:
         """One token further: extend, rank, put aside what ended, drop the sources that are done."""
         beams = self.token.shape
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
@@ -126,7 +130,7 @@ class _Search:
         where = parents * log_p.shape[-1] + places
         tokens, chosen = best_tokens.view(beams[0], -1).gather(1, where), log_p.flatten(1).gather(1, where).double()
         ends = torch.zeros_like(tokens, dtype=torch.bool) if self.limits.end is None else tokens == self.limits.end
-        candidates = _Candidates(list(self.sources), scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
+        candidates = Candidates(scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
         for b, place in (candidates.ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist():
             self._add(b, int(parents[b, place]), scores[b, place], float(chosen[b, place]))
         self._advance(candidates, since)
@@ -162,7 +166,7 @@ class _Search:
         normal = float(length_normalised(score, len(log_p) + len(end), self.beam.length_penalty))
         self.results[self.sources[b]].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
 
-    def _advance(self, candidates: "_Candidates", since: RowIds) -> None:
+    def _advance(self, candidates: Candidates, since: RowIds) -> None:
         """The K best that did not end go on; sources that are done go."""
         rows, width = self.token.shape
         live = candidates.live(self.beam.width)
@@ -196,32 +200,6 @@ class _Search:
             for k in (scores[b] > -math.inf).nonzero()[:, 0].tolist():
                 if len(self.results[self.sources[b]]) < self.beam.width:
                     self._add(b, k, scores[b, k])
-
-
-@dataclass
-class _Candidates:
-    """The 2K best extensions of each source's beam."""
-
-    sources: list[int]
-    scores: BestScores
-    parents: BestIds
-    tokens: BestIds
-    log_p: BestScores  # of these tokens
-    ends: Tensor
-
-    def live(self, width: int) -> Int[Tensor, "B K"]:
-        """The places of those that go on: the best that did not end, then the best that did."""
-        return self.ends.long().argsort(dim=1, stable=True)[:, :width]
-
-    def recorded(self, width: int) -> Iterator[BeamStep]:
-        live = self.live(width)
-        for b, source in enumerate(self.sources):
-            places: list[int | None] = [None] * self.tokens.shape[1]
-            for place, candidate in enumerate(live[b].tolist()):
-                if not self.ends[b, candidate]:
-                    places[candidate] = place
-            parents, tokens, scores = (tuple(p[b].tolist()) for p in (self.parents, self.tokens, self.scores))
-            yield BeamStep(source, parents, tokens, scores, tuple(places))
 
 
 def _follow(kept: Tensor, parents: Int[Tensor, "B K"]) -> Tensor:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
@@ -21,7 +21,6 @@ from seqlab.explain.labels import Pixels, Range, visible
 from seqlab.explain.palette import ROLES, colours
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
-Anchor = Literal["start", "middle", "end"]
 Vector = Num[np.ndarray, " N"]
 Matrix = Num[np.ndarray, "R C"]
 Points = Num[np.ndarray, "N 2"]
@@ -103,7 +102,7 @@ class Text(Item):
     text: str
     size: Pixels = 12.0
     fill: str = "ink"
-    anchor: Anchor = "start"
+    anchor: str = "start"  # or middle, or end
     rotation: Pixels = 0.0  # degrees, clockwise
     bold: bool = False
     monospace: bool = False

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from seqlab.bundle import Bundle
-from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
+from seqlab.decode.beam import Beam, Candidates, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.explain import tokens
@@ -44,28 +44,28 @@ class Search:
 def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
     """Search for one source, and keep the tree."""
     result = beam_search(decoder, memory, Padded.from_rows([list(prefix)]), beam, limits, record=True)
-    return Search(tuple(result.best[0]), _tree(result.steps, limits, beam))
+    return Search(tuple(result.best[0]), _tree(result.steps, beam.width))
 
 
-def _tree(steps: Sequence[BeamStep], limits: Limits, beam: Beam) -> tuple[Node, ...]:
+def _tree(steps: Sequence[Candidates], width: int) -> tuple[Node, ...]:
     """The nodes in the order in which they were found; those of a step follow those of the step before."""
     nodes: list[Node] = []
-    live: dict[int, int | None] = {0: None}  # of each hypothesis in the beam, its last node
+    last: dict[int, int] = {}  # of each hypothesis in the beam, its last node
     for step in steps:
-        after: dict[int, int | None] = {}
-        candidates = zip(step.parents, step.tokens, step.scores, step.places, strict=True)
-        for rank, (parent, token, score, place) in enumerate(candidates):
-            if score == -torch.inf or parent not in live:
+        after: dict[int, int] = {}
+        live = step.live(width)[0].tolist()
+        columns = (part[0].tolist() for part in (step.parents, step.tokens, step.scores, step.ends))
+        for rank, (parent, token, score, ended) in enumerate(zip(*columns, strict=True)):
+            if score == -torch.inf:
                 continue
-            if place is not None:
+            fate = "ended" if ended and rank < width else "pruned"
+            if rank in live and not ended:
                 fate = "kept"
-                after[place] = len(nodes)
-            else:
-                fate = "ended" if token == limits.end and rank < beam.width else "pruned"
-            above = live[parent]
+                after[live.index(rank)] = len(nodes)
+            above = last.get(parent)
             before = 0.0 if above is None else nodes[above].score
             nodes.append(Node(above, token, score - before, score, fate))
-        live = after
+        last = after
     return tuple(nodes)
 
 
