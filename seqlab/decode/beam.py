@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,8 +54,7 @@ class Hypothesis:
         return math.fsum(self.log_probabilities)
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The 2K best extensions of each live beam in one step, kept or not: what the search tree is made of."""
 
     scores: BestScores
@@ -87,7 +87,7 @@ def beam_search(
     """
     search = _Search(decoder, memory, prefix, beam, limits)
     steps = list[Candidates]()
-    while search.sources:
+    while len(search.sources):
         candidates = search.step()
         if record:
             steps.append(candidates)
@@ -100,8 +100,8 @@ class _Search:
     def __init__(self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits) -> None:
         self.decoder, self.prefix, self.beam, self.limits = for_search(decoder), prefix, beam, limits
         self.results: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
-        self.sources = list(range(len(prefix)))
-        if not self.sources:
+        self.sources = torch.arange(len(prefix))  # that are not done
+        if not len(prefix):
             return
         self.context, self.state = self.decoder.start(memory)
         self.shared = self.position = int(prefix.lengths.min()) - 1  # the position of the token that is read next
@@ -109,7 +109,6 @@ class _Search:
             _, self.state = self.decoder.read(prefix.values[:, : self.shared], self.context, self.state)
         self.token = prefix.values[:, self.shared : self.shared + 1]
         self.scores = torch.zeros(len(prefix), 1, dtype=torch.float64)
-        self.prefix_lengths = prefix.lengths
         self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # tokens of each live hypothesis
         self.log_p = torch.zeros(len(prefix), 1, 0, dtype=torch.float64)
 
@@ -119,7 +118,7 @@ class _Search:
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
         total = log_total(logits)
         self.position += 1
-        since = self.position - self.prefix_lengths  # new tokens so far; below 0, one is forced
+        since = self.position - self.prefix.lengths[self.sources]  # new tokens so far; below 0, one is forced
         forced = self.position < self.prefix.values.shape[1]
         if self.beam.min_length or self.beam.no_repeat or forced:
             logits = self._restricted(logits.unflatten(0, beams).clone(), total.unflatten(0, beams), since)
@@ -161,20 +160,18 @@ class _Search:
 
     def _add(self, b: int, k: int, score: Tensor, *end: float) -> None:
         """A result, without its prefix; where it ended, with the log-probability of its end."""
-        num_forced = int(self.prefix_lengths[b]) - self.shared - 1
+        source = self.sources[b]
+        num_forced = int(self.prefix.lengths[source]) - self.shared - 1
         tokens, log_p = (tuple(part[b, k, num_forced:].tolist()) for part in (self.history, self.log_p))
         normal = float(length_normalised(score, len(log_p) + len(end), self.beam.length_penalty))
-        self.results[self.sources[b]].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
+        self.results[source].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
 
     def _advance(self, candidates: Candidates, since: RowIds) -> None:
         """The K best that did not end go on; sources that are done go."""
         rows, width = self.token.shape
         live = candidates.live(self.beam.width)
-        parents, tokens, scores, chosen = (
-            part.gather(1, live)
-            for part in (candidates.parents, candidates.tokens, candidates.scores, candidates.log_p)
-        )
-        scores = scores.masked_fill(candidates.ends.gather(1, live), -math.inf)
+        scores, parents, tokens, chosen, ends = (part.gather(1, live) for part in candidates)
+        scores = scores.masked_fill(ends, -math.inf)
         self.history = torch.cat([_follow(self.history, parents), tokens[..., None]], dim=2)
         self.log_p = torch.cat([_follow(self.log_p, parents), chosen[..., None]], dim=2)
         going = self._going(scores, since)
@@ -182,10 +179,9 @@ class _Search:
         if not going.all():
             self._cut_off(~going, scores)
             kept = going.nonzero()[:, 0]
-            places, tokens, scores = reorder((places, tokens, scores), kept)
-            own = (self.history, self.log_p, self.prefix_lengths)
-            self.history, self.log_p, self.prefix_lengths = reorder(own, kept)
-            self.context, self.sources = reorder(self.context, kept), [self.sources[b] for b in kept.tolist()]
+            places, tokens, scores, self.sources = reorder((places, tokens, scores, self.sources), kept)
+            self.history, self.log_p = reorder((self.history, self.log_p), kept)
+            self.context = reorder(self.context, kept)
         self.state = reorder(self.state, places.flatten())
         self.token, self.scores = tokens, scores
 
