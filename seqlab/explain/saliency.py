@@ -54,9 +54,11 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
         if method == "leave-one-out":
             without = (1 - torch.eye(sum(sides), dtype=torch.float64)).split(rows)
             left = torch.cat([_log_p(subject, place, scales) for scales in without])
-            return Saliency(*(log_p - left).split(sides), log_p)
+            source, written = (log_p - left).split(sides)
+            return Saliency(source, written, log_p)
     if method == "gradient":
-        return Saliency(*_gradient(subject, place, whole, whole[:, 0]).split(sides), log_p)
+        source, written = _gradient(subject, place, whole, whole[:, 0]).split(sides)
+        return Saliency(source, written, log_p)
     for steps in STEPS:
         if steps > STEPS[0] and steps * sum(sides) > BUDGET:
             break
@@ -64,7 +66,8 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
         u, weights = _gauss(steps)
         parts = zip(u.split(rows), (3 * u**2 * weights).split(rows), strict=True)
         shares = [_gradient(subject, place, point[:, None] ** 3 * whole, weight) for point, weight in parts]
-        result = Saliency(*torch.stack(shares).sum(0).split(sides), log_p, nothing, steps)
+        source, written = torch.stack(shares).sum(0).split(sides)
+        result = Saliency(source, written, log_p, nothing, steps)
         if result.gap <= COMPLETE:
             break
     return result
