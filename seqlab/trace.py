@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -99,5 +98,5 @@ def _large(value: Tensor) -> Tensor:
 
 def _packed(name: str, value: Tensor) -> dict[str, Any]:
     small = _small(name, value).numpy()
-    kind = {np.dtype(np.uint8): "u8", np.dtype(np.float16): "f16"}.get(small.dtype, str(small.dtype))
+    kind = f"{small.dtype.kind}{8 * small.dtype.itemsize}"
     return {"shape": list(small.shape), "type": kind, "data": base64.b64encode(small.tobytes()).decode()}

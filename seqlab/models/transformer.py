@@ -140,7 +140,7 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
             states = self.bridge(memory.states.values)
             context.append(memory.states.real)
             for block in self.each_block():
-                context.extend(() if block.cross is None else block.cross.project_memory(states))
+                context.extend(() if block.cross is None else block.cross.split(block.cross.keys_and_values(states)))
         shape = (memory.rows, settings.heads, 0, settings.size // settings.heads)
         caches = [self.embedding.weight.new_zeros(shape)] * (2 * settings.layers)
         return tuple(context), (torch.zeros(memory.rows, dtype=torch.long), *caches)
