@@ -68,11 +68,10 @@ class Lines:
         pens = [replace(curve, colour=curve.colour or next(free)) for curve in self.curves]
         everything = [*pens, *(edge for band in self.bands for edge in band.edges)]
         samples = [("--" if curve.dashed else "—", curve.label, curve.colour) for curve in pens]
-        items, top = legend([*samples, *(("■", band.label, band.colour) for band in self.bands)], width=self.size[0])
+        samples += [("■", band.label, band.colour) for band in self.bands]
         x_range = spread(np.concatenate([curve.places for curve in everything]), room=0)
         y_range = spread(np.concatenate([curve.y for curve in everything]))
-        at, frame = axes(x_range, y_range, self.titles, size=self.size, top=top, x_labels=self.x_labels)
-        items += frame
+        at, items = axes(x_range, y_range, self.titles, samples, size=self.size, x_labels=self.x_labels)
         for band in self.bands:
             low, high = (at(edge.places, edge.y) for edge in band.edges)
             around = np.vstack([low, high[::-1]])
@@ -128,10 +127,9 @@ def scatter(
 ) -> Canvas:
     """Named points, coloured by group, some joined. A name stands where it covers least, or under the pointer."""
     kinds = list(dict.fromkeys(groups))
-    items, top = legend([("●", kind, nth(k)) for k, kind in enumerate(kinds)], width=size[0])
+    samples = [("●", kind, nth(k)) for k, kind in enumerate(kinds)]
     across, up = np.asarray(points, float).T
-    at, frame = axes(spread(across), spread(up), titles, size=size, top=top)
-    items += frame
+    at, items = axes(spread(across), spread(up), titles, samples, size=size)
     dots = at(across, up)
     if len(joined) > 1:
         items.append(Polyline(dots[list(joined)], "muted", dashed=True))
@@ -157,15 +155,16 @@ def axes(
     x_range: Range,
     y_range: Range,
     titles: tuple[str, str],
+    samples: Iterable[tuple[str, str, str]],
     *,
     size: tuple[Pixels, Pixels],
-    top: Pixels,
     x_labels: Sequence[str] = (),
 ) -> tuple[Callable[[Vector, Vector], Points], list[Item]]:
-    """Where numbers fall, in pixels; and the axes with horizontal rules, with room for their labels and titles.
+    """Where numbers fall, in pixels; and a legend above axes with horizontal rules, labels and titles.
 
-    `x_labels` are names for x = 0, 1, 2, ..., as many as have room.
+    `samples` are signs, each with its name and colour. `x_labels` are names for x = 0, 1, 2, ..., as many as have room.
     """
+    items, top = _legend(samples, size[0])
     rules = named(ticks(*y_range))
     left = 38 + widest((name for _, name in rules), SMALL)
     right = size[0] - 24
@@ -174,7 +173,7 @@ def axes(
     def at(x: Vector, y: Vector) -> Points:
         return np.stack([np.interp(x, x_range, (left, right)), np.interp(y, y_range, (bottom, top))], 1)
 
-    items: list[Item] = [
+    items += [
         line(left, bottom, right, bottom, "edge"),
         Text((left + right) / 2, bottom + 38, titles[0], 12, anchor="middle"),
         Text(18, (top + bottom) / 2, titles[1], 12, anchor="middle", rotation=-90),
@@ -193,12 +192,12 @@ def axes(
     return at, items
 
 
-def legend(entries: Iterable[tuple[str, str, str]], *, width: Pixels) -> tuple[list[Item], float]:
+def _legend(samples: Iterable[tuple[str, str, str]], width: Pixels) -> tuple[list[Item], float]:
     """Signs, each with its name and in its colour, in rows from the top left; and how high that is."""
     x = 24.0
     y = 24.0
     items: list[Item] = []
-    for sign, name, colour in entries:
+    for sign, name, colour in samples:
         if name:
             needed = 18 + text_width(name, SMALL)
             if x > 24 and x + needed > width - 24:

@@ -76,7 +76,8 @@ class CausalStack(nn.Module):
 
     def start(self, rows: int) -> State:
         """The state before the first step, layer by layer."""
-        return tuple(part for layer in self.layers for part in layer.recurrence.start(rows))
+        like = next(self.parameters())
+        return tuple(like.new_zeros(rows, size) for size in self.state_sizes)
 
     def forward(self, x: Vectors, state: State) -> tuple[Leaving, State]:
         each, after = len(state) // len(self.layers), list[Tensor]()
