@@ -43,6 +43,11 @@ class Subject:
     answers: tuple[int, ...]  # the class at each position: the next token, or the label
     answered: tuple[str, ...]
 
+    @property
+    def sides(self) -> dict[str, tuple[str, ...]]:
+        """The names of what was read, written and answered."""
+        return {"source": self.source, "written": self.written, "answered": self.answered}
+
     def logits(self) -> Float[Tensor, "T V"]:
         """What the model says at each position."""
         return self.copies(1)[0]
@@ -77,7 +82,7 @@ class Subject:
     @torch.inference_mode()
     def trace(self) -> Trace:
         """Everything inside, while the model reads its input and its own answer."""
-        trace = Trace(list(self.source), list(self.written), list(self.answered))
+        trace = Trace(self.sides)
         with trace.recording():
             self.logits()
         return trace
