@@ -14,11 +14,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Padded:
-    """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value."""
+    """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value.
+
+    Of vectors it may mark single features: a position that has none of them carries no value.
+    """
 
     values: Shaped[Tensor, "B T *F"]
     lengths: Int[Tensor, " B"]
-    observed: Bool[Tensor, "B T"] | None = None
+    observed: Bool[Tensor, "B T *D"] | None = None
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int] | Tensor], *, pad: int = 0) -> "Padded":
@@ -45,7 +48,9 @@ class Padded:
     @property
     def scored(self) -> Bool[Tensor, "B T"]:
         """True where a position is inside its sequence and carries a value: where a loss counts."""
-        return self.real if self.observed is None else self.real & self.observed
+        if self.observed is None:
+            return self.real
+        return self.real & (self.observed if self.observed.dim() == 2 else self.observed.any(-1))
 
     def rows(self) -> list[Tensor]:
         """The sequences again, without their pads."""

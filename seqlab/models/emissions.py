@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seqlab.equations import hmm
@@ -36,10 +36,6 @@ class Categorical:
     def __post_init__(self) -> None:
         object.__setattr__(self, "probabilities", distributions("emissions", self.probabilities))
 
-    @property
-    def num_rows(self) -> int:
-        return len(self.probabilities)
-
     def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> PerState:
         return self.probabilities.log().mT.contiguous().index_select(0, values)
 
@@ -50,9 +46,6 @@ class Categorical:
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Categorical":
         return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"probabilities": self.probabilities}
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
@@ -60,10 +53,6 @@ class DiagonalGaussian:
 
     means: Float[Tensor, "N D"]
     variances: Float[Tensor, "N D"]
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.means)
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
@@ -86,9 +75,6 @@ class DiagonalGaussian:
         means = torch.where(alive, self.means + first / total, self.means)
         return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"means": self.means, "variances": self.variances}
-
     def _apart(self, values: Tensor, present: Tensor | None) -> Iterator[Tensor]:
         """x - μ_j state by state, 0 where absent; all states at once would not fit into memory for long series."""
         for mean in self.means:
@@ -102,10 +88,6 @@ class FullGaussian:
 
     means: Float[Tensor, "N D"]
     covariances: Float[Tensor, "N D D"]
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.means)
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_p = self.means.new_empty(len(values), len(self.means))
@@ -146,42 +128,8 @@ class FullGaussian:
         covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"means": self.means, "covariances": self.covariances}
 
-
-Untied = Categorical | DiagonalGaussian | FullGaussian
-
-
-@dataclass(frozen=True, eq=False)
-class Tied:
-    """What several states share: state s emits as row s mod K of `each`, which has K rows."""
-
-    each: Untied
-    copies: int
-
-    @property
-    def num_rows(self) -> int:
-        return self.each.num_rows
-
-    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
-        return self.each.log_likelihood(values, present).repeat(1, self.copies)
-
-    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: PerState) -> Counts:
-        return self.each.counts(values, present, self.folded(gamma))
-
-    def folded(self, belief: Distributions) -> Float[Tensor, "*rows K"]:
-        """The belief in each row, whichever of its states it comes from."""
-        return belief.unflatten(-1, (self.copies, self.num_rows)).sum(-2)
-
-    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Tied":
-        return Tied(self.each.maximise(counts, pseudo=pseudo, floor=floor), self.copies)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return self.each.tensors()
-
-
-Emissions = Untied | Tied
+Emissions = Categorical | DiagonalGaussian | FullGaussian
 
 
 def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
