@@ -11,16 +11,16 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.device import keep_memory
-from seqlab.equations.kalman import Pairs, Smoothed, factor, reestimate
+from seqlab.equations.kalman import Evidence, Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
-from seqlab.kernels.kalman import kalman_filter, rts_smoother
-from seqlab.keyed import uniform
-from seqlab.models.lds import LDS, Evidence, Inputs, Present
+from seqlab.kernels.kalman import kalman_filter, num_groups, rts_smoother
+from seqlab.models.lds import LDS, Inputs, measured, normal
 from seqlab.padded import Padded
+from seqlab.types import Mask
 
 PARAMETERS = tuple(field.name for field in fields(LDS))
 NOISES = ("process_noise", "observation_noise")
@@ -58,7 +58,6 @@ class LDSFit(NamedTuple):
 def fit_lds(
     start: LDS,
     observations: Padded,
-    present: Present = None,
     inputs: Inputs = None,
     *,
     settings: LDSSettings | None = None,
@@ -67,7 +66,7 @@ def fit_lds(
     """E16 from a given system until nothing is gained or the iterations are spent."""
     keep_memory()
     settings = settings or LDSSettings()
-    evidence = start.evidence(observations, present, inputs)
+    evidence = start.evidence(observations, inputs)
     gain = settings.tolerance * max(1, int(evidence.seen.sum()))
     iterations, log_likelihoods = em_iterations(start, evidence, settings), list[float]()
     while True:
@@ -92,26 +91,24 @@ def em_iterations(
     )
     before = -math.inf
     while True:
-        filtered = kalman_filter(model.system, *evidence)
+        filtered = kalman_filter(model.system, evidence)
         now = float(filtered.log_likelihood.sum())
         _check_ascent(before, now)
         yield model, now
         before = now
         smoothed = rts_smoother(model.system, filtered, evidence.real)
-        better = _maximise(model, evidence, smoothed, settings.learn, shared=filtered.shared)
+        better = _maximise(model, evidence, smoothed, settings.learn)
         for name in floors.keys() & better.keys():
             better[name] = _above(better[name], floors[name], settings.diagonal)
         model = replace(model, **{name: better[name] for name in settings.learn if name in better})
 
 
-def start_lds(observations: Padded, present: Present = None, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
+def start_lds(observations: Padded, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
     """A start for EM: states that turn at random and fade by half; half of the variance is noise.
 
     States that all move alike would stay alike. Fading states can take any frequency, slow ones cannot.
     """
-    values = observations.values if observations.values.dim() == 3 else observations.values[..., None]
-    observed = observations.scored[..., None].expand(values.shape)
-    observed = observed if present is None else observed & present
+    values, observed = measured(observations)
     power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum((0, 1)).clamp(min=1)
     power = torch.where(power > 0, power, 1.0)
     eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
@@ -126,14 +123,12 @@ def start_lds(observations: Padded, present: Present = None, *, num_states: int,
     )
 
 
-def _maximise(
-    model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...], *, shared: bool
-) -> dict[str, Tensor]:
+def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...]) -> dict[str, Tensor]:
     """The M step (E16): every parameter, each given those others that are not learnt."""
     learnt: dict[str, Tensor] = {}
     size = len(model.transition)
 
-    moved = _moves(evidence, smoothed, shared=shared)
+    moved = _moves(evidence, smoothed)
     columns = [model.transition] if model.input_matrix is None else [model.transition, model.input_matrix]
     chosen = [name in learn for name in ("transition", "input_matrix")]
     if len(moved.y):
@@ -143,7 +138,7 @@ def _maximise(
         if model.input_matrix is not None:
             learnt["input_matrix"] = matrix[:, size:]
 
-    sighted = _sightings(model, evidence, smoothed, shared=shared)
+    sighted = _sightings(model, evidence, smoothed)
     if len(sighted.y):
         free = torch.full((size,), "observation" in learn)
         learnt["observation"], learnt["observation_noise"] = reestimate(sighted, model.observation, free)
@@ -155,28 +150,28 @@ def _maximise(
     return learnt
 
 
-def _moves(evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
+def _moves(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     """h_t beside [h_{t-1}; x_t], at every real step but the first."""
     after, before = evidence.real.clone(), torch.zeros_like(evidence.real)
     after[:, 0] = False
     before[:, :-1] = after[:, 1:]
     z = smoothed.mean[before]
-    yy, yz = (_total(part, after, shared=shared) for part in (smoothed.covariance, smoothed.lagged))
-    zz = _total(smoothed.covariance, before, shared=shared)
-    if evidence.inputs is not None:
-        x = evidence.inputs[after]
+    yy, yz = (_total(part, after) for part in (smoothed.covariance, smoothed.lagged))
+    zz = _total(smoothed.covariance, before)
+    if evidence.x is not None:
+        x = evidence.x[after]
         z, zz = torch.cat([z, x], dim=1), torch.block_diag(zz, zz.new_zeros(x.shape[1], x.shape[1]))
         yz = torch.cat([yz, yz.new_zeros(len(yz), x.shape[1])], dim=1)
     return Pairs(smoothed.mean[after], z, yy, yz, zz)
 
 
-def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
+def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed) -> Pairs:
     """y_t beside h_t, wherever something was seen; entries that were not are expected, given those that were.
 
     With G = R_mo R_oo⁻¹, a missing part is y_m = W_m h + G (y_o - W_o h) + e, where e has the covariance R_mm - G R_om.
     """
     where = evidence.seen.any(-1)
-    y, z, zz = evidence.values[where], smoothed.mean[where], _total(smoothed.covariance, where, shared=shared)
+    y, z, zz = evidence.y[where], smoothed.mean[where], _total(smoothed.covariance, where)
     yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
     gaps = where & ~evidence.seen.all(-1)
     if gaps.any():
@@ -185,9 +180,9 @@ def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bo
         known = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
         slope = torch.cholesky_solve(noise * (row & ~column), factor(known)).mT
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
-        apart = torch.where(observed, evidence.values[gaps] - mean, 0.0)
+        apart = torch.where(observed, evidence.y[gaps] - mean, 0.0)
         y = y.clone()
-        y[gaps[where]] = torch.where(observed, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
+        y[gaps[where]] = torch.where(observed, evidence.y[gaps], mean + (slope @ apart[..., None])[..., 0])
         lean = (matrix - slope @ matrix) * ~row
         yz = (lean @ spread).sum(0)
         yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
@@ -201,9 +196,9 @@ def _starts(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     return Pairs(y, y.new_ones(len(y), 1), yy, y.new_zeros(y.shape[1], 1), y.new_zeros(1, 1))
 
 
-def _total(part: Float[Tensor, "B T H H"], where: Bool[Tensor, "B T"], *, shared: bool) -> Float[Tensor, "H H"]:
+def _total(part: Float[Tensor, "B T H H"], where: Mask) -> Float[Tensor, "H H"]:
     """The sum over some positions; rows that share their covariances are counted, not added up one by one."""
-    rows = 1 if shared else len(part)
+    rows = num_groups(part)
     counts = where[:rows].flatten().to(part.dtype) * (len(part) // rows)
     return (counts @ part[:rows].flatten(2).flatten(0, 1)).unflatten(0, part.shape[2:])
 
@@ -211,8 +206,8 @@ def _total(part: Float[Tensor, "B T H H"], where: Bool[Tensor, "B T"], *, shared
 def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, Float[Tensor, " D"]]:
     """The smallest variance of each entry of the covariances that are learnt."""
     count = evidence.seen.sum((0, 1)).clamp(min=1)
-    apart = torch.where(evidence.seen, evidence.values, 0.0)
-    apart = torch.where(evidence.seen, evidence.values - apart.sum((0, 1)) / count, 0.0)
+    apart = torch.where(evidence.seen, evidence.y, 0.0)
+    apart = torch.where(evidence.seen, evidence.y - apart.sum((0, 1)) / count, 0.0)
     variance = apart.square().sum((0, 1)) / count
     scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
     scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)
@@ -241,5 +236,4 @@ def _check_ascent(before: float, now: float) -> None:
 
 def _normal(rows: int, columns: int, seed: int, stream: int) -> Float[Tensor, "_ _"]:
     """Standard normal numbers for each (seed, stream, entry)."""
-    keys = torch.arange(rows * columns)
-    return torch.special.ndtri(uniform(keys, seed, stream).clamp(min=2.0**-54)).unflatten(0, (rows, columns))
+    return normal(torch.arange(rows * columns).view(rows, columns), seed, stream)
