@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from seqlab.codecs.codec import Codec, Examples, Json, Places, Row
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Target
 from seqlab.codecs.vectors import read_scale
 from seqlab.data.series import MISSING
 from seqlab.data.sources import Example
@@ -18,7 +18,7 @@ from seqlab.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class NumberTarget:
+class NumberTarget(Target):
     """Mean and deviation of each number over the training part; of angles the mean direction, and no scale."""
 
     mean: tuple[float, ...]
@@ -45,12 +45,6 @@ class NumberTarget:
     def read(self, example: Example) -> Float32[np.ndarray, "T D"]:
         """The numbers of each position of an example; NaN where one is not known."""
         return read_numbers(example, self.no_label, width=self.width)
-
-    def longest(self, most: int) -> int:
-        return most
-
-    def cut(self, row: Row, *, source: int, target: int) -> Row:
-        return row[:source]
 
     def column(self, path: Path) -> Column:
         return Column(path, 0, VECTORS, width=self.width, gaps=True)

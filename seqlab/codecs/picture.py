@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Shaped
 
-from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, parse_numbers
+from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, Source, parse_numbers
 from seqlab.codecs.vectors import NO_FILES, check_width, learn_scale, read_scale
 from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
@@ -26,10 +26,9 @@ PREFIX = "data:image/"  # a picture that is sent as text begins so, then names i
 
 
 @dataclass(frozen=True)
-class PictureSource:
+class PictureSource(Source):
     """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
 
-    by_line: ClassVar[bool] = True
     scale: Measured
     image: Image | None
 
@@ -68,12 +67,6 @@ class PictureSource:
 
     def column(self, path: Path) -> Column:
         return Column(path, len(TokenStore.open(path.parent / STORE)))
-
-    def starts(self, value: Any) -> None:
-        return None
-
-    def names(self, value: Any, row: Row) -> None:
-        return None
 
     def show(self, value: Any) -> str:
         if isinstance(value, np.ndarray):
