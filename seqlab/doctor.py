@@ -12,7 +12,7 @@ import torch
 from seqlab.codecs.codec import Files
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
-from seqlab.data.store import Shared, TokenStore
+from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
@@ -122,7 +122,7 @@ def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     store = stores / ("train_source" if codec.reads else "train_target")
     if not store.exists():
         return
-    train: TokenStore | Shared = TokenStore.open(store)
+    train = TokenStore.open(store)
     if isinstance(codec.source, PictureSource):
         names = (STORE, "train_source")
         train = shared_pictures({name: TokenStore.open(stores / name) for name in names}, "train")

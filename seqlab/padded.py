@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Shaped
 from torch import Tensor
+
+from seqlab.types import Mask, RowIds
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Padded:
     """
 
     values: Shaped[Tensor, "B T *F"]
-    lengths: Int[Tensor, " B"]
+    lengths: RowIds
     observed: Bool[Tensor, "B T *D"] | None = None
 
     @classmethod
@@ -41,12 +43,12 @@ class Padded:
         return len(self.lengths)
 
     @property
-    def real(self) -> Bool[Tensor, "B T"]:
+    def real(self) -> Mask:
         """True where a position is inside its sequence."""
         return torch.arange(self.values.shape[1], device=self.values.device) < self.lengths[:, None]
 
     @property
-    def scored(self) -> Bool[Tensor, "B T"]:
+    def scored(self) -> Mask:
         """True where a position is inside its sequence and carries a value: where a loss counts."""
         if self.observed is None:
             return self.real
@@ -56,7 +58,7 @@ class Padded:
         """The sequences again, without their pads."""
         return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
 
-    def rows_at(self, places: Int[Tensor, " N"]) -> "Padded":
+    def rows_at(self, places: RowIds) -> "Padded":
         """Some of the rows, in this order."""
         return Padded(
             self.values[places], self.lengths[places], None if self.observed is None else self.observed[places]
@@ -99,7 +101,7 @@ class Batch:
     they key the randomness of dropout and name the culprits when something goes wrong.
     """
 
-    rows: Int[Tensor, " B"]
+    rows: RowIds
     source: Padded | None = None
     target: Padded | None = None
     covariates: Padded | None = None

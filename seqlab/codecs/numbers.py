@@ -14,21 +14,21 @@ from seqlab.data.series import MISSING
 from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.errors import DataError, shorten
+from seqlab.padded import Measured
 from seqlab.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class NumberTarget(Target):
-    """Mean and deviation of each number over the training part; of angles the mean direction, and no scale."""
+    """The scale of each number over the training part; of angles the mean direction, and no deviation."""
 
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
+    scale: Measured
     angles: bool
     no_label: str | None = None  # what stands in a file where nothing is known
 
     @property
     def width(self) -> int:
-        return len(self.mean)
+        return len(self.scale.mean)
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
         return [self._row(example, at) for example, at in zip(examples, places, strict=True)]
@@ -55,12 +55,12 @@ class NumberTarget(Target):
         return (apart + 180) % 360 - 180 if self.angles else apart
 
     def to_json(self) -> Json:
-        return {"numbers": asdict(self)}
+        return {"numbers": asdict(self.scale) | {"angles": self.angles, "no_label": self.no_label}}
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "NumberTarget":
         scale, numbers = read_scale(table, "numbers"), table["numbers"]
-        return cls(scale.mean, scale.deviation, numbers.get("angles") is True, numbers.get("no_label"))
+        return cls(scale, numbers.get("angles") is True, numbers.get("no_label"))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NumberTarget":
@@ -74,10 +74,10 @@ class NumberTarget(Target):
         if recipe.target.kind == "angles":
             turned = np.deg2rad(values)
             mean = np.rad2deg(np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0)))
-            return cls(tuple(mean.tolist()), (1.0,) * len(mean), True, no_label)
+            return cls(Measured(tuple(mean.tolist()), (1.0,) * len(mean)), True, no_label)
         mean, deviation = np.nanmean(values, 0), np.nanstd(values, 0)
         positive = np.where(deviation > 1e-12, deviation, 1.0)
-        return cls(tuple(mean.tolist()), tuple(positive.tolist()), False, no_label)
+        return cls(Measured(tuple(mean.tolist()), tuple(positive.tolist())), False, no_label)
 
 
 def read_numbers(example: Example, no_label: str | None, *, width: int | None) -> Float32[np.ndarray, "T D"]:

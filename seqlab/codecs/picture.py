@@ -16,7 +16,7 @@ from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
 from seqlab.data.png import png
 from seqlab.data.sources import Example, Picture
-from seqlab.data.store import PIXELS, VECTORS, Column, Shared, TokenStore, write_stores
+from seqlab.data.store import PIXELS, VECTORS, Column, TokenStore, write_stores
 from seqlab.errors import UsageError
 from seqlab.padded import Measured
 from seqlab.recipe import Image, Recipe
@@ -127,11 +127,11 @@ def store_pictures(
     first = next(rows)
     dtype = VECTORS if image is None else PIXELS
     [store] = write_stores([Column(folder / STORE, 0, dtype, first[0].shape[1])], chain([first], rows))
-    offsets = store.offsets.tolist()
-    named = [replace(p, values=store.flat[offsets[i] : offsets[i + 1]]) for i, p in enumerate(pictures)]
+    spans = zip(pictures, store.begins.tolist(), store.ends.tolist(), strict=True)
+    named = [replace(picture, values=store.flat[begin:end]) for picture, begin, end in spans]
     return [[replace(e, source=named[cast(Any, e.source).place]) for e in part] for part in examples]
 
 
-def shared_pictures(stores: dict[str, TokenStore], part: str) -> Shared:
+def shared_pictures(stores: dict[str, TokenStore], part: str) -> TokenStore:
     """The pictures of one part's examples."""
-    return Shared(stores[STORE], stores[f"{part}_source"].flat.astype(np.int64))
+    return stores[STORE].rows_at(stores[f"{part}_source"].flat.astype(np.int64))

@@ -6,17 +6,16 @@ from typing import final
 import numpy as np
 from jaxtyping import Int
 
-from seqlab.data.store import Shared, TokenStore
+from seqlab.data.store import Places, TokenStore
 from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
+Lengths = Int[np.ndarray, "N parts"]  # of each row, in each part that there is
 _POOL = 200  # batches that are sorted together: more means fewer pads, less means more varied batches
 
 
-def plan(
-    lengths: Int[np.ndarray, "N parts"], *, budget: int, seed: int, epoch: int, max_rows: int | None = None
-) -> list[Int[np.ndarray, " B"]]:
+def plan(lengths: Lengths, *, budget: int, seed: int, epoch: int, max_rows: int | None = None) -> list[Places]:
     """The batches of one epoch, each as the indices of its rows; every row occurs once.
 
     Rows are shuffled, sorted by length within large pools, and cut so that rows x longest <= budget, where longest
@@ -33,9 +32,7 @@ def plan(
     return [batches[i] for i in random.permutation(len(batches))]
 
 
-def plan_in_order(
-    lengths: Int[np.ndarray, "N parts"], *, budget: int, max_rows: int | None = None
-) -> list[Int[np.ndarray, " B"]]:
+def plan_in_order(lengths: Lengths, *, budget: int, max_rows: int | None = None) -> list[Places]:
     """The batches of an evaluation: all rows from short to long, nothing shuffled."""
     widths = _widths(lengths)
     return _cut(_by_length(np.arange(len(lengths)), lengths, widths), widths, budget=budget, max_rows=max_rows)
@@ -45,7 +42,7 @@ def plan_in_order(
 class Rows:
     """A data set of parallel stores, of ids or of vectors, from which batches are made."""
 
-    def __init__(self, *, source: TokenStore | Shared | None = None, target: TokenStore | None = None) -> None:
+    def __init__(self, *, source: TokenStore | None = None, target: TokenStore | None = None) -> None:
         self.source, self.target = source, target
         self._parts = [part for part in (source, target) if part is not None]
         counts = {len(part) for part in self._parts}
@@ -59,11 +56,11 @@ class Rows:
         return len(self._parts[0])
 
     @property
-    def lengths(self) -> Int[np.ndarray, "N parts"]:
+    def lengths(self) -> Lengths:
         """How long each row is in each part that is there."""
         return np.stack([part.lengths for part in self._parts], axis=1)
 
-    def batch(self, indices: Int[np.ndarray, " B"] | Sequence[int]) -> Batch:
+    def batch(self, indices: Places | Sequence[int]) -> Batch:
         """The rows at these places, side by side."""
         rows = np.asarray(indices, dtype=np.int64)
         return Batch(
@@ -73,18 +70,16 @@ class Rows:
         )
 
 
-def _padded(store: TokenStore | Shared, rows: Int[np.ndarray, " B"]) -> Padded:
+def _padded(store: TokenStore, rows: Places) -> Padded:
     values, lengths = store.gather(rows)
     return Padded(tensor_of(values), tensor_of(lengths))
 
 
-def _widths(lengths: Int[np.ndarray, "N parts"]) -> Int[np.ndarray, " N"]:
+def _widths(lengths: Lengths) -> Places:
     return lengths.max(axis=1, initial=1)
 
 
-def _by_length(
-    rows: Int[np.ndarray, " B"], lengths: Int[np.ndarray, "N parts"], widths: Int[np.ndarray, " N"]
-) -> Int[np.ndarray, " B"]:
+def _by_length(rows: Places, lengths: Lengths, widths: Places) -> Places:
     """By the longer part; among equals by how much longer the first part is than the last, so that both have few pads.
 
     Up for even widths and down for odd ones, so that a batch across two widths meets like with like.
@@ -93,9 +88,7 @@ def _by_length(
     return rows[np.lexsort((np.where(widths[rows] % 2, -excess, excess), widths[rows]))]
 
 
-def _cut(
-    rows: Int[np.ndarray, " P"], widths: Int[np.ndarray, " N"], *, budget: int, max_rows: int | None
-) -> list[Int[np.ndarray, " B"]]:
+def _cut(rows: Places, widths: Places, *, budget: int, max_rows: int | None) -> list[Places]:
     """Rows sorted by width, cut where the next one would burst the budget."""
     batches, start = [], 0
     while start < len(rows):

@@ -21,6 +21,7 @@ from seqlab.keyed import mix
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None
 Points = Float[Tensor, "P D"]
+Means = Float[Tensor, "N D"]
 PerState = Float[Tensor, "P N"]
 Floor = Float[Tensor, " D"] | None
 PseudoCounts = float | Float[Tensor, "..."]
@@ -51,8 +52,8 @@ class Categorical:
 class DiagonalGaussian:
     """p(x_t | z_t = j) = Π_d N(x_td; μ_jd, σ²_jd), over the features that are present."""
 
-    means: Float[Tensor, "N D"]
-    variances: Float[Tensor, "N D"]
+    means: Means
+    variances: Means
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
@@ -86,7 +87,7 @@ class DiagonalGaussian:
 class FullGaussian:
     """p(x_t | z_t = j) = N(x_t; μ_j, Σ_j); of a vector with gaps, the marginal over what is present."""
 
-    means: Float[Tensor, "N D"]
+    means: Means
     covariances: Float[Tensor, "N D D"]
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:

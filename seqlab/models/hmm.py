@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Distributions, Moves, Posterior, Trellis, condition, predict
+from seqlab.equations.hmm import Distributions, Initial, Moves, Posterior, Trellis, condition, predict
 from seqlab.kernels.forward_backward import posterior
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import (
@@ -45,10 +45,10 @@ class Seen:
         present = None if observed is None or observed.dim() == 2 else observed.transpose(0, 1)[where]
         return cls(where, observations.values.transpose(0, 1)[where], present)
 
-    def gather(self, x: Shaped[Tensor, "B T N"]) -> Shaped[Tensor, "P N"]:
+    def gather(self, x: Trellis) -> PerState:
         return x.transpose(0, 1).flatten(0, 1) if self.where.all() else x.transpose(0, 1)[self.where]
 
-    def spread(self, x: Shaped[Tensor, "P N"]) -> Shaped[Tensor, "B T N"]:
+    def spread(self, x: PerState) -> Trellis:
         """Back to their places, with zeros elsewhere: as log-likelihoods, nothing observed."""
         if len(x) == self.where.numel():
             return x.unflatten(0, self.where.shape).transpose(0, 1)
@@ -60,7 +60,7 @@ class Seen:
 class HMM:
     """π, A and the emissions, which several states may share: of K rows of emissions, state s has row s mod K."""
 
-    initial: Float[Tensor, " N"]
+    initial: Initial
     transitions: Moves
     emissions: Emissions
 
@@ -206,7 +206,7 @@ def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Emissions
     return HMM(initial if moves.dim() == 2 else first_pairs(initial), moves, emissions)
 
 
-def first_pairs(initial: Float[Tensor, " K"]) -> Float[Tensor, " N"]:
+def first_pairs(initial: Float[Tensor, " K"]) -> Initial:
     """The first label as a pair: before it there is none."""
     return torch.cat([initial, initial.new_zeros(len(initial) ** 2)])
 

@@ -144,7 +144,7 @@ class LDS:
         real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
         return Evidence(values, real, observed, self._known(inputs, real))
 
-    def _known(self, inputs: Inputs, real: Mask) -> Float[Tensor, "B T X"] | None:
+    def _known(self, inputs: Inputs, real: Mask) -> Inputs:
         """The inputs, of which none may be missing."""
         if (inputs is None) != (self.input_matrix is None):
             raise DataError("inputs without an input matrix, or the reverse", hint="give both, or neither.")
@@ -214,7 +214,7 @@ def _matrix(rows: list[list[float]]) -> Float[Tensor, "_ _"]:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _check_covariance(name: str, matrix: Float[Tensor, "D D"]) -> None:
+def _check_covariance(name: str, matrix: Square) -> None:
     slack = max(1e-9, 64 * torch.finfo(matrix.dtype).eps) * float(matrix.abs().max())
     symmetric = matrix.isfinite().all() and float((matrix - matrix.mT).abs().max()) <= slack
     if not symmetric or float(torch.linalg.eigvalsh(matrix)[0]) < -slack:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -86,9 +85,9 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMDa
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
     if isinstance(batches, StreamBatches):
-        flat = batches.streams.flat
-        offsets = np.append(np.arange(0, len(flat), recipe.train.bptt), len(flat))
-        rows = Rows(target=TokenStore(Path(), flat, offsets, 0))
+        flat, steps = batches.streams.flat, recipe.train.bptt
+        begins = np.arange(0, len(flat), steps)
+        rows = Rows(target=TokenStore(flat, begins, np.minimum(begins + steps, len(flat))))
     else:
         rows = cast(Rows, cast(ExampleBatches, batches).rows)
     for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):

@@ -46,8 +46,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         CausalStack(inner, stack, dropout=settings.dropout, name="decoder"),
         SourceAttention(score, stack.size, encoder.output_size, name="decoder.attention"),
         entrance=settings.embedding,
-        mean=scale.mean,
-        deviation=scale.deviation,
+        scale=scale,
         dropout=settings.entering,
     )
 

@@ -70,7 +70,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     encoder, target = build_encoder(recipe, codec.source.entry), codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
-        return Measurer(encoder, output, mean=target.mean, deviation=target.deviation)
+        return Measurer(encoder, output, target.scale)
     return Tagger(encoder, Head(encoder.output_size, len(labels_in(codec))))
 
 
@@ -97,7 +97,7 @@ def by_word(bundle: Bundle, sentences: Sequence[Any], *, first_row: int = 0) -> 
     """
     model, target = cast(Tagger | HMMTagger | Measurer, bundle.model), bundle.codec.target
     if isinstance(target, NumberTarget):
-        otherwise: Any = np.asarray(target.mean, dtype=np.float32).tolist()
+        otherwise: Any = np.asarray(target.scale.mean, dtype=np.float32).tolist()
     else:
         otherwise = labels_in(bundle.codec).majority
 
@@ -137,7 +137,7 @@ def _number_report(target: NumberTarget, examples: list[Example], answers: list[
         return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
 
     guess = np.concatenate([np.asarray(rows, np.float32) for rows in answers])
-    mean = np.broadcast_to(np.asarray(target.mean, dtype=np.float32), gold.shape)
+    mean = np.broadcast_to(np.asarray(target.scale.mean, dtype=np.float32), gold.shape)
     return Report("tag", len(examples), scores(guess), {"mean of training": scores(mean)})
 
 

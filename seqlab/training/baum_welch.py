@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seqlab.equations.hmm import Moves, reestimate
+from seqlab.equations.hmm import Initial, Moves, Trellis, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.kernels.forward_backward import posterior
 from seqlab.models.emissions import Counts
 from seqlab.models.hmm import HMM, Seen
 from seqlab.padded import Padded
+from seqlab.types import PerRow, PositionIds, RowIds
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a batch
 
@@ -29,11 +30,11 @@ class HMMData:
     """What a model is fitted to. A label is a state, -1 where it is unknown; a weight says how often a row counts."""
 
     observations: Padded
-    labels: Int[Tensor, "B T"] | None = None
-    weights: Float[Tensor, " B"] | None = None
+    labels: PositionIds | None = None
+    weights: PerRow | None = None
 
     @property
-    def known_labels(self) -> Int[Tensor, "B T"]:
+    def known_labels(self) -> PositionIds:
         """The label of each position, -1 where it is unknown or a pad."""
         unknown = torch.full(self.observations.real.shape, -1)
         return unknown if self.labels is None else self.labels.where(self.observations.real, unknown)
@@ -42,7 +43,7 @@ class HMMData:
 class Expected(NamedTuple):
     """Expected counts of first states, of moves, and of what was emitted."""
 
-    first: Float[Tensor, " N"]
+    first: Initial
     moves: Moves
     emitted: Counts
 
@@ -50,7 +51,7 @@ class Expected(NamedTuple):
 class Pseudo(NamedTuple):
     """What is added to the counts: a number for all of them, or a table."""
 
-    first: float | Float[Tensor, " N"]
+    first: float | Initial
     moves: float | Moves
     emitted: float | Float[Tensor, "K V"]
 
@@ -146,10 +147,10 @@ class _Rows(NamedTuple):
     """Rows of like length, with all that stays the same from one iteration to the next."""
 
     seen: Seen
-    lengths: Int[Tensor, " B"]
-    weights: Float[Tensor, " B"] | None
+    lengths: RowIds
+    weights: PerRow | None
     forbidden: Bool[Tensor, "B T N"] | None
-    symbols: Int[Tensor, "B T"] | None  # where there are few: one more stands for none
+    symbols: PositionIds | None  # where there are few: one more stands for none
 
 
 def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
@@ -164,7 +165,7 @@ def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
     return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
 
 
-def _log_emissions(model: HMM, batch: _Rows) -> Float[Tensor, "B T N"] | Float[Tensor, "V N"]:
+def _log_emissions(model: HMM, batch: _Rows) -> Trellis | Float[Tensor, "V N"]:
     """log p(x_t | z_t) of each position, or of each symbol and of none; -inf where the label is another."""
     if batch.symbols is not None:
         return pad(model.log_b(torch.arange(int(batch.seen.values.max()) + 1)), (0, 0, 0, 1))

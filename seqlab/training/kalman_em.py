@@ -20,7 +20,7 @@ from seqlab.errors import RunError, UsageError, nearest
 from seqlab.kernels.kalman import kalman_filter, num_groups, rts_smoother
 from seqlab.models.lds import LDS, Inputs, measured, normal
 from seqlab.padded import Padded
-from seqlab.types import Mask
+from seqlab.types import HiddenVector, Mask, Square
 
 PARAMETERS = tuple(field.name for field in fields(LDS))
 NOISES = ("process_noise", "observation_noise")
@@ -196,14 +196,14 @@ def _starts(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     return Pairs(y, y.new_ones(len(y), 1), yy, y.new_zeros(y.shape[1], 1), y.new_zeros(1, 1))
 
 
-def _total(part: Float[Tensor, "B T H H"], where: Mask) -> Float[Tensor, "H H"]:
+def _total(part: Float[Tensor, "B T H H"], where: Mask) -> Square:
     """The sum over some positions; rows that share their covariances are counted, not added up one by one."""
     rows = num_groups(part)
     counts = where[:rows].flatten().to(part.dtype) * (len(part) // rows)
     return (counts @ part[:rows].flatten(2).flatten(0, 1)).unflatten(0, part.shape[2:])
 
 
-def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, Float[Tensor, " D"]]:
+def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, HiddenVector]:
     """The smallest variance of each entry of the covariances that are learnt."""
     count = evidence.seen.sum((0, 1)).clamp(min=1)
     apart = torch.where(evidence.seen, evidence.y, 0.0)
@@ -214,7 +214,7 @@ def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, 
     return {name: settings.floor * scale for name, scale in scales.items() if name in settings.learn}
 
 
-def _above(covariance: Float[Tensor, "D D"], floor: Float[Tensor, " D"], diagonal: bool) -> Float[Tensor, "D D"]:
+def _above(covariance: Square, floor: HiddenVector, diagonal: bool) -> Square:
     """The likeliest covariance of which no direction has less variance than diag(floor) gives it; 0 where that is 0."""
     if diagonal:
         return torch.where(floor > 0, covariance.diagonal().maximum(floor), 0.0).diag()

@@ -7,15 +7,13 @@ from itertools import chain, islice
 from typing import cast
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.types import State
+from seqlab.types import Scalar, State
 from seqlab.world import ALONE, World
 
 
@@ -23,19 +21,19 @@ from seqlab.world import ALONE, World
 class Loss:
     """A sum over the scored positions of a batch, how many there are, and the state that the next chunk begins in."""
 
-    total: Float[Tensor, ""]
+    total: Scalar
     num_scored: int
     num_right: int | None  # of classes
     carried: State
-    penalty: Float[Tensor, ""] | None = None
+    penalty: Scalar | None = None
 
     @property
-    def summed(self) -> Float[Tensor, ""]:
+    def summed(self) -> Scalar:
         """The sum, with whatever the model adds for how it worked."""
         return self.total if self.penalty is None else self.total + self.penalty
 
     @property
-    def to_minimise(self) -> Float[Tensor, ""]:
+    def to_minimise(self) -> Scalar:
         """The mean over the scored positions."""
         return self.summed / max(1, self.num_scored)
 
