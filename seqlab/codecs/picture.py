@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -10,15 +10,14 @@ from typing import Any, cast
 import numpy as np
 from jaxtyping import Shaped
 
-from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, Source, parse_numbers
-from seqlab.codecs.vectors import NO_FILES, check_width, learn_scale, read_scale
+from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, parse_numbers
+from seqlab.codecs.vectors import NO_FILES, VectorSource, check_width, learn_scale, read_scale
 from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
 from seqlab.data.png import png
 from seqlab.data.sources import Example, Picture
 from seqlab.data.store import PIXELS, VECTORS, Column, TokenStore, write_stores
 from seqlab.errors import UsageError
-from seqlab.padded import Measured
 from seqlab.recipe import Image, Recipe
 
 STORE = "pictures"
@@ -26,15 +25,10 @@ PREFIX = "data:image/"  # a picture that is sent as text begins so, then names i
 
 
 @dataclass(frozen=True)
-class PictureSource(Source):
+class PictureSource(VectorSource):
     """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
 
-    scale: Measured
     image: Image | None
-
-    @property
-    def entry(self) -> Measured:
-        return self.scale
 
     def load(self, value: Any) -> Picture:
         """A picture from a file or from an array of pixels, in the size that the model reads."""
@@ -78,9 +72,6 @@ class PictureSource(Source):
             return ""
         pixels = value.values.reshape(self.image.height, self.image.width, self.image.channels)
         return f"{PREFIX}png;base64,{base64.b64encode(png(pixels)).decode()}"
-
-    def to_json(self) -> Json:
-        return {"features": asdict(self.scale)}
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "PictureSource":

@@ -117,15 +117,11 @@ class FullGaussian:
         return gamma.sum(0)[:, None], first, second
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":
-        """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
         shift = first / total
         covariances = second / total[..., None] - shift[:, :, None] * shift[:, None]
-        if floor is not None:
-            unit = floor.sqrt()[:, None] * floor.sqrt()
-            values, vectors = torch.linalg.eigh(covariances / unit)
-            covariances = (vectors * values.clamp(min=1.0)[:, None]) @ vectors.mT * unit
+        covariances = covariances if floor is None else at_least(covariances, floor)
         covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
 
@@ -144,6 +140,13 @@ def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor |
         where = (codes == code).nonzero().squeeze(1)
         pattern = present[where[0]]
         yield where, features[pattern], features[~pattern]
+
+
+def at_least(covariances: Float[Tensor, "*rows D D"], floor: Float[Tensor, " D"]) -> Float[Tensor, "*rows D D"]:
+    """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
+    unit = floor.sqrt()[:, None] * floor.sqrt()
+    values, vectors = torch.linalg.eigh(covariances / unit)
+    return (vectors * values.clamp(min=1.0)[..., None, :]) @ vectors.mT * unit
 
 
 def distributions(name: str, rows: Distributions) -> Distributions:

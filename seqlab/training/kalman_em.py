@@ -18,6 +18,7 @@ from seqlab.device import keep_memory
 from seqlab.equations.kalman import Evidence, Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
 from seqlab.kernels.kalman import kalman_filter, num_groups, rts_smoother
+from seqlab.models.emissions import at_least
 from seqlab.models.lds import LDS, Inputs, measured, normal
 from seqlab.padded import Padded
 from seqlab.types import HiddenVector, Mask, Square
@@ -219,10 +220,8 @@ def _above(covariance: Square, floor: HiddenVector, diagonal: bool) -> Square:
     if diagonal:
         return torch.where(floor > 0, covariance.diagonal().maximum(floor), 0.0).diag()
     free = floor > 0
-    unit = floor[free].sqrt()[:, None] * floor[free].sqrt()
-    values, vectors = torch.linalg.eigh(covariance[free][:, free] / unit)
     whole = torch.zeros_like(covariance)
-    whole[free[:, None] & free] = ((vectors * values.clamp(min=1.0)) @ vectors.mT * unit).flatten()
+    whole[free[:, None] & free] = at_least(covariance[free][:, free], floor[free]).flatten()
     return (whole + whole.mT) / 2
 
 
