@@ -126,11 +126,6 @@ class Batch:
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         return {name: part for name, part in named.items() if part is not None}
 
-    @property
-    def num_tokens(self) -> int:
-        """How many real positions there are to read and to predict."""
-        return int(sum(part.lengths.sum() for part in self.parts().values()))
-
 
 @dataclass(frozen=True)
 class Tokens:

@@ -114,10 +114,3 @@ def test_a_batch_names_the_parts_it_has(words):
     assert list(batch.parts()) == ["source", "target"]
     assert batch.parts()["target"] is target
     assert len(batch) == 4
-
-
-def test_pads_are_not_counted_as_tokens(words):
-    target = Padded.from_rows([[1], [1], [1], [1, 2]])
-    assert Batch(torch.arange(4), source=words, target=target).num_tokens == 6 + 5
-    assert Batch(torch.arange(4), target=target).num_tokens == 5
-    assert Batch(torch.arange(4)).num_tokens == 0

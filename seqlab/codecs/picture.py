@@ -109,7 +109,7 @@ def store_pictures(
             last: object = None
             for example in read(paths):
                 if example.source is not last:  # the captions of one picture come together
-                    last, picture = example.source, cast(Picture, example.source)
+                    last, picture = example.source, example.source
                     pictures.append(Picture(picture.name, np.empty((0, 0)), len(pictures)))
                     yield (picture.values,)
                 part.append(replace(example, source=pictures[-1]))
@@ -120,7 +120,7 @@ def store_pictures(
     [store] = write_stores([Column(folder / STORE, 0, dtype, first[0].shape[1])], chain([first], rows))
     spans = zip(pictures, store.begins.tolist(), store.ends.tolist(), strict=True)
     named = [replace(picture, values=store.flat[begin:end]) for picture, begin, end in spans]
-    return [[replace(e, source=named[cast(Any, e.source).place]) for e in part] for part in examples]
+    return [[replace(e, source=named[e.source.place]) for e in part] for part in examples]
 
 
 def shared_pictures(stores: dict[str, TokenStore], part: str) -> TokenStore:

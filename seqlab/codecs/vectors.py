@@ -82,7 +82,7 @@ class VectorSource(Source):
         """The source of the training part; the scale of an `old` model stays as it is."""
         if old is not None:
             return cls(cast(VectorSource, old.source).scale)
-        return cls(learn_scale(cast(np.ndarray, e.source) for e in examples()))
+        return cls(learn_scale(e.source for e in examples()))
 
 
 @dataclass(frozen=True)

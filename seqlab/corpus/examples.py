@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import compress, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -200,7 +200,7 @@ def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folde
     def encode(block: list[Example]) -> list[tuple[Row, Row]]:
         if not isinstance(codec.source, PictureSource):
             return codec.encode(block)
-        return codec.with_targets(block, [[cast(Any, e.source).place] for e in block])  # each is stored once
+        return codec.with_targets(block, [[e.source.place] for e in block])  # each is stored once
 
     columns = [codec.source.column(folder / f"{part}_source"), codec.target.column(folder / f"{part}_target")]
     rows = (tuple(compress(row, columns)) for row in limits.rows(encode, examples))

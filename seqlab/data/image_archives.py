@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from seqlab.data.arrays import member, readable
 from seqlab.errors import DataError
@@ -107,13 +106,13 @@ class Arrays:
     def has(self, name: str) -> bool:
         return f"{name}.npy" in self.archive.namelist()
 
-    def whole(self, name: str, kind: str = "numbers") -> Shaped[np.ndarray, "..."]:
+    def whole(self, name: str, kind: str = "numbers") -> np.ndarray:
         if name not in self._read:
             with readable(f"{self.path}: '{name}'"):
                 self._read[name] = member(self.archive, self.path, name, kind).all()
         return self._read[name]
 
-    def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
+    def get(self, name: str, where: str) -> np.ndarray:
         array, _, index = name.rpartition("/")
         pictures = self.whole(array or "images")
         if not index.isdecimal() or int(index) >= len(pictures):
@@ -130,7 +129,7 @@ class Tensors:
     def others(self, names: Iterable[str]) -> set[str]:
         return self.keys - {*names}
 
-    def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
+    def get(self, name: str, where: str) -> np.ndarray:
         if name not in self.keys:
             raise _missing(where, f"{self.path} has no tensor '{name}'.")
         return self.file.get_tensor(name)

@@ -23,7 +23,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 Values = Shaped[np.ndarray, "T F"]
 
 
-def picture_values(content: bytes | Shaped[np.ndarray, "..."], where: str, image: Image | None) -> Values:
+def picture_values(content: bytes | np.ndarray, where: str, image: Image | None) -> Values:
     """A file's bytes, or an array, as rows of pixels (H, W·C); without `image`, as features (places, features)."""
     if isinstance(content, bytes):
         if image is not None and not content.startswith(b"\x93NUMPY"):
@@ -33,14 +33,14 @@ def picture_values(content: bytes | Shaped[np.ndarray, "..."], where: str, image
     return _features(content, where) if image is None else _pixels(content, where, image)
 
 
-def _features(array: Shaped[np.ndarray, "..."], where: str) -> Values:
+def _features(array: np.ndarray, where: str) -> Values:
     """One vector, one for each place, or a grid of them, places first; never one number for each place."""
     if array.ndim == 1:
         return as_vectors(array[None], where)
     return as_vectors(array.reshape(-1, array.shape[-1]) if array.ndim == 3 else array, where)
 
 
-def _pixels(array: Shaped[np.ndarray, "..."], where: str, image: Image) -> Values:
+def _pixels(array: np.ndarray, where: str, image: Image) -> Values:
     """Pixels that are there already: bytes, or numbers from 0 to 1."""
     array = array[..., None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[2] not in (1, 3) or min(array.shape) < 1:

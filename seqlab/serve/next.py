@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -48,7 +48,7 @@ def next_tokens(
 
 def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[Tensor, "1 V"]:
     """What the decoder says after its prompt and all that was written."""
-    decoder = cast(Any, bundle.model).decoder
+    decoder = bundle.model.decoder
     tokens = [*opening.tokens, *written]
     if len(tokens) > room(bundle.recipe):
         raise UsageError(

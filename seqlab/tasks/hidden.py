@@ -92,7 +92,7 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMDa
         rows = cast(Rows, cast(ExampleBatches, batches).rows)
     for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
         batch = rows.batch(places)
-        target = cast(Padded, batch.target)
+        target = batch.require("target")
         if batch.source is not None:
             yield HMMData(batch.source, labels=target.values)
         elif isinstance(batches, ExampleBatches):  # SOS is not emitted: it is where the chain begins

@@ -53,7 +53,8 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 def _predict(job: Job) -> list[Prediction]:
     """The frames of each text, in the unit of the data; as text, how many they are."""
-    model, limit = cast(Speaker, job.bundle.model), job.bundle.recipe.data.max_target
+    model: Speaker = job.bundle.model
+    limit = job.bundle.recipe.data.max_target
 
     def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
         frames, ended = model.write(rows, most=limit)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -20,7 +20,6 @@ from seqlab.layers.linear import Head
 from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
-from seqlab.models.hmm import HMMTagger
 from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
@@ -95,7 +94,7 @@ def by_word(bundle: Bundle, sentences: Sequence[Any], *, first_row: int = 0) -> 
 
     Beyond the recipe's longest sentence it is the most frequent label, or the mean of the training part.
     """
-    model, target = cast(Tagger | HMMTagger | Measurer, bundle.model), bundle.codec.target
+    model, target = bundle.model, bundle.codec.target
     if isinstance(target, NumberTarget):
         otherwise: Any = np.asarray(target.scale.mean, dtype=np.float32).tolist()
     else:

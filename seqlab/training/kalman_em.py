@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seqlab.device import keep_memory
 from seqlab.equations.kalman import Evidence, Pairs, Smoothed, factor, reestimate
@@ -130,11 +131,10 @@ def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[s
     size = len(model.transition)
 
     moved = _moves(evidence, smoothed)
-    columns = [model.transition] if model.input_matrix is None else [model.transition, model.input_matrix]
-    chosen = [name in learn for name in ("transition", "input_matrix")]
+    matrix = model.transition if model.input_matrix is None else torch.cat([model.transition, model.input_matrix], dim=1)
     if len(moved.y):
-        free = torch.cat([torch.full((part.shape[1],), on) for part, on in zip(columns, chosen, strict=False)])
-        matrix, learnt["process_noise"] = reestimate(moved, torch.cat(columns, dim=1), free)
+        free = torch.where(torch.arange(matrix.shape[1]) < size, "transition" in learn, "input_matrix" in learn)
+        matrix, learnt["process_noise"] = reestimate(moved, matrix, free)
         learnt["transition"] = matrix[:, :size]
         if model.input_matrix is not None:
             learnt["input_matrix"] = matrix[:, size:]
@@ -161,8 +161,8 @@ def _moves(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     zz = _total(smoothed.covariance, before)
     if evidence.x is not None:
         x = evidence.x[after]
-        z, zz = torch.cat([z, x], dim=1), torch.block_diag(zz, zz.new_zeros(x.shape[1], x.shape[1]))
-        yz = torch.cat([yz, yz.new_zeros(len(yz), x.shape[1])], dim=1)
+        width = x.shape[1]
+        z, yz, zz = torch.cat([z, x], dim=1), pad(yz, (0, width)), pad(zz, (0, width, 0, width))
     return Pairs(smoothed.mean[after], z, yy, yz, zz)
 
 

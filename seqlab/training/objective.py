@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import cast
 
 import torch
 
@@ -68,7 +67,8 @@ def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool, world: W
     Of real numbers there is the loss alone. Many processes share the batches, unless each goes on where another ended:
     then they are the leader's. The sum is rounded once, so it is the same for any number of processes.
     """
-    carried, parts = cast(State, ()), []
+    carried: State = ()
+    parts = []
     size = 1 if carries else world.size
     for batch in islice(batches, world.rank, None, size) if world.rank < size else ():
         loss = batch_loss(model, batch, carried if carries else ())
