@@ -13,7 +13,7 @@ from jaxtyping import Shaped
 
 from seqlab.data.arrays import SavedArray, readable
 from seqlab.data.vectors import as_vectors
-from seqlab.errors import DataError, SeqlabError, SeqlabWarning
+from seqlab.errors import DataError, SeqlabWarning
 from seqlab.recipe import Image
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller
@@ -65,10 +65,20 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
     pillow = _pillow()
     from PIL import ImageOps, UnidentifiedImageError
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            opened = pillow.open(io.BytesIO(content), formats=FORMATS)  # the header alone
+    hint = "the file is cut short, damaged or something else; set image.bad to 'skip' to go on without it."
+    with readable(where, "this cannot be read as a picture", hint=hint):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+                opened = pillow.open(io.BytesIO(content), formats=FORMATS)  # the header alone
+        except pillow.DecompressionBombError:
+            raise _too_large(where, "the picture's header promises too much") from None
+        except UnidentifiedImageError:
+            raise DataError(
+                f"{where}: this cannot be read as a picture: it is none of {', '.join(FORMATS)}, or its header is "
+                "damaged",
+                hint="convert it to PNG or JPEG; set image.bad to 'skip' to go on without it.",
+            ) from None
         with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
@@ -83,20 +93,6 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
                 warnings.warn(message, SeqlabWarning, stacklevel=2)
             opened.draft(None, (2 * image.width, 2 * image.height))  # a large JPEG is decoded at a smaller size
             return _fitted(ImageOps.exif_transpose(opened), image)
-    except SeqlabError:
-        raise
-    except pillow.DecompressionBombError:
-        raise _too_large(where, "the picture's header promises too much") from None
-    except UnidentifiedImageError:
-        raise DataError(
-            f"{where}: this cannot be read as a picture: it is none of {', '.join(FORMATS)}, or its header is damaged",
-            hint="convert it to PNG or JPEG; set image.bad to 'skip' to go on without it.",
-        ) from None
-    except Exception as error:  # a forged file can make a decoder raise nearly anything
-        raise DataError(
-            f"{where}: this cannot be read as a picture: {str(error).partition(chr(10))[0]}",
-            hint="the file is cut short, damaged or something else; set image.bad to 'skip' to go on without it.",
-        ) from error
 
 
 def _fitted(opened: Any, image: Image) -> Values:

@@ -131,7 +131,9 @@ def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[s
     size = len(model.transition)
 
     moved = _moves(evidence, smoothed)
-    matrix = model.transition if model.input_matrix is None else torch.cat([model.transition, model.input_matrix], dim=1)
+    matrix = (
+        model.transition if model.input_matrix is None else torch.cat([model.transition, model.input_matrix], dim=1)
+    )
     if len(moved.y):
         free = torch.where(torch.arange(matrix.shape[1]) < size, "transition" in learn, "input_matrix" in learn)
         matrix, learnt["process_noise"] = reestimate(moved, matrix, free)
