@@ -165,8 +165,7 @@ class _Writer:
         if self.dtype not in (VECTORS, PIXELS):
             self._refuse_unknown(numbers)
         self.tokens.write(numbers.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
-        if self._ends:
-            self.offsets.write(np.frombuffer(self._ends, dtype=np.int64).astype("<u8").tobytes())
+        self.offsets.write(np.asarray(self._ends).astype("<u8").tobytes())
         self._numbers, self._ends = self._empty(), array("q")
 
     def _empty(self) -> array:
@@ -200,8 +199,7 @@ class _Writer:
             )
 
     def finish(self) -> None:
-        """Write what is left and give the files their names, the header last."""
-        self.flush()
+        """Give the files their names, the header last."""
         self.tokens.close()
         self.offsets.close()
         header = {"format": FORMAT, "dtype": self.dtype, "vocabulary_size": self.column.vocabulary_size}

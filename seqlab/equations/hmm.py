@@ -38,10 +38,7 @@ class Posterior(NamedTuple):
 
 def predict(belief: Belief, A: Moves) -> Belief:
     """E5: p(z_t = j | x_<t) = Σ_i p(z_{t-1} = i | x_<t) A_ij: where the state goes while nobody looks."""
-    if A.dim() == 2:
-        return belief @ A
-    by_last = belief.unflatten(-1, A.shape[:2]).permute(2, 0, 1) @ A.transpose(0, 1)  # v B w
-    return torch.nn.functional.pad(by_last.transpose(0, 1), (0, 0, 1, 0)).flatten(1)
+    return belief @ as_matrix(A)
 
 
 def as_matrix(A: Moves) -> Matrix:
