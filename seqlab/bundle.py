@@ -45,7 +45,7 @@ class Bundle:
 
     recipe: Recipe
     codec: Codec
-    model: nn.Module
+    model: Any  # the network, whose kind the task knows
     metrics: Json
     int8: bool = False  # its matrices are on the grid of int8
 

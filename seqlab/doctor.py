@@ -4,7 +4,6 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -12,11 +11,10 @@ import torch
 from seqlab.codecs.codec import Files
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
-from seqlab.data.store import Shared, TokenStore
+from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
-from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
@@ -43,7 +41,7 @@ def _is_the_input_used(model: Model, examples: list[Example]) -> Iterator[Findin
     scores = example_loss(model.bundle, examples)
     own, unit = scores["loss"], " nats" if "perplexity" in scores else ""  # real numbers have a loss of their own
     batches = map(_exchanged, example_batches(model.bundle, examples))
-    other = mean_loss(cast(Trainable, model.bundle.model), batches, carries=False)["loss"]
+    other = mean_loss(model.bundle.model, batches, carries=False)["loss"]
     yield Finding(
         "is the input used?",
         other - own,
@@ -122,7 +120,7 @@ def _is_it_new(model: Model, examples: list[Example]) -> Iterator[Finding]:
     store = stores / ("train_source" if codec.reads else "train_target")
     if not store.exists():
         return
-    train: TokenStore | Shared = TokenStore.open(store)
+    train = TokenStore.open(store)
     if isinstance(codec.source, PictureSource):
         names = (STORE, "train_source")
         train = shared_pictures({name: TokenStore.open(stores / name) for name in names}, "train")

@@ -55,7 +55,7 @@ class Subject:
     def copies(self, rows: int) -> Float[Tensor, "B T V"]:
         """The same, so many times over: for a listener who changes each copy in another way."""
         if not self.writes:
-            model = cast(Any, self.bundle.model)
+            model = self.bundle.model
             return model.head(model.features(self._reads(rows)))
         context, state = self.decoder.start(self.memory(rows))
         return self.decoder.read(torch.tensor([self.writes] * rows), context, state)[0]
@@ -66,11 +66,11 @@ class Subject:
 
     @property
     def decoder(self) -> Decoder:
-        return cast(Decoder, cast(Any, self.bundle.model).decoder)
+        return cast(Decoder, self.bundle.model.decoder)
 
     def memory(self, rows: int = 1) -> Memory:
         """What the decoder has of the source."""
-        return Memory(rows) if self.reads is None else cast(Any, self.bundle.model).encoder(self._reads(rows))
+        return Memory(rows) if self.reads is None else self.bundle.model.encoder(self._reads(rows))
 
     def _reads(self, rows: int) -> Padded:
         return cast(Padded, self.reads).rows_at(torch.zeros(rows, dtype=torch.long))

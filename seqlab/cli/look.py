@@ -78,7 +78,7 @@ def check(
         apart = resuming_equals_never_having_stopped(model)
         checks = [Check("resuming equals never having stopped", apart, 0.0)]
     else:
-        checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))  # type: ignore[arg-type]
+        checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))
     if json:
         print_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
     else:

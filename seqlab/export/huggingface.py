@@ -8,7 +8,7 @@ translators with the norm before, or after                   Pegasus, Marian
 import json
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -86,7 +86,7 @@ def _encoder(bundle: Bundle) -> Written:
     weights = {name: weight for name, weight in renamed.items() if labels or not name.startswith("classifier")}
     words, places, types = (f"bert.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
     weights[words] = weights[words] * (math.sqrt(stack.size) if stack.scale else 1.0)
-    weights[places] = position_table(cast(Any, bundle.model).encoder)
+    weights[places] = position_table(bundle.model.encoder)
     weights.setdefault(types, torch.zeros(1, stack.size))
     family = ("Bert" if post else "MegatronBert") + ("Model" if labels is None else "ForTokenClassification")
     config: Table = {
@@ -111,7 +111,7 @@ def _encoder(bundle: Bundle) -> Written:
 
 def _translator(bundle: Bundle) -> Written:
     """Pegasus or Marian: one table for source, target and output, a bias on the logits, any table of positions."""
-    (encoder, decoder), model = translator(bundle, TO), cast(Any, bundle.model)
+    (encoder, decoder), model = translator(bundle, TO), bundle.model
     if not (bundle.recipe.shared and bundle.recipe.model.tie):
         raise refuse(TO, "it has not one vocabulary and one table of vectors for source, target and output")
     if encoder.epsilon != 1e-5:

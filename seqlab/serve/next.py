@@ -1,7 +1,7 @@
 """One step of a decoder by hand: what could come next, before and after temperature, top-k and top-p."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -35,7 +35,7 @@ def next_tokens(
         raise UsageError(
             f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
         )
-    decoder = cast(Any, bundle.model).decoder
+    decoder = bundle.model.decoder
     context, state = decoder.start(opening.memory)
     logits = decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]  # after its prompt and all that was written
     adjusted = Sample(temperature, top_k or None, top_p).probabilities(logits, limits.never)[0]

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from itertools import chain, islice
-from typing import cast
 
 import numpy as np
 import torch
@@ -69,7 +68,7 @@ def backtest(
         batch, which = windows.batch(rows), rows % windows.num_variables
         y, observed = observations(batch)
         naive = np.asarray(source.naive)[which][:, None]
-        _score(cast(Forecasts, bundle.model), batch, tallies[""], naive)
+        _score(bundle.model, batch, tallies[""], naive)
         guesses = {
             name: season_ago(filled, windows.origins(rows), which, horizon=windows.horizon, season=season)
             for name, season in (("last value", 1), ("one season ago", source.season))

@@ -22,7 +22,7 @@ from seqlab.data.sources import Example
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
-from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster
+from seqlab.models.forecaster import Forecaster, LDSForecaster
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.padded import Batch, Measured, Padded
@@ -72,7 +72,7 @@ class Moments:
         return list(bundle.metrics.get("examples", []))
 
     def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
-        batch, model = self.batch(bundle, most), cast(Forecasts, bundle.model)
+        batch, model = self.batch(bundle, most), bundle.model
         return len(batch), lambda: calibrated(model, batch)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from seqlab.decode.generate import Limits
 from seqlab.device import tensor_of
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_decoder
-from seqlab.models.interface import Memory, Model
+from seqlab.models.interface import Memory
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
@@ -94,7 +94,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 @torch.inference_mode()
 def _predict(job: Job) -> list[Prediction]:
     """Each prompt goes on; an empty one begins from nothing."""
-    decoder, tokenizer = cast(LanguageModel, job.bundle.model).decoder, job.bundle.codec.target_tokenizer
+    decoder, tokenizer = job.bundle.model.decoder, job.bundle.codec.target_tokenizer
     prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
     results: dict[int, list[Hypothesis]] = {}
     for rows, most in _with_room(job, prefixes, limits.most):
@@ -109,7 +109,7 @@ def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
     recipe, world = bundle.recipe, scoring.world
     if is_stream(recipe):
         stream, carries = stream_in_order(recipe, data.tokens), carries_state(recipe)
-        scores = with_bits(mean_loss(cast(Model, bundle.model), stream, carries=carries, world=world))
+        scores = with_bits(mean_loss(bundle.model, stream, carries=carries, world=world))
         train, held_out = scoring.store("stream"), [data.tokens]
         count, unit = len(data.tokens) - 1, "tokens"
     else:
