@@ -220,13 +220,21 @@ def _logits(model: Model, batch: Batch) -> list[Tensor]:
 
 
 def _widened(part: Padded, extra: int, junk: int) -> Padded:
-    values = Padded.from_rows(part.rows(), pad=junk).values
-    return Padded(nn.functional.pad(values, (0, 0) * (values.dim() - 2) + (0, extra), value=junk), part.lengths)
+    values = nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
+    observed = None if part.observed is None else nn.functional.pad(part.observed, (0, extra))
+    wide = Padded(values, part.lengths, observed)
+    return wide.with_values(torch.where(wide.real.view(*wide.real.shape, *(1,) * (values.dim() - 2)), values, junk))
 
 
 def _row(batch: Batch, row: int) -> Batch:
     one = batch.rows_at([row])
-    return Batch(one.rows, **{name: Padded.from_rows(part.rows()) for name, part in one.parts().items()})
+    return Batch(one.rows, **{name: _without_pads(part) for name, part in one.parts().items()})
+
+
+def _without_pads(part: Padded) -> Padded:
+    """A single row, cut where it ends."""
+    end = int(part.lengths)
+    return Padded(part.values[:, :end], part.lengths, None if part.observed is None else part.observed[:, :end])
 
 
 def _copied(model: Path, to: Path) -> Path:
