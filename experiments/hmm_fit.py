@@ -19,11 +19,29 @@ from seqlab.errors import DataError
 from seqlab.keyed import uniform
 from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, Seen
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, check_ascent, moments, rows_at_once
+from seqlab.padded import Padded
+from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, check_ascent, moments, rows_at_once
 from seqlab.training.hmm_em import Family, draw_hmm, gaussian
 
 Watch = Callable[[int, float], None]  # is called with the iteration and its objective
 _START_FLOOR = 0.05  # a start is no narrower than this share of the whole variance, however small its cluster
+
+
+@dataclass(frozen=True)
+class HMMSettings:
+    """How EM searches for the best model. A gain below `tolerance`, in nats for each observation, ends the search.
+
+    `pseudo` is added to the counts of all possible starts and moves, `pseudo_emissions` to those of symbols. `floor`
+    is the smallest variance, as a share of each feature's own.
+    """
+
+    restarts: int = 4
+    iterations: int = 100
+    tolerance: float = 1e-6
+    seed: int = 0
+    pseudo: float = 0.0
+    pseudo_emissions: float = 0.0
+    floor: float = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +101,13 @@ def select_order(
 
     By the likelihood of rows held out, else by BIC = k log n - 2 log p(x).
     """
-    num_observed, table = len(Seen.of(data.observations, data.present).values), []
+    num_observed, table = len(Seen.of(data.observations).values), []
     for num_states in candidates:
         fit = fit_hmm(data, replace(family, num_states=num_states), settings=settings).best
         bic = num_parameters(fit.model) * math.log(num_observed) - 2 * fit.log_likelihood
         likelihood = None
         if held_out is not None:
-            likelihood = float(fit.model.log_likelihood(held_out.observations, held_out.present).sum())
+            likelihood = float(fit.model.posterior(held_out.observations).log_likelihood.sum())
         table.append(Candidate(num_states, bic, likelihood, fit))
     scores = [-candidate.bic if candidate.held_out is None else candidate.held_out for candidate in table]
     if max(scores) == -math.inf:
@@ -137,15 +155,18 @@ def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> 
         labels = clusters if labels is None else labels
     if labels is None:
         return model
-    observations = replace(data.observations, observed=data.observations.scored & (labels >= 0))
+    observed, known = data.observations.observed, labels >= 0
+    if observed is not None:
+        known = observed & (known if observed.dim() == 2 else known[..., None])
+    observations = replace(data.observations, observed=known)
     labelled = grouped(replace(data, observations=observations, labels=labels), family.num_states)
-    em = EMSteps(labelled, model, settings=HMMSettings(pseudo=1.0, pseudo_emissions=1.0, floor=_START_FLOOR))
+    em = EMSteps(labelled, model, floor=_START_FLOOR, pseudo=Pseudo(1.0, 1.0, 1.0))
     return em.maximise(model, em.expect(model)[0])
 
 
 def _seen(data: HMMData, family: Family) -> Seen:
     """What was observed, once it is clear that such models can have emitted it."""
-    seen, symbols = Seen.of(data.observations, data.present), family.emissions == "categorical"
+    seen, symbols = Seen.of(data.observations), family.emissions == "categorical"
     if not len(seen.values):
         raise DataError("there is nothing to fit: nothing was observed", hint="give rows that carry values.")
     if seen.values.is_floating_point() == symbols:
@@ -177,7 +198,7 @@ def _clusters(seen: Seen, num_states: int, seed: int, restart: int) -> tuple[Flo
         size = members.sum(0)[:, None]
         centres = torch.where(size > 0, members.mT @ some / size.clamp(min=1), centres)
     labels = torch.cdist(points, centres).argmin(1)
-    return centres * scale.sqrt() + mean, seen.spread(labels[:, None], elsewhere=-1).squeeze(-1)
+    return centres * scale.sqrt() + mean, seen.spread(labels[:, None] + 1.0).squeeze(-1).long() - 1
 
 
 def baum_welch(
@@ -188,7 +209,10 @@ def baum_welch(
     What the start holds impossible stays impossible: a chain that only goes right keeps its shape.
     """
     keep_memory()
-    em = EMSteps(grouped(data, start.num_states), start, settings=settings or HMMSettings())
+    settings = settings or HMMSettings()
+    pseudo = Pseudo(settings.pseudo, settings.pseudo, settings.pseudo_emissions)
+    parts = grouped(data, start.num_states)
+    em = EMSteps(parts, start, tolerance=settings.tolerance, floor=settings.floor, pseudo=pseudo)
     model, objectives = start, list[float]()
     while True:
         counts, log_likelihood = em.expect(model)
@@ -197,7 +221,7 @@ def baum_welch(
         if progress is not None:
             progress(len(objectives) - 1, objectives[-1])
         converged = em.converged(objectives)
-        if converged or len(objectives) > em.settings.iterations:
+        if converged or len(objectives) > settings.iterations:
             return Restart(model, tuple(objectives), log_likelihood, converged)
         model = em.maximise(model, counts)
 
@@ -215,4 +239,13 @@ def grouped(data: HMMData, num_states: int) -> list[HMMData]:
         if groups[-1] and (len(groups[-1]) + 1) * length > rows_at_once(num_states):
             groups.append([])
         groups[-1].append(row)
-    return [data.rows(torch.tensor(group)) for group in groups]
+    return [rows_of(data, torch.tensor(group)) for group in groups]
+
+
+def rows_of(data: HMMData, chosen: Int[Tensor, " R"]) -> HMMData:
+    """Some of the rows, without the columns in which all of them are padded."""
+    whole, lengths = data.observations, data.observations.lengths[chosen]
+    width = int(lengths.max())
+    observed, labels = (None if part is None else part[chosen, :width] for part in (whole.observed, data.labels))
+    weights = None if data.weights is None else data.weights[chosen]
+    return HMMData(Padded(whole.values[chosen, :width], lengths, observed), labels, weights)

@@ -46,7 +46,7 @@ class Bundle:
 
     recipe: Recipe
     codec: Codec
-    model: nn.Module
+    model: Any  # the network, whose kind the task knows
     metrics: Json  # what was measured of it, and chosen by that: scores, and the temperature of its labels
     int8: bool = False  # its matrices are on the grid of int8
 

@@ -4,7 +4,6 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -12,11 +11,10 @@ import torch
 from seqlab.codecs.codec import Files
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
 from seqlab.data.sources import Example
-from seqlab.data.store import Shared, TokenStore
+from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
 from seqlab.model import Model
-from seqlab.models.interface import Model as Trainable
 from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
@@ -46,7 +44,7 @@ def _examples(data: Data) -> list[Example]:
 
 def _is_the_input_used(model: Model, data: Data) -> Iterator[Finding]:
     """The loss with each source exchanged for another example's."""
-    examples, codec, network = _examples(data), model.bundle.codec, cast(Trainable, model.bundle.model)
+    examples, codec, network = _examples(data), model.bundle.codec, model.bundle.model
     if isinstance(data, TokenStream) or (examples and not (codec.reads and codec.writes)):
         return
     batches = list(example_batches(model.bundle, examples)) if examples else [data.batch(model.bundle, LOOKED_AT)]
@@ -157,7 +155,7 @@ def _share_of_inputs(model: Model, examples: list[Example]) -> float | None:
     store = stores / ("train_source" if codec.reads else "train_target")
     if not examples or not store.exists():
         return None
-    train: TokenStore | Shared = TokenStore.open(store)
+    train = TokenStore.open(store)
     if isinstance(codec.source, PictureSource):
         names = (STORE, "train_source")
         train = shared_pictures({name: TokenStore.open(stores / name) for name in names}, "train")

@@ -112,8 +112,14 @@ def _bert(config: "_Config") -> tuple[Table, Codec, Rows]:
 
 
 def _gpt2(config: "_Config") -> tuple[Table, Codec, Rows]:
-    _expect(config.path, config, add_cross_attention=False, tie_word_embeddings=True)
-    _expect(config.path, config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
+    _expect(
+        config.path,
+        config,
+        add_cross_attention=False,
+        tie_word_embeddings=True,
+        scale_attn_weights=True,
+        scale_attn_by_inverse_layer_idx=False,
+    )
     tokenizer, rows = _byte_pairs(config.path.parent)
     positions = config.whole("n_positions")
     decoder = COMMON | {

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -50,13 +50,13 @@ def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: 
     """Other tokens from a position on leave all logits before it as they were."""
     context, state = decoder.start(memory)
     logits, _ = decoder.read(tokens, context, state)
-    worst = 0.0
+    changes = []
     for position in range(1, tokens.shape[1]):
         changed = tokens.clone()
         changed[:, position:] = changed[:, position:].flip(0).roll(1, dims=1)
         other, _ = decoder.read(changed, context, state)
-        worst = max(worst, float((logits - other)[:, :position].abs().max()))
-    return worst
+        changes.append((logits - other)[:, :position])
+    return _largest(changes)
 
 
 @torch.inference_mode()
@@ -84,13 +84,16 @@ class Decoding:
     prefix: Padded
     end: int
 
+    @property
+    def limits(self) -> Limits:
+        return Limits(end=self.end, most=_LIMIT)
+
     def generate(self, rule: Rule) -> Generated:
-        limits, rows = Limits(end=self.end, most=_LIMIT), torch.arange(len(self.prefix))
-        return generate(self.decoder, self.memory, self.prefix, rule, limits, rows=rows)
+        rows = torch.arange(len(self.prefix))
+        return generate(self.decoder, self.memory, self.prefix, rule, self.limits, rows=rows)
 
     def beam(self, width: int) -> list[list[Hypothesis]]:
-        limits = Limits(end=self.end, most=_LIMIT)
-        return beam_search(self.decoder, self.memory, self.prefix, Beam(width=width), limits).best
+        return beam_search(self.decoder, self.memory, self.prefix, Beam(width=width), self.limits).best
 
     def rescored(self, outputs: Iterable[list[int]]) -> PerRow:
         """The log-probability that forced scoring gives to these continuations of the prefixes."""
@@ -154,14 +157,14 @@ def resuming_equals_never_having_stopped(model: Path) -> float:
     with TemporaryDirectory() as scratch:
         copies = [_copied(model, Path(scratch) / name) for name in ("whole", "stopped")]
         for copy, stops in zip(copies, (_STEPS, _STEPS // 2), strict=True):
-            calls = count(1)  # it is asked once a step
-            lab.train(out=copy, resume=True, settings=settings, stop=partial(_enough, calls, stops))
+            asked = chain([False] * (stops - 1), repeat(True))  # whether to stop, once a step
+            lab.train(out=copy, resume=True, settings=settings, stop=partial(next, asked))
         lab.train(out=copies[1], resume=True)
         whole, stopped = (_flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies)
         logs = [_log(copy / RUN / "metrics.jsonl") for copy in copies]
     if whole.keys() != stopped.keys() or logs[0] != logs[1]:
         return math.inf
-    return _apart(list(whole.values()), [stopped[name] for name in whole])
+    return _largest(whole[name] - stopped[name] for name in whole)
 
 
 @dataclass(frozen=True)
@@ -183,8 +186,7 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     float32 rounds at a few millionths of a logit; a model in bytes rounds what its matrices meet to 16 bits, and a
     last digit that falls the other way is worth ten times as much.
     """
-    size = max((float(row.abs().max()) for row in _logits(model, batch) if row.numel()), default=1.0)
-    rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(1.0, size)
+    rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(1.0, _largest(_logits(model, batch)))
     laws: list[Callable[[Model, Batch], float]] = [a_batch_equals_its_rows, looking_changes_nothing]
     if not isinstance(model, Forecasts):  # whose windows are all of one length
         laws.insert(0, padding_changes_nothing)
@@ -218,8 +220,8 @@ def _logits(model: Model, batch: Batch) -> list[Tensor]:
 
 
 def _widened(part: Padded, extra: int, junk: int) -> Padded:
-    values = torch.nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
-    observed = None if part.observed is None else torch.nn.functional.pad(part.observed, (0, extra))
+    values = nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
+    observed = None if part.observed is None else nn.functional.pad(part.observed, (0, extra))
     wide = Padded(values, part.lengths, observed)
     return wide.with_values(torch.where(wide.real.view(*wide.real.shape, *(1,) * (values.dim() - 2)), values, junk))
 
@@ -242,10 +244,6 @@ def _copied(model: Path, to: Path) -> Path:
     return to
 
 
-def _enough(calls: Iterator[int], times: int) -> bool:
-    return next(calls) >= times
-
-
 def _flat(parts: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
     return {f"{part}/{name}": tensor.double() for part, group in parts.items() for name, tensor in group.items()}
 
@@ -257,6 +255,9 @@ def _log(path: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in clocks} for row in rows]
 
 
-def _apart(ones: list[Tensor], others: list[Tensor]) -> float:
-    differences = [float((a - b).abs().max()) for a, b in zip(ones, others, strict=True) if a.numel()]
-    return max(differences, default=0.0)
+def _apart(ones: Iterable[Tensor], others: Iterable[Tensor]) -> float:
+    return _largest(one - other for one, other in zip(ones, others, strict=True))
+
+
+def _largest(tensors: Iterable[Tensor]) -> float:
+    return max((float(tensor.abs().max()) for tensor in tensors if tensor.numel()), default=0.0)

@@ -181,7 +181,7 @@ def embed(
     bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
 ) -> Float32[np.ndarray, "N D"]:
     """One vector for each input: what a classifier's head is given, else the mean of the states."""
-    model = cast(Any, bundle.model)
+    model = bundle.model
     if not hasattr(model, "vectors"):
         raise UsageError(f"a '{bundle.recipe.task}' model has no vector for a text", hint="`seqlab predict` answers.")
     if not inputs:

@@ -8,26 +8,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Shaped
 from torch import Tensor
+
+from seqlab.types import Mask, RowIds
 
 
 @dataclass(frozen=True)
 class Padded:
-    """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value."""
+    """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value.
+
+    Of vectors it may mark single features: a position that has none of them carries no value.
+    """
 
     values: Shaped[Tensor, "B T *F"]
-    lengths: Int[Tensor, " B"]
-    observed: Bool[Tensor, "B T"] | None = None
+    lengths: RowIds
+    observed: Bool[Tensor, "B T *D"] | None = None
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[int] | Tensor], *, pad: int = 0) -> "Padded":
+    def from_rows(cls, rows: Sequence[Sequence[int] | Tensor]) -> "Padded":
         """Rows of ids, or of feature vectors as tensors, side by side."""
         tensors = [torch.as_tensor(row, dtype=None if isinstance(row, Tensor) else torch.long) for row in rows]
         lengths = torch.tensor([len(row) for row in tensors], dtype=torch.long)
         if not tensors:
             return cls(torch.zeros(0, 0, dtype=torch.long), lengths)
-        return cls(torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=pad), lengths)
+        return cls(torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True), lengths)
 
     @classmethod
     def full(cls, values: Shaped[Tensor, "B T *F"]) -> "Padded":
@@ -38,20 +43,22 @@ class Padded:
         return len(self.lengths)
 
     @property
-    def real(self) -> Bool[Tensor, "B T"]:
+    def real(self) -> Mask:
         """True where a position is inside its sequence."""
         return torch.arange(self.values.shape[1], device=self.values.device) < self.lengths[:, None]
 
     @property
-    def scored(self) -> Bool[Tensor, "B T"]:
+    def scored(self) -> Mask:
         """True where a position is inside its sequence and carries a value: where a loss counts."""
-        return self.real if self.observed is None else self.real & self.observed
+        if self.observed is None:
+            return self.real
+        return self.real & (self.observed if self.observed.dim() == 2 else self.observed.any(-1))
 
     def rows(self) -> list[Tensor]:
         """The sequences again, without their pads."""
         return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
 
-    def rows_at(self, places: Int[Tensor, " N"]) -> "Padded":
+    def rows_at(self, places: RowIds) -> "Padded":
         """Some of the rows, in this order."""
         return Padded(
             self.values[places], self.lengths[places], None if self.observed is None else self.observed[places]
@@ -94,7 +101,7 @@ class Batch:
     they key the randomness of dropout and name the culprits when something goes wrong.
     """
 
-    rows: Int[Tensor, " B"]
+    rows: RowIds
     source: Padded | None = None
     target: Padded | None = None
     covariates: Padded | None = None
@@ -118,11 +125,6 @@ class Batch:
         """The parts that are there, by name."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         return {name: part for name, part in named.items() if part is not None}
-
-    @property
-    def num_tokens(self) -> int:
-        """How many real positions there are to read and to predict."""
-        return int(sum(part.lengths.sum() for part in self.parts().values()))
 
 
 @dataclass(frozen=True)

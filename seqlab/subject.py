@@ -43,6 +43,11 @@ class Subject:
     answers: tuple[int, ...]  # the class at each position: the next token, or the label
     answered: tuple[str, ...]
 
+    @property
+    def sides(self) -> dict[str, tuple[str, ...]]:
+        """The names of what was read, written and answered."""
+        return {"source": self.source, "written": self.written, "answered": self.answered}
+
     def logits(self) -> Float[Tensor, "T V"]:
         """What the model says at each position."""
         return self.copies(1)[0]
@@ -50,7 +55,7 @@ class Subject:
     def copies(self, rows: int) -> Float[Tensor, "B T V"]:
         """The same, so many times over: for a listener who changes each copy in another way."""
         if not self.writes:
-            model = cast(Any, self.bundle.model)
+            model = self.bundle.model
             return model.head(model.features(self._reads(rows)))
         context, state = self.decoder.start(self.memory(rows))
         return self.decoder.read(torch.tensor([self.writes] * rows), context, state)[0]
@@ -61,11 +66,11 @@ class Subject:
 
     @property
     def decoder(self) -> Decoder:
-        return cast(Decoder, cast(Any, self.bundle.model).decoder)
+        return cast(Decoder, self.bundle.model.decoder)
 
     def memory(self, rows: int = 1) -> Memory:
         """What the decoder has of the source."""
-        return Memory(rows) if self.reads is None else cast(Any, self.bundle.model).encoder(self._reads(rows))
+        return Memory(rows) if self.reads is None else self.bundle.model.encoder(self._reads(rows))
 
     def _reads(self, rows: int) -> Padded:
         return cast(Padded, self.reads).rows_at(torch.zeros(rows, dtype=torch.long))
@@ -77,7 +82,7 @@ class Subject:
     @torch.inference_mode()
     def trace(self) -> Trace:
         """Everything inside, while the model reads its input and its own answer."""
-        trace = Trace(list(self.source), list(self.written), list(self.answered))
+        trace = Trace(self.sides)
         with trace.recording():
             self.logits()
         return trace

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -29,9 +28,7 @@ class Trace:
     and turns what was read from the right to the left round again.
     """
 
-    source: list[str] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
+    tokens: dict[str, tuple[str, ...]] = field(default_factory=dict)  # source, written and answered
     parts: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def names(self) -> list[str]:
@@ -62,12 +59,12 @@ class Trace:
     def to_json(self) -> dict[str, Any]:
         """Names, shapes, tokens, and the values: weights as bytes (u8, 255 is 1), all else as half floats (f16)."""
         values = {name: _packed(name, self[name]) for name in self.names()}
-        return {"schema": SCHEMA, **self._tokens(), "values": values}
+        return {"schema": SCHEMA, **self.tokens, "values": values}
 
     def to_bytes(self) -> bytes:
         """The same as safetensors, a sixth of the size."""
         tensors = {name: _small(name, self[name]).contiguous().clone() for name in self.names()}
-        return save(tensors, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self._tokens())})
+        return save(tensors, metadata={"schema": str(SCHEMA), "tokens": json.dumps(self.tokens)})
 
     def save(self, path: Path) -> None:
         path.write_bytes(self.to_bytes())
@@ -86,11 +83,7 @@ class Trace:
                 parts = {name: [_large(file.get_tensor(name))] for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, ValueError) as error:
             raise DataError(f"{path}: not a trace that can be read: {error}", hint="write it anew.") from None
-        source, written, answered = (list(map(str, tokens.get(side, []))) for side in ("source", "written", "answered"))
-        return cls(source, written, answered, parts)
-
-    def _tokens(self) -> dict[str, list[str]]:
-        return {"source": self.source, "written": self.written, "answered": self.answered}
+        return cls({side: tuple(map(str, names)) for side, names in tokens.items()}, parts)
 
 
 def _small(name: str, value: Tensor) -> Tensor:
@@ -105,5 +98,5 @@ def _large(value: Tensor) -> Tensor:
 
 def _packed(name: str, value: Tensor) -> dict[str, Any]:
     small = _small(name, value).numpy()
-    kind = {np.dtype(np.uint8): "u8", np.dtype(np.float16): "f16"}.get(small.dtype, str(small.dtype))
+    kind = f"{small.dtype.kind}{8 * small.dtype.itemsize}"
     return {"shape": list(small.shape), "type": kind, "data": base64.b64encode(small.tobytes()).decode()}

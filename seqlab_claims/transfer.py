@@ -67,7 +67,7 @@ def ambiguous(num: int, *, seed: int) -> Iterator[list[Pair]]:
 def likeness(model: Model, sentences: list[list[Pair]]) -> tuple[float, float]:
     """The mean cosine between vectors of one word in one class, and between those of one word in two classes."""
     sources = model.bundle.codec.source.encode([" ".join(word for word, _ in each) for each in sentences])
-    layers = model.bundle.model.readers.layers(padded(sources))[-1]  # type: ignore[union-attr, operator]
+    layers = model.bundle.model.readers.layers(padded(sources))[-1]
     tokens = [(*pair, layers[r, t]) for r, each in enumerate(sentences) for t, pair in enumerate(each)]
     results: dict[bool, list[float]] = {True: [], False: []}
     for word in sorted({word for word, _, _ in tokens}):

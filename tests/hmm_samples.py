@@ -17,7 +17,7 @@ def sample(hmm, num, length, *, seed):
     for t in range(length):
         edges = move[states[:, t - 1]] if t else start
         states[:, t] = (edges <= u[:, t, None]).sum(-1)
-    values = emitted(hmm.emissions.tensors(), states.flatten() % hmm.emissions.num_rows, keys.flatten())
+    values = emitted(vars(hmm.emissions), states.flatten() % hmm.num_rows, keys.flatten())
     return states, Padded(values.unflatten(0, (num, length)), torch.full((num,), length))
 
 

@@ -99,7 +99,7 @@ def parsers(folder: Path) -> dict[str, Parser]:
         return (folder / name).read_bytes()
 
     write_checkpoint(folder / "last", Progress(step=3), {"model": {"w": torch.ones(3, 4)}})
-    trace = Trace(["a", "b"], ["c"], ["d"])
+    trace = Trace({"source": ("a", "b"), "written": ("c",), "answered": ("d",)})
     trace.save(folder / "trace.safetensors")
     write_stores([Column(folder / "store", 50)], [([1, 2, 3],), ([4],)])
     header = next(path for path in folder.glob("store*") if path.suffix == ".json")

@@ -154,7 +154,9 @@ class TestALanguageModel:
         assert scores["loss"] < scores["floors"]["1-gram"]["loss"] - 0.2
         held_out = model.data().tokens
         hmm, tokens = model.bundle.model.decoder.hmm.model, torch.from_numpy(held_out.astype(np.int64))[None]
-        whole, first = (hmm.log_likelihood(Padded(tokens[:, :n], torch.tensor([n]))) for n in (tokens.shape[1], 1))
+        whole, first = (
+            hmm.posterior(Padded(tokens[:, :n], torch.tensor([n]))).log_likelihood for n in (tokens.shape[1], 1)
+        )
         assert scores["loss"] == pytest.approx(float(first - whole) / (tokens.shape[1] - 1), rel=1e-9)
         assert len(model.predict("the ", max_length=5).output) == 5
 

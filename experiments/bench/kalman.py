@@ -29,8 +29,8 @@ def kalman_race(*, num: int = 100, length: int = 1000) -> Race:
 
 
 def _both(model: LDS, rows: Padded) -> tuple[Filtered, Smoothed]:
-    evidence = model.evidence(rows, None, None)
-    filtered = kalman_filter(model.system, *evidence)
+    evidence = model.evidence(rows)
+    filtered = kalman_filter(model.system, evidence)
     return filtered, rts_smoother(model.system, filtered, evidence.real)
 
 

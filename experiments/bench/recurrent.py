@@ -35,7 +35,7 @@ def _torchs(peer: Callable[..., nn.RNNBase], layer: Recurrence, x: Tensor, wante
     theirs = peer(layer.size, layer.size, batch_first=True)
     weights = list(theirs.parameters())
     with torch.no_grad():
-        for copy, own in zip(weights, (layer.U, layer.W, layer.b, layer.no_bias), strict=True):
+        for copy, own in zip(weights, (layer.U, layer.W, layer.b, torch.zeros_like(layer.b)), strict=True):
             copy.copy_(own)
     run = _pass(lambda: theirs(x)[0], [x, *weights[:3]])
     return Side(f"nn.{type(theirs).__name__}", torch.__version__, run, _numbers, wanted=wanted)

@@ -1,5 +1,6 @@
 """`seqlab data`: get, make and look at data."""
 
+import sys
 from pathlib import Path
 
 import typer
@@ -58,17 +59,17 @@ def data_make(
     from seqlab.data.synthetic import make
     from seqlab.errors import UsageError
 
-    if kind in SETS and out is None:
-        raise UsageError(f"'{kind}' are pictures, which are not printed", hint="--out FILE.npz says where they go.")
-    if kind in SETS and out is not None:
+    if kind in SETS:
+        if out is None:
+            raise UsageError(f"'{kind}' are pictures, which are not printed", hint="--out FILE.npz says where they go.")
         make_pictures(kind, num, out, seed=seed)
-    elif out is not None:
-        out.write_text("".join(f"{left}\t{right}\n" for left, right in make(kind, num, seed=seed)), "utf-8")
     else:
-        for left, right in make(kind, num, seed=seed):
-            print(f"{left}\t{right}")
-    if out is not None:
-        print(out)
+        lines = (f"{left}\t{right}\n" for left, right in make(kind, num, seed=seed))
+        if out is None:
+            sys.stdout.writelines(lines)
+            return
+        out.write_text("".join(lines), "utf-8")
+    print(out)
 
 
 @app.command("look")

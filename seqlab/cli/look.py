@@ -1,43 +1,28 @@
 """`seqlab explain`, `check` and `doctor`: looking into a model."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 from typer import Argument, Option
 
 from seqlab.cli.command import MODEL, Json, ModelPath, Threads, print_json, print_table, print_text, use_threads
+from seqlab.cli.flags import with_flags
+from seqlab.options import ExplainOptions
 
-# what `explain` is told besides the options of a view
-NO_OPTIONS = ("model", "text", "view", "out", "names", "trace", "threads", "json")
 
-
+@partial(with_flags, options=ExplainOptions)
 def explain(
     model: Path | None = Argument(None, help=MODEL),
     text: str | None = Argument(None, help="what the model is to work on"),
     view: str | None = Option(None, "--view", "-v", help="what to look at; --list names all"),
     out: Path | None = Option(None, "--out", "-o", help="a file: .html, .svg, .png or .json"),
     names: bool = Option(False, "--list", help="the views there are"),
-    output: str | None = Option(None, help="look at this answer instead of the model's own"),
-    layer: str | None = Option(None, help="a layer or stage by its name"),
-    cell: str | None = Option(None, help="number: which of a stage's numbers, as 0,2,5"),
-    head: int | None = Option(None, min=1, help="attention: one head"),
-    hypothesis: int | None = Option(None, min=1, help="attention: the n-th best of a beam"),
-    position: int | None = Option(None, min=1, help="which part of the answer, counted from 1"),
-    unit: int | None = Option(None, min=0, help="cells: one unit"),
-    pattern: str | None = Option(None, help="cells: a regular expression to follow"),
-    method: str | None = Option(None, help="saliency: integrated, gradient or leave-one-out"),
-    ablate: list[str] | None = Option(None, help="what-if: silence NAME or NAME:3,4"),
-    replace: str | None = Option(None, help="what-if: another word, as PLACE=WORD"),
-    prefix: str | None = Option(None, help="what-if: what the answer must begin with"),
-    temperature: float | None = Option(None, help="what-if: sample at this temperature"),
-    beam: int | None = Option(None, min=1, help="beam: how many hypotheses"),
-    length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
-    replay_beam: int | None = Option(None, min=1, help="beam: search the tree again, this wide"),
-    replay_penalty: float | None = Option(None, help="beam: rank the tree again"),
-    column: str | None = Option(None, help="band: which column of the series"),
     trace: Path | None = Option(None, help="write everything that was recorded, .safetensors"),
     threads: Threads = None,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Look into a model at work.
 
@@ -45,8 +30,6 @@ def explain(
 
     seqlab explain runs/pairs "samedi 3 mai 1997" --view beam --out tree.html
     """
-    options = {name: value for name, value in locals().items() if name not in NO_OPTIONS and value is not None}
-
     import seqlab.lab as lab
     from seqlab.errors import UsageError
     from seqlab.explain.views import VIEWS
@@ -58,7 +41,7 @@ def explain(
         raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
     use_threads(threads)
     loaded = lab.load(model)
-    picture = loaded.explain(text, view, **options)
+    picture = loaded.explain(text, view, **{name: value for name, value in options.items() if value is not None})
     if trace is not None:
         from seqlab.tasks import subject
 
@@ -95,7 +78,7 @@ def check(
         apart = resuming_equals_never_having_stopped(model)
         checks = [Check("resuming equals never having stopped", apart, 0.0)]
     else:
-        checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))  # type: ignore[arg-type]
+        checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))
     if json:
         print_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
     else:

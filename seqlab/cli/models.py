@@ -51,11 +51,11 @@ def import_model(
     """
     import seqlab.lab as lab
 
-    model = lab.import_model(folder, out)
+    facts = lab.import_model(folder, out).info()
     if json:
-        print_json(model.info())
+        print_json(facts)
     else:
-        print_facts({name: value for name, value in model.info().items() if value != {}})
+        print_facts({name: value for name, value in facts.items() if value != {}})
         print_text(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
 
 
@@ -75,14 +75,16 @@ def export(
     if to is not None:
         from seqlab.export import export as write
 
-        written = write(lab.load(model, int8=int8), to, out)
-        print_json({"format": to, "path": str(written)}) if json else print_text(f"{to}: {written}")
-        return
-    exported = lab.export(model, out, int8=int8)
-    if json:
-        print_json(exported.info())
+        write(lab.load(model, int8=int8), to, out)
+        facts: dict[str, Any] = {"format": to, "path": str(out)}
+        text = f"{to}: {out}"
     else:
-        print_text(f"model: {out}, {exported.info()['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}")
+        facts = lab.export(model, out, int8=int8).info()
+        text = f"model: {out}, {facts['bytes'] / 1e6:.1f} MB\nuse it: {program()} predict {out}"
+    if json:
+        print_json(facts)
+    else:
+        print_text(text)
 
 
 def recipes(

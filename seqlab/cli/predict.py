@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, islice
 from os.path import isfile
 from pathlib import Path
@@ -10,24 +11,18 @@ from typing import Any
 
 from typer import Argument, Option
 
-from seqlab.cli.command import Conformal, Device, Int8, ModelPath, Threads, Workers, use_device, use_threads
+from seqlab.cli.command import Device, Int8, ModelPath, Threads, Workers, use_device, use_threads
+from seqlab.cli.flags import with_flags
 from seqlab.errors import UsageError
+from seqlab.options import DecodeOptions
 
 
+@partial(with_flags, options=DecodeOptions, ranges=False)  # [decode] of the recipe refuses what is out of range
 def predict(
     model: ModelPath,
     text: list[str] | None = Argument(None, help="what to answer; a forecaster's series. None: the lines of --input"),
     source: str = Option("-", "--input", "-i", help="file of lines; - is standard input"),
     greedy: bool = Option(False, "--greedy", help="always the likeliest token"),
-    temperature: float | None = Option(None, help="sample; below 1 is safer, above 1 wilder"),
-    top_k: int | None = Option(None, help="sample among the k likeliest tokens"),
-    top_p: float | None = Option(None, help="sample among the likeliest tokens of mass p"),
-    beam: int | None = Option(None, help="beam search with this many hypotheses"),
-    length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
-    no_repeat: int | None = Option(None, help="beam: no n-gram of this length twice"),
-    min_length: int | None = Option(None, help="beam: shortest answer, in tokens"),
-    max_length: int | None = Option(None, help="longest answer, in tokens"),
-    conformal: Conformal = None,
     prefix: str = Option("", help="what each translation must begin with"),
     seed: int = Option(0, help="another seed, another sample"),
     int8: Int8 = False,
@@ -40,6 +35,7 @@ def predict(
     device: Device = "cpu",
     workers: Workers = 1,
     json: bool = Option(False, "--json", help="one JSON object a line, with probabilities"),
+    **decode: Any,
 ) -> None:
     """Use a model: a line in, a line out, same count and order.
 
@@ -49,10 +45,7 @@ def predict(
 
     seqlab predict runs/sales sales.csv --out forecast.csv
     """
-    arguments = dict(locals())
-
     import seqlab.lab as lab
-    from seqlab.recipe import Decode
 
     use_threads(threads)
     use_device(device)
@@ -74,7 +67,6 @@ def predict(
         if embed:
             _embed(loaded, text or [*chain(*world.each(_blocks(source)))], out, normalise)
             return
-        decode = {name: arguments[name] for name in Decode.model_fields if name in arguments}
         if greedy:
             decode["method"] = "greedy"
         if stream:

@@ -35,7 +35,7 @@ _ENTRIES |= {"ngrams", "spellings"}
 class Source(Protocol):
     """What a model reads. A value is what an `Example` holds; a row is what a store and a network hold."""
 
-    by_line: ClassVar[bool]  # whether an input is a line of a file, rather than the whole file
+    by_line: ClassVar[bool] = True  # whether an input is a line of a file, rather than the whole file
 
     @property
     def entry(self) -> Tokens | Measured:
@@ -43,6 +43,7 @@ class Source(Protocol):
 
     def load(self, value: Any) -> Any:
         """A value from what a person gives: a path is opened, a line is cut into words."""
+        return value
 
     def parse(self, request: Any, *, most: int) -> Any:
         """A value from what a stranger sends as JSON: no path is opened, and a text has at most `most` characters."""
@@ -55,15 +56,19 @@ class Source(Protocol):
 
     def starts(self, value: Any) -> list[int] | None:
         """The position at which each word begins; None where each position has a label of its own."""
+        return None
 
     def names(self, value: Any, row: Row) -> tuple[str, ...] | None:
         """A name for each position; None where positions have numbers only."""
+        return None
 
     def show(self, value: Any) -> str:
         """A value in words, for the answer and for messages."""
+        return str(value)
 
     def typed(self, value: Any) -> str:
         """What a person would type to give this value; empty where it cannot be typed."""
+        return self.show(value)
 
     def to_json(self) -> Json:
         """Its entries of tokenizer.json."""
@@ -78,9 +83,11 @@ class Target(Protocol):
 
     def longest(self, most: int) -> int:
         """The length of the longest row for at most `most` positions of a user's target."""
+        return most
 
     def cut(self, row: Row, *, source: int, target: int) -> Row:
-        """The row without what is too long."""
+        """The row without what is too long: it has something for each position of the source, or a single thing."""
+        return row[:source]
 
     def column(self, path: Path) -> Column | None: ...
 
@@ -111,17 +118,12 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(Source, Target):
     """The source of a model that only writes, or the target of one that only reads."""
-
-    by_line: ClassVar[bool] = True
 
     @property
     def entry(self) -> Tokens:
         return Tokens(0)
-
-    def load(self, value: Any) -> Any:
-        return value
 
     def parse(self, request: Any, *, most: int) -> Any:
         return parse_text(request, most)
@@ -129,25 +131,11 @@ class Nothing:
     def encode(self, values: Sequence[Any], places: Sequence[Places] = ()) -> list[Row]:
         return [[] for _ in values]
 
-    def longest(self, most: int) -> int:
-        return most
-
-    def cut(self, row: Row, *, source: int, target: int) -> Row:
-        return row
-
     def column(self, path: Path) -> None:
-        return None
-
-    def starts(self, value: Any) -> None:
         return None
 
     def names(self, value: Any, row: Row) -> tuple[str, ...]:
         return ()
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
-    typed = show
 
     def to_json(self) -> Json:
         return {}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, entry_of, part_of
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Target, entry_of, part_of
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.recipe import Recipe
@@ -13,7 +13,7 @@ from seqlab.text import UNSEEN, Labels
 
 
 @dataclass(frozen=True)
-class LabelTarget:
+class LabelTarget(Target):
     """Labels by name."""
 
     labels: Labels
@@ -30,12 +30,6 @@ class LabelTarget:
         for place, label in zip(at.starts, ids, strict=True):
             spread[place] = label
         return spread
-
-    def longest(self, most: int) -> int:
-        return most
-
-    def cut(self, row: Row, *, source: int, target: int) -> Row:
-        return row[:source]  # a label for each position, or a single one
 
     def column(self, path: Path) -> Column:
         return Column(path, len(self.labels), "int32")  # a label that training did not see is -1

@@ -8,27 +8,27 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from seqlab.codecs.codec import Codec, Examples, Json, Places, Row
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Target
 from seqlab.codecs.vectors import read_scale
 from seqlab.data.series import MISSING
 from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.errors import DataError, shorten
+from seqlab.padded import Measured
 from seqlab.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class NumberTarget:
-    """Mean and deviation of each number over the training part; of angles the mean direction, and no scale."""
+class NumberTarget(Target):
+    """The scale of each number over the training part; of angles the mean direction, and no deviation."""
 
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
+    scale: Measured
     angles: bool
     no_label: str | None = None  # what stands in a file where nothing is known
 
     @property
     def width(self) -> int:
-        return len(self.mean)
+        return len(self.scale.mean)
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
         return [self._row(example, at) for example, at in zip(examples, places, strict=True)]
@@ -46,12 +46,6 @@ class NumberTarget:
         """The numbers of each position of an example; NaN where one is not known."""
         return read_numbers(example, self.no_label, width=self.width)
 
-    def longest(self, most: int) -> int:
-        return most
-
-    def cut(self, row: Row, *, source: int, target: int) -> Row:
-        return row[:source]
-
     def column(self, path: Path) -> Column:
         return Column(path, 0, VECTORS, width=self.width, gaps=True)
 
@@ -61,12 +55,12 @@ class NumberTarget:
         return (apart + 180) % 360 - 180 if self.angles else apart
 
     def to_json(self) -> Json:
-        return {"numbers": asdict(self)}
+        return {"numbers": asdict(self.scale) | {"angles": self.angles, "no_label": self.no_label}}
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "NumberTarget":
         scale, numbers = read_scale(table, "numbers"), table["numbers"]
-        return cls(scale.mean, scale.deviation, numbers.get("angles") is True, numbers.get("no_label"))
+        return cls(scale, numbers.get("angles") is True, numbers.get("no_label"))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NumberTarget":
@@ -80,10 +74,10 @@ class NumberTarget:
         if recipe.target.kind == "angles":
             turned = np.deg2rad(values)
             mean = np.rad2deg(np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0)))
-            return cls(tuple(mean.tolist()), (1.0,) * len(mean), True, no_label)
+            return cls(Measured(tuple(mean.tolist()), (1.0,) * len(mean)), True, no_label)
         mean, deviation = np.nanmean(values, 0), np.nanstd(values, 0)
         positive = np.where(deviation > 1e-12, deviation, 1.0)
-        return cls(tuple(mean.tolist()), tuple(positive.tolist()), False, no_label)
+        return cls(Measured(tuple(mean.tolist()), tuple(positive.tolist())), False, no_label)
 
 
 def read_numbers(example: Example, no_label: str | None, *, width: int | None) -> Float32[np.ndarray, "T D"]:

@@ -2,23 +2,22 @@
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Shaped
 
 from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, parse_numbers
-from seqlab.codecs.vectors import NO_FILES, check_width, learn_scale, read_scale
+from seqlab.codecs.vectors import NO_FILES, VectorSource, check_width, learn_scale, read_scale
 from seqlab.data.images import picture_values
 from seqlab.data.pictures import load_picture
 from seqlab.data.png import png
 from seqlab.data.sources import Example, Picture
-from seqlab.data.store import PIXELS, VECTORS, Column, Shared, TokenStore, write_stores
+from seqlab.data.store import PIXELS, VECTORS, Column, TokenStore, write_stores
 from seqlab.errors import UsageError
-from seqlab.padded import Measured
 from seqlab.recipe import Image, Recipe
 
 STORE = "pictures"
@@ -26,16 +25,10 @@ PREFIX = "data:image/"  # a picture that is sent as text begins so, then names i
 
 
 @dataclass(frozen=True)
-class PictureSource:
+class PictureSource(VectorSource):
     """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
 
-    by_line: ClassVar[bool] = True
-    scale: Measured
     image: Image | None
-
-    @property
-    def entry(self) -> Measured:
-        return self.scale
 
     def load(self, value: Any) -> Picture:
         """A picture from a file or from an array of pixels, in the size that the model reads."""
@@ -69,12 +62,6 @@ class PictureSource:
     def column(self, path: Path) -> Column:
         return Column(path, len(TokenStore.open(path.parent / STORE)))
 
-    def starts(self, value: Any) -> None:
-        return None
-
-    def names(self, value: Any, row: Row) -> None:
-        return None
-
     def show(self, value: Any) -> str:
         if isinstance(value, np.ndarray):
             return f"a picture of {value.shape[0]} x {value.shape[1]}"
@@ -85,9 +72,6 @@ class PictureSource:
             return ""
         pixels = value.values.reshape(self.image.height, self.image.width, self.image.channels)
         return f"{PREFIX}png;base64,{base64.b64encode(png(pixels)).decode()}"
-
-    def to_json(self) -> Json:
-        return {"features": asdict(self.scale)}
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "PictureSource":
@@ -125,7 +109,7 @@ def store_pictures(
             last: object = None
             for example in read(paths):
                 if example.source is not last:  # the captions of one picture come together
-                    last, picture = example.source, cast(Picture, example.source)
+                    last, picture = example.source, example.source
                     pictures.append(Picture(picture.name, np.empty((0, 0)), len(pictures)))
                     yield (picture.values,)
                 part.append(replace(example, source=pictures[-1]))
@@ -134,11 +118,11 @@ def store_pictures(
     first = next(rows)
     dtype = VECTORS if image is None else PIXELS
     [store] = write_stores([Column(folder / STORE, 0, dtype, first[0].shape[1])], chain([first], rows))
-    offsets = store.offsets.tolist()
-    named = [replace(p, values=store.flat[offsets[i] : offsets[i + 1]]) for i, p in enumerate(pictures)]
-    return [[replace(e, source=named[cast(Any, e.source).place]) for e in part] for part in examples]
+    spans = zip(pictures, store.begins.tolist(), store.ends.tolist(), strict=True)
+    named = [replace(picture, values=store.flat[begin:end]) for picture, begin, end in spans]
+    return [[replace(e, source=named[e.source.place]) for e in part] for part in examples]
 
 
-def shared_pictures(stores: dict[str, TokenStore], part: str) -> Shared:
+def shared_pictures(stores: dict[str, TokenStore], part: str) -> TokenStore:
     """The pictures of one part's examples."""
-    return Shared(stores[STORE], stores[f"{part}_source"].flat.astype(np.int64))
+    return stores[STORE].rows_at(stores[f"{part}_source"].flat.astype(np.int64))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from seqlab import text
 from seqlab.codecs.codec import (
@@ -14,7 +14,9 @@ from seqlab.codecs.codec import (
     Json,
     Places,
     Row,
+    Source,
     SourceType,
+    Target,
     TargetType,
     entries_of,
     entry_of,
@@ -30,11 +32,10 @@ _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
 
 
 @dataclass(frozen=True)
-class TextSource:
+class TextSource(Source):
     """Lines of text. With `markers`, [SEP] and [MASK] are special tokens; with `frame`, a text stands between SOS and
     SEP, as BERT reads it."""
 
-    by_line: ClassVar[bool] = True
     tokenizer: Tokenizer
     markers: bool = False
     frame: bool = False
@@ -64,16 +65,8 @@ class TextSource:
     def column(self, path: Path) -> Column:
         return Column(path, len(self.tokenizer))
 
-    def starts(self, value: Any) -> None:
-        return None
-
     def names(self, value: Any, row: Row) -> tuple[str, ...]:
         return tuple(self.tokenizer.pieces(cast(Ids, list(row))))
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
-    typed = show
 
     def to_json(self) -> Json:
         return tokens_json(self.tokenizer, self.markers, self.frame)
@@ -92,7 +85,7 @@ class TextSource:
 
 
 @dataclass(frozen=True)
-class TextTarget:
+class TextTarget(Target):
     """Text that a decoder writes, between SOS and EOS."""
 
     tokenizer: Tokenizer

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, entry_of, parse_numbers
+from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Source, Target, entry_of, parse_numbers
 from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vectors import load_vectors
@@ -41,10 +41,9 @@ def read_scale(table: Json, name: str) -> Measured:
 
 
 @dataclass(frozen=True)
-class VectorSource:
+class VectorSource(Source):
     """Arrays of frames by features, or the paths of files that hold them."""
 
-    by_line: ClassVar[bool] = True
     scale: Measured
 
     @property
@@ -65,12 +64,6 @@ class VectorSource:
     def column(self, path: Path) -> Column:
         return Column(path, 0, VECTORS, width=len(self.scale.mean))
 
-    def starts(self, value: Any) -> None:
-        return None
-
-    def names(self, value: Any, row: Row) -> None:
-        return None
-
     def show(self, value: Any) -> str:
         return value if isinstance(value, str) else f"{len(value)} frames of {value.shape[1]} features"
 
@@ -89,20 +82,17 @@ class VectorSource:
         """The source of the training part; the scale of an `old` model stays as it is."""
         if old is not None:
             return cls(cast(VectorSource, old.source).scale)
-        return cls(learn_scale(cast(np.ndarray, e.source) for e in examples()))
+        return cls(learn_scale(e.source for e in examples()))
 
 
 @dataclass(frozen=True)
-class VectorTarget:
+class VectorTarget(Target):
     """Frames that a model writes: arrays of frames by features."""
 
     scale: Measured
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
         return [check_width(self.scale, example.target) for example in examples]
-
-    def longest(self, most: int) -> int:
-        return most
 
     def cut(self, row: Row, *, source: int, target: int) -> Row:
         return row[:target]

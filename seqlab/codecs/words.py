@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -125,7 +125,7 @@ def _learn_tokenizer(recipe: Recipe, examples: Examples) -> Tokenizer:
 
 
 def _words(example: Example) -> tuple[str, ...]:
-    return cast(tuple[str, ...], example.source)
+    return example.source
 
 
 def _learn_letters(examples: Examples) -> CharacterTokenizer:

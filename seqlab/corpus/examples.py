@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import compress, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from seqlab.training.gradient import Batches
 
 BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
-Encode = Callable[[list[Example]], Iterable[tuple[Row, Row]]]
 Part = Callable[[], Iterator[Example]]  # examples, to be read as often as needed
 Reader = Callable[[Files], Iterator[Example]]  # the examples in some files
 
@@ -212,74 +211,68 @@ def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
 
 def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folder: Path, part: str) -> None:
     """One part's rows in stores side by side, a block of examples at a time: memory does not grow with the file."""
-    limits = LengthLimits(recipe.data, codec.target)
-
-    def encode(block: list[Example]) -> list[tuple[Row, Row]]:
-        if not isinstance(codec.source, PictureSource):
-            return codec.encode(block)
-        return codec.with_targets(block, [[cast(Any, e.source).place] for e in block])  # each is stored once
-
     columns = [codec.source.column(folder / f"{part}_source"), codec.target.column(folder / f"{part}_target")]
-    rows = (tuple(compress(row, columns)) for row in limits.rows(encode, examples))
-    write_stores(list(filter(None, columns)), rows)
-    limits.report(part)
+    rows = _limited(recipe.data, codec.target, _encoded(codec, examples), part)
+    write_stores(list(filter(None, columns)), (tuple(compress(row, columns)) for row in rows))
 
 
-class LengthLimits:
-    """The rows of examples that fit data.max_source and data.max_target, and a count of those that did not."""
+def _encoded(codec: Codec, examples: Iterator[Example]) -> Iterator[tuple[Example, tuple[Row, Row]]]:
+    """Each example with its rows; a picture's is its place in the store, where each lies once."""
+    while block := list(islice(examples, BLOCK)):
+        if isinstance(codec.source, PictureSource):
+            rows = codec.with_targets(block, [[e.source.place] for e in block])
+        else:
+            rows = codec.encode(block)
+        yield from zip(block, rows, strict=True)
 
-    def __init__(self, data: Data, target: Target) -> None:
-        self.data, self.target = data, target
-        self.too_long: list[str] = []
-        self.kept = 0
 
-    def rows(self, encode: Encode, examples: Iterator[Example]) -> Iterator[tuple[Row, Row]]:
-        while block := list(islice(examples, BLOCK)):
-            for example, (source, target) in zip(block, encode(block), strict=True):
-                for row in self._limited(example, source, target):
-                    self.kept += 1
-                    yield row
+def _limited(
+    data: Data, target: Target, encoded: Iterable[tuple[Example, tuple[Row, Row]]], part: str
+) -> Iterator[tuple[Row, Row]]:
+    """The rows that fit data.max_source and data.max_target; in the end a warning of those that did not.
 
-    def _limited(self, example: Example, source: Row, target: Row) -> Iterable[tuple[Row, Row]]:
-        data = self.data
-        if len(source) <= data.max_source and len(target) <= self.target.longest(data.max_target):
-            return [(source, target)]
-        if data.too_long == "split":
-            return self._split(source, cast(Ids, target))
-        if data.too_long == "refuse":
-            raise DataError(
-                f"{example.where}: {len(source)} source and {len(target)} target tokens, more than "
-                f"{data.max_source} and {data.max_target}",
-                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut' or 'skip'.",
-            )
-        self.too_long.append(example.where)
-        if data.too_long == "skip":
-            return []
-        cut = self.target.cut(target, source=data.max_source, target=data.max_target)
-        return [(source[: data.max_source], cut)]
+    If none did, there is nothing to train on.
+    """
+    too_long, kept = list[str](), 0
+    for example, (source, written) in encoded:
+        rows: Iterable[tuple[Row, Row]] = [(source, written)]
+        if len(source) > data.max_source or len(written) > target.longest(data.max_target):
+            if data.too_long == "refuse":
+                raise DataError(
+                    f"{example.where}: {len(source)} source and {len(written)} target tokens, more than "
+                    f"{data.max_source} and {data.max_target}",
+                    hint="raise data.max_source and data.max_target, or set data.too_long to 'cut' or 'skip'.",
+                )
+            if data.too_long == "split":
+                rows = _split(data, source, cast(Ids, written))
+            else:
+                too_long.append(example.where)
+                cut = target.cut(written, source=data.max_source, target=data.max_target)
+                rows = [(source[: data.max_source], cut)] if data.too_long == "cut" else []
+        for row in rows:
+            kept += 1
+            yield row
+    if too_long and not kept:
+        raise DataError(
+            f"{too_long[0]}: longer than data.max_source or data.max_target, and so are all others of the "
+            f"{part} part: none is left",
+            hint="raise data.max_source and data.max_target, or set data.too_long to 'cut'.",
+        )
+    if too_long:
+        done = "cut" if data.too_long == "cut" else "skipped"
+        warn(
+            f"{too_long[0]}: longer than data.max_source or data.max_target; {len(too_long)} "
+            f"example{'s' if len(too_long) > 1 else ''} of the {part} part {done}"
+        )
 
-    def _split(self, source: Row, target: Ids) -> Iterable[tuple[Row, Row]]:
-        """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
-        inner, most = target[1:-1], self.data.max_target
-        for start in range(0, len(source), self.data.max_source):
-            yield source[start : start + self.data.max_source], target
-        for start in range(0, len(inner), most):
-            yield source, [target[0], *inner[start : start + most], target[-1]]
 
-    def report(self, part: str) -> None:
-        """Warn of what did not fit; if nothing did, there is nothing to train on."""
-        if self.too_long and not self.kept:
-            raise DataError(
-                f"{self.too_long[0]}: longer than data.max_source or data.max_target, and so are all others of the "
-                f"{part} part: none is left",
-                hint="raise data.max_source and data.max_target, or set data.too_long to 'cut'.",
-            )
-        if self.too_long:
-            done = "cut" if self.data.too_long == "cut" else "skipped"
-            warn(
-                f"{self.too_long[0]}: longer than data.max_source or data.max_target; {len(self.too_long)} "
-                f"example{'s' if len(self.too_long) > 1 else ''} of the {part} part {done}"
-            )
+def _split(data: Data, source: Row, target: Ids) -> Iterator[tuple[Row, Row]]:
+    """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
+    inner, most = target[1:-1], data.max_target
+    for start in range(0, len(source), data.max_source):
+        yield source[start : start + data.max_source], target
+    for start in range(0, len(inner), most):
+        yield source, [target[0], *inner[start : start + most], target[-1]]
 
 
 def warn(message: str) -> None:

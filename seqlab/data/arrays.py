@@ -37,7 +37,9 @@ def open_saved(path: str, where: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def readable(where: str, *, hint: str = _HINT) -> Iterator[None]:
+def readable(
+    where: str, problem: str = "this cannot be read as NumPy writes it", *, hint: str = _HINT
+) -> Iterator[None]:
     """Whatever goes wrong with bytes that are damaged or something else, as one kind of error."""
     try:
         yield
@@ -45,7 +47,7 @@ def readable(where: str, *, hint: str = _HINT) -> Iterator[None]:
         raise
     except Exception as error:  # a forged zip or header can make their readers raise nearly anything
         reason = str(error).partition("\n")[0]  # NumPy goes on to advise trusting the file, which this never does
-        raise DataError(f"{where}: this cannot be read as NumPy writes it: {reason}", hint=hint) from error
+        raise DataError(f"{where}: {problem}: {reason}", hint=hint) from error
 
 
 def member(archive: zipfile.ZipFile, path: str, name: str, kind: str) -> "SavedArray":

@@ -6,17 +6,16 @@ from typing import final
 import numpy as np
 from jaxtyping import Int
 
-from seqlab.data.store import Shared, TokenStore
+from seqlab.data.store import Places, TokenStore
 from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
+Lengths = Int[np.ndarray, "N parts"]  # of each row, in each part that there is
 _POOL = 200  # batches that are sorted together: more means fewer pads, less means more varied batches
 
 
-def plan(
-    lengths: Int[np.ndarray, "N parts"], *, budget: int, seed: int, epoch: int, max_rows: int | None = None
-) -> list[Int[np.ndarray, " B"]]:
+def plan(lengths: Lengths, *, budget: int, seed: int, epoch: int) -> list[Places]:
     """The batches of one epoch, each as the indices of its rows; every row occurs once.
 
     Rows are shuffled, sorted by length within large pools, and cut so that rows x longest <= budget, where longest
@@ -24,28 +23,24 @@ def plan(
     """
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(lengths))
-    widths = _widths(lengths)
-    pool = max(1, int(_POOL * budget / max(1.0, float(widths.mean() if len(widths) else 1))))
+    width = float(_widths(lengths).mean() if len(lengths) else 1)
+    pool = max(1, int(_POOL * budget / width))
     batches: list[np.ndarray] = []
     for start in range(0, len(order), pool):
-        rows = order[start : start + pool]
-        batches += _cut(_by_length(rows, lengths, widths), widths, budget=budget, max_rows=max_rows)
+        batches += _by_length(order[start : start + pool], lengths, budget)
     return [batches[i] for i in random.permutation(len(batches))]
 
 
-def plan_in_order(
-    lengths: Int[np.ndarray, "N parts"], *, budget: int, max_rows: int | None = None
-) -> list[Int[np.ndarray, " B"]]:
+def plan_in_order(lengths: Lengths, *, budget: int) -> list[Places]:
     """The batches of an evaluation: all rows from short to long, nothing shuffled."""
-    widths = _widths(lengths)
-    return _cut(_by_length(np.arange(len(lengths)), lengths, widths), widths, budget=budget, max_rows=max_rows)
+    return _by_length(np.arange(len(lengths)), lengths, budget)
 
 
 @final
 class Rows:
     """A data set of parallel stores, of ids or of vectors, from which batches are made."""
 
-    def __init__(self, *, source: TokenStore | Shared | None = None, target: TokenStore | None = None) -> None:
+    def __init__(self, *, source: TokenStore | None = None, target: TokenStore | None = None) -> None:
         self.source, self.target = source, target
         self._parts = [part for part in (source, target) if part is not None]
         counts = {len(part) for part in self._parts}
@@ -59,11 +54,11 @@ class Rows:
         return len(self._parts[0])
 
     @property
-    def lengths(self) -> Int[np.ndarray, "N parts"]:
+    def lengths(self) -> Lengths:
         """How long each row is in each part that is there."""
         return np.stack([part.lengths for part in self._parts], axis=1)
 
-    def batch(self, indices: Int[np.ndarray, " B"] | Sequence[int]) -> Batch:
+    def batch(self, indices: Places | Sequence[int]) -> Batch:
         """The rows at these places, side by side."""
         rows = np.asarray(indices, dtype=np.int64)
         return Batch(
@@ -73,35 +68,28 @@ class Rows:
         )
 
 
-def _padded(store: TokenStore | Shared, rows: Int[np.ndarray, " B"]) -> Padded:
+def _padded(store: TokenStore, rows: Places) -> Padded:
     values, lengths = store.gather(rows)
     return Padded(tensor_of(values), tensor_of(lengths))
 
 
-def _widths(lengths: Int[np.ndarray, "N parts"]) -> Int[np.ndarray, " N"]:
+def _widths(lengths: Lengths) -> Places:
     return lengths.max(axis=1, initial=1)
 
 
-def _by_length(
-    rows: Int[np.ndarray, " B"], lengths: Int[np.ndarray, "N parts"], widths: Int[np.ndarray, " N"]
-) -> Int[np.ndarray, " B"]:
-    """By the longer part; among equals by how much longer the first part is than the last, so that both have few pads.
+def _by_length(rows: Places, lengths: Lengths, budget: int) -> list[Places]:
+    """Rows sorted by their longer part, cut where the next one would burst the budget.
 
-    Up for even widths and down for odd ones, so that a batch across two widths meets like with like.
+    Among equals by how much longer the first part is than the last, so that both have few pads: up for even widths and
+    down for odd ones, so that a batch across two widths meets like with like.
     """
-    excess = lengths[rows, 0] - lengths[rows, -1]
-    return rows[np.lexsort((np.where(widths[rows] % 2, -excess, excess), widths[rows]))]
-
-
-def _cut(
-    rows: Int[np.ndarray, " P"], widths: Int[np.ndarray, " N"], *, budget: int, max_rows: int | None
-) -> list[Int[np.ndarray, " B"]]:
-    """Rows sorted by width, cut where the next one would burst the budget."""
+    widths, excess = _widths(lengths[rows]), lengths[rows, 0] - lengths[rows, -1]
+    order = np.lexsort((np.where(widths % 2, -excess, excess), widths))
+    rows, widths = rows[order], widths[order]
     batches, start = [], 0
     while start < len(rows):
-        most = max(1, budget // int(widths[rows[start]]))  # the first row is the shortest: no more than this can fit
-        most = most if max_rows is None else min(most, max_rows)
-        window = widths[rows[start : start + most]]
+        most = max(1, budget // int(widths[start]))  # the first row is the shortest: no more than this can fit
+        window = widths[start : start + most]
         sizes = np.arange(1, len(window) + 1) * window
         count = max(1, int(np.searchsorted(sizes, budget, side="right")))
         batches.append(rows[start : start + count])

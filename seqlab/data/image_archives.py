@@ -2,7 +2,6 @@
 
 import os
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -10,7 +9,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from seqlab.data.arrays import member, readable
 from seqlab.errors import DataError
@@ -29,18 +27,14 @@ def open_archive(path: str) -> "Iterator[ImageArchive]":
     elif not os.path.isfile(path):
         raise DataError(f"{path}: there is no such file", hint="it should hold the pictures, or features of them.")
     elif kind == ".safetensors":
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
-        try:
+        with readable(path, "not a safetensors file", hint="save the features again."):
             file = safe_open(path, framework="np")
-        except SafetensorError as error:
-            raise DataError(f"{path}: not a safetensors file: {error}", hint="save the features again.") from None
         yield Tensors(path, file)
     else:
-        try:
+        with readable(path, "cannot be read", hint="it is damaged, or no archive at all."):
             archive = zipfile.ZipFile(path)
-        except Exception as error:  # a forged zip can make its reader raise nearly anything
-            raise DataError(f"{path}: cannot be read: {error}", hint="it is damaged, or no archive at all.") from None
         with archive:
             yield Arrays(path, archive) if kind == ".npz" else Files(path, archive)
 
@@ -79,12 +73,8 @@ class Files:
             raise DataError(f"{where}: a file of {size:,} bytes", hint="make the picture smaller.")
         if self.archive is None:
             return (Path(self.path) / place).read_bytes()
-        try:
+        with readable(where, "cannot be unpacked", hint="the .zip is damaged; make it again."):
             return self.archive.read(place)
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError) as error:
-            raise DataError(
-                f"{where}: cannot be unpacked: {error}", hint="the .zip is damaged; make it again."
-            ) from None
 
     def size(self, name: str) -> int | None:
         """The bytes of a file, where there is one of that name."""
@@ -107,13 +97,13 @@ class Arrays:
     def has(self, name: str) -> bool:
         return f"{name}.npy" in self.archive.namelist()
 
-    def whole(self, name: str, kind: str = "numbers") -> Shaped[np.ndarray, "..."]:
+    def whole(self, name: str, kind: str = "numbers") -> np.ndarray:
         if name not in self._read:
             with readable(f"{self.path}: '{name}'"):
                 self._read[name] = member(self.archive, self.path, name, kind).all()
         return self._read[name]
 
-    def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
+    def get(self, name: str, where: str) -> np.ndarray:
         array, _, index = name.rpartition("/")
         pictures = self.whole(array or "images")
         if not index.isdecimal() or int(index) >= len(pictures):
@@ -130,7 +120,7 @@ class Tensors:
     def others(self, names: Iterable[str]) -> set[str]:
         return self.keys - {*names}
 
-    def get(self, name: str, where: str) -> Shaped[np.ndarray, "..."]:
+    def get(self, name: str, where: str) -> np.ndarray:
         if name not in self.keys:
             raise _missing(where, f"{self.path} has no tensor '{name}'.")
         return self.file.get_tensor(name)

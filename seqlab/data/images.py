@@ -13,7 +13,7 @@ from jaxtyping import Shaped
 
 from seqlab.data.arrays import SavedArray, readable
 from seqlab.data.vectors import as_vectors
-from seqlab.errors import DataError, SeqlabError, SeqlabWarning
+from seqlab.errors import DataError, SeqlabWarning
 from seqlab.recipe import Image
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller
@@ -23,7 +23,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 Values = Shaped[np.ndarray, "T F"]
 
 
-def picture_values(content: bytes | Shaped[np.ndarray, "..."], where: str, image: Image | None) -> Values:
+def picture_values(content: bytes | np.ndarray, where: str, image: Image | None) -> Values:
     """A file's bytes, or an array, as rows of pixels (H, W·C); without `image`, as features (places, features)."""
     if isinstance(content, bytes):
         if image is not None and not content.startswith(b"\x93NUMPY"):
@@ -33,14 +33,14 @@ def picture_values(content: bytes | Shaped[np.ndarray, "..."], where: str, image
     return _features(content, where) if image is None else _pixels(content, where, image)
 
 
-def _features(array: Shaped[np.ndarray, "..."], where: str) -> Values:
+def _features(array: np.ndarray, where: str) -> Values:
     """One vector, one for each place, or a grid of them, places first; never one number for each place."""
     if array.ndim == 1:
         return as_vectors(array[None], where)
     return as_vectors(array.reshape(-1, array.shape[-1]) if array.ndim == 3 else array, where)
 
 
-def _pixels(array: Shaped[np.ndarray, "..."], where: str, image: Image) -> Values:
+def _pixels(array: np.ndarray, where: str, image: Image) -> Values:
     """Pixels that are there already: bytes, or numbers from 0 to 1."""
     array = array[..., None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[2] not in (1, 3) or min(array.shape) < 1:
@@ -65,10 +65,20 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
     pillow = _pillow()
     from PIL import ImageOps, UnidentifiedImageError
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            opened = pillow.open(io.BytesIO(content), formats=FORMATS)  # the header alone
+    hint = "the file is cut short, damaged or something else; set image.bad to 'skip' to go on without it."
+    with readable(where, "this cannot be read as a picture", hint=hint):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+                opened = pillow.open(io.BytesIO(content), formats=FORMATS)  # the header alone
+        except pillow.DecompressionBombError:
+            raise _too_large(where, "the picture's header promises too much") from None
+        except UnidentifiedImageError:
+            raise DataError(
+                f"{where}: this cannot be read as a picture: it is none of {', '.join(FORMATS)}, or its header is "
+                "damaged",
+                hint="convert it to PNG or JPEG; set image.bad to 'skip' to go on without it.",
+            ) from None
         with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
@@ -83,20 +93,6 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
                 warnings.warn(message, SeqlabWarning, stacklevel=2)
             opened.draft(None, (2 * image.width, 2 * image.height))  # a large JPEG is decoded at a smaller size
             return _fitted(ImageOps.exif_transpose(opened), image)
-    except SeqlabError:
-        raise
-    except pillow.DecompressionBombError:
-        raise _too_large(where, "the picture's header promises too much") from None
-    except UnidentifiedImageError:
-        raise DataError(
-            f"{where}: this cannot be read as a picture: it is none of {', '.join(FORMATS)}, or its header is damaged",
-            hint="convert it to PNG or JPEG; set image.bad to 'skip' to go on without it.",
-        ) from None
-    except Exception as error:  # a forged file can make a decoder raise nearly anything
-        raise DataError(
-            f"{where}: this cannot be read as a picture: {str(error).partition(chr(10))[0]}",
-            hint="the file is cut short, damaged or something else; set image.bad to 'skip' to go on without it.",
-        ) from error
 
 
 def _fitted(opened: Any, image: Image) -> Values:

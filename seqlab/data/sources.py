@@ -46,7 +46,7 @@ class Example:
     """One source with its target, as strings, tuples of words, feature vectors or a picture, and the "file:line" it
     came from. `boxes` say where in a picture the things are that the target names, where that is known."""
 
-    source: Text | Vectors | Picture
+    source: Any  # Text, Vectors or a Picture
     target: Any  # Text, or Vectors where a target is measured
     where: str
     boxes: tuple[Box, ...] = ()

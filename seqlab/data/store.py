@@ -28,7 +28,10 @@ PIXELS = "uint8"
 DTYPES = ("uint16", "uint32", "int32", PIXELS, VECTORS)
 _FLUSH = 1 << 20  # numbers held in memory while writing
 
-Row = Sequence[int] | Sequence[Sequence[int]] | Num[np.ndarray, "T *W"]
+Places = Int[np.ndarray, " _"]
+"""Whole numbers, one for each of some rows: their places in a store, or their lengths."""
+Values = Num[np.ndarray, "T *W"]
+Row = Sequence[int] | Sequence[Sequence[int]] | Values
 
 
 @final
@@ -39,11 +42,8 @@ class TokenStore:
     What is copied out is int64 for ids, float32 for vectors and uint8 for pixels, whatever lies on disk.
     """
 
-    def __init__(self, path: Path, flat: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
-        self.path = path
-        self.flat = flat
-        self.offsets = offsets
-        self.vocabulary_size = vocabulary_size
+    def __init__(self, flat: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> None:
+        self.flat, self.begins, self.ends = flat, begins, ends
 
     @classmethod
     def open(cls, path: str | Path) -> "TokenStore":
@@ -55,60 +55,37 @@ class TokenStore:
         offsets = _mapped(place, np.dtype("<u8"), (header["num_rows"] + 1,))
         if offsets[0] != 0 or offsets[-1] != header["num_tokens"]:
             raise _damaged(place, f"its rows end at {offsets[-1]}, not at {header['num_tokens']}")
-        return cls(path, flat, offsets, header["vocabulary_size"])
+        return cls(flat, offsets[:-1], offsets[1:])
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.begins)
 
-    def __getitem__(self, row: int) -> Num[np.ndarray, "T *W"]:
+    def __getitem__(self, row: int) -> Values:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store with {len(self)} rows")
-        row %= len(self)
-        return self.flat[int(self.offsets[row]) : int(self.offsets[row + 1])].astype(_in_memory(self.flat.dtype))
+        return self.flat[int(self.begins[row]) : int(self.ends[row])].astype(_in_memory(self.flat.dtype))
 
     @property
     def num_tokens(self) -> int:
         """How many positions there are in all rows."""
-        return len(self.flat)
-
-    @property
-    def width(self) -> int:
-        """How many numbers a position holds."""
-        return self.flat.shape[1] if self.flat.ndim > 1 else 1
+        return int(self.lengths.sum())
 
     @cached_property
-    def lengths(self) -> Int[np.ndarray, " N"]:
-        return np.diff(self.offsets.astype(np.int64))
+    def lengths(self) -> Places:
+        return self.ends.astype(np.int64) - self.begins.astype(np.int64)
 
-    def gather(self, rows: Int[np.ndarray, " B"]) -> tuple[Num[np.ndarray, "B T *W"], Int[np.ndarray, " B"]]:
+    def rows_at(self, places: Places) -> "TokenStore":
+        """Some of its rows, in this order, one perhaps many times, without a copy: several examples may share a row."""
+        return TokenStore(self.flat, self.begins[places], self.ends[places])
+
+    def gather(self, rows: Places) -> tuple[Num[np.ndarray, "B T *W"], Places]:
         """Many rows side by side, with zeros on the right of the shorter ones, and their lengths."""
         lengths = self.lengths[rows]
         position = np.arange(lengths.max(initial=0))
         real = position < lengths[:, None]
         values = np.zeros((*real.shape, *self.flat.shape[1:]), dtype=_in_memory(self.flat.dtype))
-        values[real] = self.flat[(self.offsets[rows].astype(np.int64)[:, None] + position)[real]]
+        values[real] = self.flat[(self.begins[rows].astype(np.int64)[:, None] + position)[real]]
         return values, lengths
-
-
-@final
-class Shared:
-    """Rows of a store that examples have in common: row i is the store's row places[i]."""
-
-    def __init__(self, store: TokenStore, places: Int[np.ndarray, " N"]) -> None:
-        self.store, self.places = store, places
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, row: int) -> Num[np.ndarray, "T *W"]:
-        return self.store[int(self.places[row])]
-
-    @cached_property
-    def lengths(self) -> Int[np.ndarray, " N"]:
-        return self.store.lengths[self.places]
-
-    def gather(self, rows: Int[np.ndarray, " B"]) -> tuple[Num[np.ndarray, "B T *W"], Int[np.ndarray, " B"]]:
-        return self.store.gather(self.places[rows])
 
 
 @dataclass(frozen=True)
@@ -188,14 +165,13 @@ class _Writer:
         if self.dtype not in (VECTORS, PIXELS):
             self._refuse_unknown(numbers)
         self.tokens.write(numbers.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
-        if self._ends:
-            self.offsets.write(np.frombuffer(self._ends, dtype=np.int64).astype("<u8").tobytes())
+        self.offsets.write(np.asarray(self._ends).astype("<u8").tobytes())
         self._numbers, self._ends = self._empty(), array("q")
 
     def _empty(self) -> array:
         return array({VECTORS: "f", PIXELS: "B"}.get(self.dtype, "q"))
 
-    def _checked(self, row: Row) -> Num[np.ndarray, "T *W"]:
+    def _checked(self, row: Row) -> Values:
         """A row as an array in the column's own type; what does not fit is refused while its number is known."""
         if len(row) == 0:  # an empty list cannot show how wide its positions are
             return np.empty((0, *self.features), dtype=self.in_memory)
@@ -213,7 +189,7 @@ class _Writer:
             )
         return values
 
-    def _refuse_unknown(self, ids: Int[np.ndarray, " N"]) -> None:
+    def _refuse_unknown(self, ids: Places) -> None:
         lowest = -1 if self.dtype == "int32" else 0
         outside = ids[(ids < lowest) | (ids >= self.column.vocabulary_size)]
         if len(outside):
@@ -223,8 +199,7 @@ class _Writer:
             )
 
     def finish(self) -> None:
-        """Write what is left and give the files their names, the header last."""
-        self.flush()
+        """Give the files their names, the header last."""
         self.tokens.close()
         self.offsets.close()
         header = {"format": FORMAT, "dtype": self.dtype, "vocabulary_size": self.column.vocabulary_size}

@@ -15,6 +15,8 @@ from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
+Flat = Integer[np.ndarray, " N"]  # the tokens of a text
+
 
 @final
 class Streams:
@@ -25,7 +27,7 @@ class Streams:
     fewer rows, then fewer steps.
     """
 
-    def __init__(self, flat: Integer[np.ndarray, " N"], *, rows: int, steps: int, seed: int) -> None:
+    def __init__(self, flat: Flat, *, rows: int, steps: int, seed: int) -> None:
         _need_two_tokens(flat)
         self.flat, self.seed = flat, seed
         self.steps = min(steps, len(flat) - 1)
@@ -52,12 +54,12 @@ class Streams:
         return int(np.random.default_rng((self.seed, epoch)).integers(0, min(self.steps - 1, spare) + 1))
 
 
-def in_order(flat: Integer[np.ndarray, " N"], *, steps: int) -> Iterator[Batch]:
+def in_order(flat: Flat, *, steps: int) -> Iterator[Batch]:
     """For evaluation: one stream from beginning to end, every token but the first predicted once."""
     return in_chunks(flat, steps=steps, rows=1)
 
 
-def in_chunks(flat: Integer[np.ndarray, " N"], *, steps: int, rows: int) -> Iterator[Batch]:
+def in_chunks(flat: Flat, *, steps: int, rows: int) -> Iterator[Batch]:
     """For evaluation without a carried state: chunks that overlap by a token, `rows` of them side by side."""
     _need_two_tokens(flat)
     whole = (len(flat) - 1) // steps
@@ -73,7 +75,7 @@ def _batch(tokens: Integer[np.ndarray, "B T"]) -> Batch:
     return Batch(rows=torch.arange(len(tokens)), target=Padded(tensor_of(np.asarray(tokens, dtype=np.int64)), lengths))
 
 
-def _need_two_tokens(flat: Integer[np.ndarray, " N"]) -> None:
+def _need_two_tokens(flat: Flat) -> None:
     if len(flat) < 2:
         raise DataError(
             f"a text of {len(flat)} token{'s' if len(flat) != 1 else ''} has nothing to predict",

@@ -35,15 +35,13 @@ def dates(num: int, *, seed: int, languages: Sequence[str] = LANGUAGES) -> Itera
     return islice(_endless_dates(seed, languages), num)
 
 
-def split_dates(
-    num_train: int, num_test: int, *, seed: int, languages: Sequence[str] = LANGUAGES
-) -> tuple[list[Dated], list[Dated]]:
+def split_dates(num_train: int, num_test: int, *, seed: int) -> tuple[list[Dated], list[Dated]]:
     """Training and test dates; a day of the test part occurs in no language of the training part."""
     share = num_test / max(1, num_train + num_test)
     border = min(0.9, max(0.01, share)) * 2**64  # either side always fills in the end
     train: list[Dated] = []
     test: list[Dated] = []
-    endless = _endless_dates(seed, languages)
+    endless = _endless_dates(seed, LANGUAGES)
     while len(train) < num_train or len(test) < num_test:
         dated = next(endless)
         part, size = (test, num_test) if source_key(dated[1], seed=seed) < border else (train, num_train)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,15 +54,18 @@ class Hypothesis:
         return math.fsum(self.log_probabilities)
 
 
-@dataclass(frozen=True)
-class BeamStep:
-    """All candidates of one step of one source, kept or not: what the search tree is made of."""
+class Candidates(NamedTuple):
+    """The 2K best extensions of each live beam in one step, kept or not: what the search tree is made of."""
 
-    source: int
-    parents: tuple[int, ...]  # places in the beam before
-    tokens: tuple[int, ...]
-    scores: tuple[float, ...]
-    places: tuple[int | None, ...]  # in the beam after; None for what ended or was pruned
+    scores: BestScores
+    parents: BestIds  # places in the beam before
+    tokens: BestIds
+    log_p: BestScores  # of these tokens
+    ends: Tensor
+
+    def live(self, width: int) -> Int[Tensor, "B K"]:
+        """The places of those that go on: the best that did not end, then the best that did."""
+        return self.ends.long().argsort(dim=1, stable=True)[:, :width]
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class BeamResult:
     """The hypotheses of each source, best first, and every step of the search."""
 
     best: list[list[Hypothesis]]
-    steps: list[BeamStep]
+    steps: list[Candidates]
 
 
 @torch.inference_mode()
@@ -82,11 +86,11 @@ def beam_search(
     candidate of every step is kept for whoever wants to see the tree.
     """
     search = _Search(decoder, memory, prefix, beam, limits)
-    steps: list[BeamStep] = []
-    while search.sources:
+    steps = list[Candidates]()
+    while len(search.sources):
         candidates = search.step()
         if record:
-            steps.extend(candidates.recorded(beam.width))
+            steps.append(candidates)
     return BeamResult([sorted(row, key=lambda h: -h.score)[: beam.width] for row in search.results], steps)
 
 
@@ -96,8 +100,8 @@ class _Search:
     def __init__(self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits) -> None:
         self.decoder, self.prefix, self.beam, self.limits = for_search(decoder), prefix, beam, limits
         self.results: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
-        self.sources = list(range(len(prefix)))
-        if not self.sources:
+        self.sources = torch.arange(len(prefix))  # that are not done
+        if not len(prefix):
             return
         self.context, self.state = self.decoder.start(memory)
         self.shared = self.position = int(prefix.lengths.min()) - 1  # the position of the token that is read next
@@ -105,17 +109,16 @@ class _Search:
             _, self.state = self.decoder.read(prefix.values[:, : self.shared], self.context, self.state)
         self.token = prefix.values[:, self.shared : self.shared + 1]
         self.scores = torch.zeros(len(prefix), 1, dtype=torch.float64)
-        self.prefix_lengths = prefix.lengths
         self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # tokens of each live hypothesis
         self.log_p = torch.zeros(len(prefix), 1, 0, dtype=torch.float64)
 
-    def step(self) -> "_Candidates":
+    def step(self) -> Candidates:
         """One token further: extend, rank, put aside what ended, drop the sources that are done."""
         beams = self.token.shape
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
         total = log_total(logits)
         self.position += 1
-        since = self.position - self.prefix_lengths  # new tokens so far; below 0, one is forced
+        since = self.position - self.prefix.lengths[self.sources]  # new tokens so far; below 0, one is forced
         forced = self.position < self.prefix.values.shape[1]
         if self.beam.min_length or self.beam.no_repeat or forced:
             logits = self._restricted(logits.unflatten(0, beams).clone(), total.unflatten(0, beams), since)
@@ -126,7 +129,7 @@ class _Search:
         where = parents * log_p.shape[-1] + places
         tokens, chosen = best_tokens.view(beams[0], -1).gather(1, where), log_p.flatten(1).gather(1, where).double()
         ends = torch.zeros_like(tokens, dtype=torch.bool) if self.limits.end is None else tokens == self.limits.end
-        candidates = _Candidates(list(self.sources), scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
+        candidates = Candidates(scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
         for b, place in (candidates.ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist():
             self._add(b, int(parents[b, place]), scores[b, place], float(chosen[b, place]))
         self._advance(candidates, since)
@@ -157,20 +160,18 @@ class _Search:
 
     def _add(self, b: int, k: int, score: Tensor, *end: float) -> None:
         """A result, without its prefix; where it ended, with the log-probability of its end."""
-        num_forced = int(self.prefix_lengths[b]) - self.shared - 1
+        source = self.sources[b]
+        num_forced = int(self.prefix.lengths[source]) - self.shared - 1
         tokens, log_p = (tuple(part[b, k, num_forced:].tolist()) for part in (self.history, self.log_p))
         normal = float(length_normalised(score, len(log_p) + len(end), self.beam.length_penalty))
-        self.results[self.sources[b]].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
+        self.results[source].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
 
-    def _advance(self, candidates: "_Candidates", since: RowIds) -> None:
+    def _advance(self, candidates: Candidates, since: RowIds) -> None:
         """The K best that did not end go on; sources that are done go."""
         rows, width = self.token.shape
         live = candidates.live(self.beam.width)
-        parents, tokens, scores, chosen = (
-            part.gather(1, live)
-            for part in (candidates.parents, candidates.tokens, candidates.scores, candidates.log_p)
-        )
-        scores = scores.masked_fill(candidates.ends.gather(1, live), -math.inf)
+        scores, parents, tokens, chosen, ends = (part.gather(1, live) for part in candidates)
+        scores = scores.masked_fill(ends, -math.inf)
         self.history = torch.cat([_follow(self.history, parents), tokens[..., None]], dim=2)
         self.log_p = torch.cat([_follow(self.log_p, parents), chosen[..., None]], dim=2)
         going = self._going(scores, since)
@@ -178,10 +179,9 @@ class _Search:
         if not going.all():
             self._cut_off(~going, scores)
             kept = going.nonzero()[:, 0]
-            places, tokens, scores = reorder((places, tokens, scores), kept)
-            own = (self.history, self.log_p, self.prefix_lengths)
-            self.history, self.log_p, self.prefix_lengths = reorder(own, kept)
-            self.context, self.sources = reorder(self.context, kept), [self.sources[b] for b in kept.tolist()]
+            places, tokens, scores, self.sources = reorder((places, tokens, scores, self.sources), kept)
+            self.history, self.log_p = reorder((self.history, self.log_p), kept)
+            self.context = reorder(self.context, kept)
         self.state = reorder(self.state, places.flatten())
         self.token, self.scores = tokens, scores
 
@@ -196,32 +196,6 @@ class _Search:
             for k in (scores[b] > -math.inf).nonzero()[:, 0].tolist():
                 if len(self.results[self.sources[b]]) < self.beam.width:
                     self._add(b, k, scores[b, k])
-
-
-@dataclass
-class _Candidates:
-    """The 2K best extensions of each source's beam."""
-
-    sources: list[int]
-    scores: BestScores
-    parents: BestIds
-    tokens: BestIds
-    log_p: BestScores  # of these tokens
-    ends: Tensor
-
-    def live(self, width: int) -> Int[Tensor, "B K"]:
-        """The places of those that go on: the best that did not end, then the best that did."""
-        return self.ends.long().argsort(dim=1, stable=True)[:, :width]
-
-    def recorded(self, width: int) -> Iterator[BeamStep]:
-        live = self.live(width)
-        for b, source in enumerate(self.sources):
-            places: list[int | None] = [None] * self.tokens.shape[1]
-            for place, candidate in enumerate(live[b].tolist()):
-                if not self.ends[b, candidate]:
-                    places[candidate] = place
-            parents, tokens, scores = (tuple(p[b].tolist()) for p in (self.parents, self.tokens, self.scores))
-            yield BeamStep(source, parents, tokens, scores, tuple(places))
 
 
 def _follow(kept: Tensor, parents: Int[Tensor, "B K"]) -> Tensor:

@@ -24,7 +24,7 @@ LiveRows = Int[Tensor, " b"]
 class Greedy:
     """E58: the likeliest token. Tokens of `never` are not chosen; `rows` are the rows' numbers in the whole job."""
 
-    def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
+    def __call__(self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()) -> RowIds:
         return largest(logits, 1, never)[1][:, 0]
 
 
@@ -48,13 +48,17 @@ class Sample:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
 
-    def __call__(self, logits: Logits, rows: RowIds, step: int, never: tuple[int, ...] = ()) -> RowIds:
+    def __call__(self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()) -> RowIds:
+        return choose(self.probabilities(logits, never), uniform(rows, self.seed, step))
+
+    def probabilities(self, logits: Logits, never: tuple[int, ...] = ()) -> Logits:
+        """What it draws from."""
         logits = temper(without(logits, never), self.temperature)
         if self.top_k is not None:
             logits = keep_top_k(logits, self.top_k)
         if self.top_p is not None:
             logits = keep_top_p(logits, self.top_p)
-        return choose(logits.double().softmax(-1), uniform(rows, self.seed, step))
+        return logits.double().softmax(-1)
 
 
 Rule = Greedy | Sample  # how the next token of each row is chosen
@@ -100,17 +104,13 @@ def generate(
     return Generated(Padded.from_rows(new), [tuple(row) for row in logs])
 
 
+@torch.inference_mode()  # while a step is made: whoever takes the token has a mode of their own
 def stream(
     decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int
 ) -> Iterator[tuple[int, float]]:
     """The tokens of a single row as they are chosen, the end token too, each with its log-probability."""
-    steps = _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row]))
-    while True:
-        with torch.inference_mode():  # while a step is made: whoever takes the token has a mode of their own
-            step = next(steps, None)
-        if step is None:
-            return
-        yield int(step[1][0]), float(step[2][0])
+    for _, token, log_p in _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row])):
+        yield int(token[0]), float(log_p[0])
 
 
 def _steps(
@@ -128,41 +128,27 @@ def _steps(
     context, state = decoder.start(memory)
     if shared:
         _, state = decoder.read(prefix.values[:, :shared], context, state)
-    places, numbers, prefix_lengths = torch.arange(len(rows)), rows, prefix.lengths  # of the rows that have not ended
-    token, longest = prefix.values[:, shared], int(prefix.lengths.max())
+    places = torch.arange(len(rows))  # of the rows that have not ended
+    token = prefix.values[:, shared]
+    longest = int(prefix.lengths.max())
     for position in range(shared + 1, longest + limits.most):
         logits, state = decoder.step(token, context, state)
-        total = log_total(logits)
-        since = position - prefix_lengths  # new tokens of each row; below 0, one is forced
-        token = _choose(rule, logits, numbers, since, limits.never)
-        log_p = logits.gather(-1, token[:, None])[:, 0] - total
+        since = position - prefix.lengths[places]  # new tokens of each row; below 0, one is forced
+        token = rule(logits, rows[places], since, limits.never)
+        log_p = logits.gather(-1, token[:, None])[:, 0] - log_total(logits)
         free = since >= 0
         ended = free & (since + 1 >= limits.most)
         if limits.end is not None:
             ended |= free & (token == limits.end)
         yield places[free], token[free], log_p[free]
         if position < longest:
-            token = torch.where(free, token, prefix.values[:, position][places])
+            token = torch.where(free, token, prefix.values[places, position])
         if ended.all():
             return
         if ended.any():
             live = torch.nonzero(~ended)[:, 0]
-            places, numbers, prefix_lengths, token = reorder((places, numbers, prefix_lengths, token), live)
+            places, token = reorder((places, token), live)
             context, state = reorder(context, live), reorder(state, live)
-
-
-def _choose(
-    rule: Rule, logits: Float[Tensor, "b V"], rows: LiveRows, since: LiveRows, never: tuple[int, ...]
-) -> LiveRows:
-    """The rule's choice, with each row's steps counted from the end of its own prefix."""
-    steps = since.unique().tolist()
-    if len(steps) == 1:
-        return rule(logits, rows, steps[0], never)
-    chosen = torch.empty(len(rows), dtype=torch.long)
-    for step in steps:
-        here = since == step
-        chosen[here] = rule(logits[here], rows[here], step, never)
-    return chosen
 
 
 @torch.inference_mode()

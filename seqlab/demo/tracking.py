@@ -120,6 +120,7 @@ def track(scene: Scene | None = None, *, seed: int) -> Tracked:
     states, rows = target.sample(1, scene.steps, seed=seed)
     there = uniform(torch.arange(scene.steps), seed, 1) >= scene.missing
     there[0] = True
+    latest = torch.where(there, torch.arange(scene.steps), 0).cummax(0).values  # the step of the last sighting
     sightings = Padded(rows.values, rows.lengths, there[None])
 
     wild, sharp = scene.acceleration * scene.wrong, scene.noise / scene.wrong
@@ -130,7 +131,7 @@ def track(scene: Scene | None = None, *, seed: int) -> Tracked:
     return Tracked(
         path=_places(target, states),
         sightings=np.where(there[:, None].numpy(), rows.values[0].numpy(), np.nan),
-        last_sighting=_carried(rows.values[0], there),
+        last_sighting=rows.values[0, latest].numpy(),
         filtered=_places(target, filtered.mean),
         filtered_deviation=_deviation(target, filtered.covariance),
         smoothed=_places(target, smoothed.mean),
@@ -151,11 +152,6 @@ def _places(model: LDS, states: Float[Tensor, "1 T H"]) -> Path:
 def _deviation(model: LDS, covariance: Float[Tensor, "1 T H H"]) -> Path:
     spread = model.observation @ covariance[0] @ model.observation.mT
     return spread.diagonal(dim1=-2, dim2=-1).sqrt().numpy()
-
-
-def _carried(values: Float[Tensor, "T 2"], there: Tensor) -> Path:
-    """The last sighting at each step; the first step has one."""
-    return values[torch.where(there, torch.arange(len(values)), 0).cummax(0).values].numpy()
 
 
 def _between(points: Path, *, parts: int = 8) -> Float[np.ndarray, "N 2"]:

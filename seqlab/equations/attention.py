@@ -15,10 +15,11 @@ from torch.nn.functional import softmax
 from seqlab.padded import Padded
 from seqlab.types import Features, Mask, PerPosition, PerRow, RowIds, Vector, Vectors
 
-Queries = Float[Tensor, "... S D"]
+Queries = Float[Tensor, "*rows S D"]
+Keys = Float[Tensor, "*#rows T D"]
+Values = Float[Tensor, "*#rows T R"]
 Weights = Float[Tensor, "*rows S T"]
-Scores = Float[Tensor, "... S T"]
-Keys = Float[Tensor, "... T D"]
+Contexts = Float[Tensor, "*rows S R"]
 
 
 def dot(x: Features, y: Features) -> Float[Tensor, "..."]:
@@ -51,22 +52,22 @@ def _unit(x: Features) -> Features:
     return x / vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
 
 
-def dot_score(query: Queries, key: Keys) -> Scores:
+def dot_score(query: Queries, key: Keys) -> Weights:
     """E41: hᵀs."""
     return query @ key.mT
 
 
-def general_score(query: Float[Tensor, "... S Q"], key: Keys, W: Float[Tensor, "Q D"]) -> Scores:
+def general_score(query: Float[Tensor, "*rows S Q"], key: Keys, W: Float[Tensor, "Q D"]) -> Weights:
     """E42: hᵀ W s (Luong et al. 2015)."""
     return query @ W @ key.mT
 
 
-def additive_score(query: Queries, key: Keys, v: Float[Tensor, " D"]) -> Scores:
+def additive_score(query: Queries, key: Keys, v: Float[Tensor, " D"]) -> Weights:
     """E43: vᵀ tanh(W₁h + W₂s), with W₁h and W₂s already projected (Bahdanau et al. 2015)."""
     return (query[..., :, None, :] + key[..., None, :, :]).tanh() @ v
 
 
-def scaled_score(query: Queries, key: Keys) -> Scores:
+def scaled_score(query: Queries, key: Keys) -> Weights:
     """E44: q·k / √d.
 
     The variance of q·k grows with d; dividing by √d keeps the softmax from saturating (C9).
@@ -79,7 +80,7 @@ def attention_weights(score: Weights, visible: Bool[Tensor, "*#rows #S T"]) -> W
     return masked_softmax(score, visible.expand(score.shape))
 
 
-def context(weights: Scores, value: Float[Tensor, "... T R"]) -> Float[Tensor, "... S R"]:
+def context(weights: Weights, value: Values) -> Contexts:
     """E39: c_s = Σ_t α_st v_t."""
     return weights @ value
 
@@ -89,12 +90,7 @@ def attention_vector(c: Features, h: Float[Tensor, "... H"], W_c: Float[Tensor, 
     return (torch.cat([c, h], dim=-1) @ W_c.mT).tanh()
 
 
-def attend(
-    query: Float[Tensor, "*rows S D"],
-    key: Float[Tensor, "*rows T D"],
-    value: Float[Tensor, "*rows T R"],
-    visible: Bool[Tensor, "*#rows #S T"],
-) -> tuple[Float[Tensor, "*rows S R"], Weights]:
+def attend(query: Queries, key: Keys, value: Values, visible: Bool[Tensor, "*#rows #S T"]) -> tuple[Contexts, Weights]:
     """E45: softmax(Q Kᵀ / √d) V, and the weights, because whoever attends will want to look."""
     weights = attention_weights(scaled_score(query, key), visible)
     return context(weights, value), weights

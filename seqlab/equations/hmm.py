@@ -18,14 +18,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqlab.types import PerRow, PositionIds
+from seqlab.types import PerRow, PositionIds, RowIds
 
 Distributions = Float[Tensor, "*rows N"]
 Trellis = Float[Tensor, "B T N"]
 Belief = Float[Tensor, "B N"]
-Lengths = Int[Tensor, " B"]
 Initial = Float[Tensor, " N"]
-Moves = Float[Tensor, "N N"] | Float[Tensor, "U K K"]
+Matrix = Float[Tensor, "N N"]
+Moves = Matrix | Float[Tensor, "U K K"]
 
 
 class Posterior(NamedTuple):
@@ -38,13 +38,10 @@ class Posterior(NamedTuple):
 
 def predict(belief: Belief, A: Moves) -> Belief:
     """E5: p(z_t = j | x_<t) = Σ_i p(z_{t-1} = i | x_<t) A_ij: where the state goes while nobody looks."""
-    if A.dim() == 2:
-        return belief @ A
-    by_last = belief.unflatten(-1, A.shape[:2]).permute(2, 0, 1) @ A.transpose(0, 1)  # v B w
-    return torch.nn.functional.pad(by_last.transpose(0, 1), (0, 0, 1, 0)).flatten(1)
+    return belief @ as_matrix(A)
 
 
-def as_matrix(A: Moves) -> Float[Tensor, "N N"]:
+def as_matrix(A: Moves) -> Matrix:
     """A over all states; of pairs, most moves are impossible."""
     if A.dim() == 2:
         return A
@@ -54,7 +51,7 @@ def as_matrix(A: Moves) -> Float[Tensor, "N N"]:
     return A.new_zeros(num_states, num_states).scatter_(1, goes_to, A.flatten(0, 1))
 
 
-def moves_of(xi: Float[Tensor, "N N"], A: Moves) -> Moves:
+def moves_of(xi: Matrix, A: Moves) -> Moves:
     """What was counted over all states, in the shape of A: of pair (u, v), the moves to (v, w)."""
     if A.dim() == 2:
         return xi
@@ -68,13 +65,13 @@ def condition(predicted: Belief, b: Belief) -> tuple[Belief, Float[Tensor, "B 1"
     return joint / c.clamp(min=torch.finfo(c.dtype).tiny), c
 
 
-def forward(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[Trellis, PerRow]:
+def forward(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[Trellis, PerRow]:
     """E7: E5 and E6 in turn: the filtered belief p(z_t | x_≤t) = α_t(j) / Σ_j α_t(j), and log p(x)."""
     log_alpha, log_p = log_forward(pi, A, log_b, lengths)
     return _distribution(log_alpha, lengths), log_p
 
 
-def log_forward(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[Trellis, PerRow]:
+def log_forward(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[Trellis, PerRow]:
     """E7: log α_t(j) = log Σ_i exp(log α_{t-1}(i) + log A_ij) + log b_t(j), and log p(x) = log Σ_j α_T(j)."""
     log_A, log_b = as_matrix(A).log(), _at_real(log_b, lengths)
     log_alpha = [pi.log() + log_b[:, 0]]
@@ -84,7 +81,7 @@ def log_forward(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tupl
     return steps, torch.logsumexp(steps[rows, lengths - 1], -1).masked_fill(lengths == 0, 0.0)
 
 
-def log_backward(A: Moves, log_b: Trellis, lengths: Lengths) -> Trellis:
+def log_backward(A: Moves, log_b: Trellis, lengths: RowIds) -> Trellis:
     """E8: β_t(i) = p(x_>t | z_t = i): log β_t(i) = log Σ_j exp(log A_ij + log b_{t+1}(j) + log β_{t+1}(j)), 0 at T."""
     log_A, log_b = as_matrix(A).log(), _at_real(log_b, lengths)
     log_beta = [torch.zeros_like(log_b[:, 0])]
@@ -97,7 +94,7 @@ def posterior(
     pi: Initial,
     A: Moves,
     log_b: Trellis,
-    lengths: Lengths,
+    lengths: RowIds,
     weights: PerRow | None = None,
 ) -> Posterior:
     """E9: γ_t(i) = α_t(i) β_t(i) / p(x) and ξ_ij = Σ_t α_{t-1}(i) A_ij b_t(j) β_t(j) / p(x).
@@ -115,7 +112,7 @@ def posterior(
     return Posterior(_distribution(log_alpha + log_beta, lengths), moves_of(xi, A), log_p)
 
 
-def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: Lengths) -> tuple[PositionIds, PerRow]:
+def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[PositionIds, PerRow]:
     """E10: argmax_z log p(x, z) and its value, from δ_t(j) = max_i (δ_{t-1}(i) + log A_ij) + log b_t(j)."""
     log_A = (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()  # the maximum runs along memory
     delta, came_from = pi.log().expand(len(lengths), -1), []
@@ -168,12 +165,12 @@ def _best_move(
     return pad(value, (0, 0, 1, 0), value=-math.inf).flatten(1), pad(best, (0, 0, 1, 0)).flatten(1)
 
 
-def _distribution(log_p: Trellis, lengths: Lengths) -> Trellis:
+def _distribution(log_p: Trellis, lengths: RowIds) -> Trellis:
     """exp(log p) normalised over the states; zeros where nothing is possible, and at the pads."""
     return _at_real(log_p.softmax(-1).nan_to_num(0.0), lengths)
 
 
-def _at_real(x: Trellis, lengths: Lengths) -> Trellis:
+def _at_real(x: Trellis, lengths: RowIds) -> Trellis:
     """Zeros at the pads: as `log_b` they observe nothing, and since the rows of A sum to one they change nothing."""
     pads = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
     return x.masked_fill(pads[..., None], 0.0) if pads.any() else x

@@ -35,15 +35,23 @@ class System(NamedTuple):
     W_hx: Float[Tensor, "H X"] | None = None
 
 
+class Evidence(NamedTuple):
+    """Rows of observations, which positions are real, which entries at these were seen, and the inputs, if any."""
+
+    y: Vectors
+    real: Mask
+    seen: Entries
+    x: Float[Tensor, "B T X"] | None = None
+
+
 class Filtered(NamedTuple):
-    """What is known of h_t before y_t (predicted) and after it; `shared` says that all rows are one group."""
+    """What is known of h_t before y_t (predicted) and after it."""
 
     predicted_mean: HiddenStates
     predicted_covariance: Covariance
     mean: HiddenStates
     covariance: Covariance
     log_likelihood: PerRow
-    shared: bool
 
 
 class Smoothed(NamedTuple):
@@ -114,15 +122,9 @@ def log_density(v: Float[Tensor, "*rows D N"], L: Factor, entries: Bool[Tensor, 
     return -0.5 * ((z * z).sum(-2) + volume.sum(-1, keepdim=True))
 
 
-def kalman_filter(
-    system: System,
-    y: Vectors,
-    real: Mask,
-    observed: Mask | Entries | None = None,
-    x: Float[Tensor, "B T X"] | None = None,
-) -> Filtered:
+def kalman_filter(system: System, evidence: Evidence) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
-    entries = entries_seen(y, real, observed)
+    y, real, seen, x = evidence
     m, P = system.m_1.expand(len(y), -1), system.P_1.expand(len(y), -1, -1)
     steps, log_likelihood = [], y.new_zeros(len(y))
     for t in range(y.shape[1]):
@@ -130,17 +132,11 @@ def kalman_filter(
             moved, spread_out = predict(m, P, system, None if x is None else x[:, t])
             m, P = torch.where(real[:, t, None], moved, m), torch.where(real[:, t, None, None], spread_out, P)
         before = m, P
-        m, P, log_p = condition(m, P, system, y[:, t], entries[:, t])
+        m, P, log_p = condition(m, P, system, y[:, t], seen[:, t])
         log_likelihood = log_likelihood + log_p
         steps.append((*before, m, P))
     prior_mean, prior, mean, posterior = (torch.stack(part, 1) for part in zip(*steps, strict=True))
-    return Filtered(prior_mean, prior, mean, posterior, log_likelihood, shared=False)
-
-
-def entries_seen(y: Vectors, real: Mask, observed: Mask | Entries | None) -> Entries:
-    """Which entries there are to learn from."""
-    entries = real[..., None].expand(y.shape)
-    return entries if observed is None else entries & (observed[..., None] if observed.dim() == 2 else observed)
+    return Filtered(prior_mean, prior, mean, posterior, log_likelihood)
 
 
 def smoother_gain(P: Covariance, system: System) -> tuple[Covariance, Covariance]:

@@ -16,9 +16,9 @@ from seqlab.types import Features, HiddenStates, HiddenVector, Logits, Square, V
 Activation = Callable[[Tensor], Tensor]
 Tap = Callable[[str, Tensor], Tensor]
 Hidden = Float[Tensor, "B H"]
-GRUState = Float[Tensor, "3*H H"]
-GRUInput = Float[Tensor, "3*H D"]
-GRUBias = Float[Tensor, " 3*H"]
+StateWeights = Float[Tensor, "G H"]
+InputWeights = Float[Tensor, "G D"]
+Biases = Float[Tensor, " G"]
 
 
 def untapped(name: str, x: Tensor) -> Tensor:
@@ -80,9 +80,9 @@ def lstm_step(
     x: Vector,
     h: Hidden,
     c: Hidden,
-    W: Float[Tensor, "4*H H"],
-    U: Float[Tensor, "4*H D"],
-    b: Float[Tensor, " 4*H"],
+    W: StateWeights,
+    U: InputWeights,
+    b: Biases,
     *,
     tap: Tap = untapped,
 ) -> tuple[Hidden, Hidden]:
@@ -99,7 +99,7 @@ def lstm_step(
     return tap("h", o * c.tanh()), c
 
 
-def gru_step(x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap: Tap = untapped) -> Hidden:
+def gru_step(x: Vector, h: Hidden, W: StateWeights, U: InputWeights, b: Biases, *, tap: Tap = untapped) -> Hidden:
     """E25: r, u = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (r h_{t-1}) + U x_t + b), and h_t = (1 - u) h_{t-1} + u h̃.
 
     The reset gate acts before the matrix product (Cho et al. 2014). The candidate h̃ is tapped as n, as torch calls it.
@@ -113,7 +113,7 @@ def gru_step(x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, *, tap:
 
 
 def gru_torch_step(
-    x: Vector, h: Hidden, W: GRUState, U: GRUInput, b: GRUBias, b_n: HiddenVector, *, tap: Tap = untapped
+    x: Vector, h: Hidden, W: StateWeights, U: InputWeights, b: Biases, b_n: HiddenVector, *, tap: Tap = untapped
 ) -> Hidden:
     """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)) and h_t = (1 - z) n + z h_{t-1}.
 
@@ -131,9 +131,9 @@ def gru_torch_step(
 def mgu_step(
     x: Vector,
     h: Hidden,
-    W: Float[Tensor, "2*H H"],
-    U: Float[Tensor, "2*H D"],
-    b: Float[Tensor, " 2*H"],
+    W: StateWeights,
+    U: InputWeights,
+    b: Biases,
     *,
     tap: Tap = untapped,
 ) -> Hidden:

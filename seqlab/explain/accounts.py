@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 from torch import Tensor, nn
 
 from seqlab.explain.canvas import Vector
@@ -30,10 +31,7 @@ class Product:
     right: str
     a: Vector
     b: Vector
-
-    @property
-    def sum(self) -> float:
-        return float(self.a @ self.b)
+    sum: float
 
 
 @dataclass(frozen=True)
@@ -90,15 +88,17 @@ def fill(pattern: str, value: float, *numbers: float) -> str:
 
 def dot(what: str, left: str, a: Tensor, right: str, b: Tensor) -> Product:
     """The product of two rows, with their names."""
-    return Product(what, left, right, a.double().numpy(), b.double().numpy())
+    rows = a.double().numpy(), b.double().numpy()
+    return Product(what, left, right, *rows, float(np.dot(*rows)))
 
 
-def affine(what: str, left: str, right: str, layer: Any, row: int, x: Tensor) -> tuple[Product, float, str]:
-    """One row of a linear layer: the product, its sum with the bias, and the line that says so."""
+def affine(equation: str, formula: str, names: tuple[str, str, str], layer: Any, row: int, x: Tensor) -> Account:
+    """One row of a linear layer: the product, by the names of it and of its sides, and its sum with the bias."""
+    what, left, right = names
     product = dot(what, left, layer.weight[row], right, x)
     bias = float(layer.bias[row])
     total = product.sum + bias
-    return product, total, fill("{} + {}", total, product.sum, bias)
+    return Account(equation, formula, total, (fill("{} + {}", total, product.sum, bias),), (product,))
 
 
 def squashed(equation: str, formula: str, products: tuple[Product, ...], terms: list[float], squash: str) -> Account:

@@ -117,11 +117,10 @@ def attention_view(subject: Subject, *, layer: str | None = None, head: int | No
         for h, (place, share) in enumerate(m.followed(), start=1)
         if place
     ]
-    data = {"source": subject.source, "written": subject.written, "answered": subject.answered}
     return View(
         "attention",
         f"attention of {subject.bundle.recipe.name}",
-        {**data, "maps": [m.to_json() for m in maps]},
+        {**subject.sides, "maps": [m.to_json() for m in maps]},
         [*parts, *lines],
     )
 

@@ -4,12 +4,12 @@ import json
 import re
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
@@ -21,7 +21,6 @@ from seqlab.explain.labels import Pixels, Range, visible
 from seqlab.explain.palette import ROLES, colours
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"
-Anchor = Literal["start", "middle", "end"]
 Vector = Num[np.ndarray, " N"]
 Matrix = Num[np.ndarray, "R C"]
 Points = Num[np.ndarray, "N 2"]
@@ -41,14 +40,21 @@ class Item:
     opacity: Pixels = 1.0
     hint: str = ""  # shown while the pointer rests on it
     tags: tuple[str, ...] = ()  # on a page, items light up together with those whose tags they have or are part of
+    fill = ""
+    stroke = ""
 
     def svg(self) -> str:
         raise NotImplementedError
 
-    def _element(self, name: str, attributes: dict[str, object], inner: str = "") -> str:
-        attributes |= {"opacity": self.opacity if self.opacity < 1 else None, "data-tags": " ".join(self.tags)}
+    def _element(self, name: str, attributes: Mapping[str, object], inner: str = "") -> str:
+        """The colours are for light paper; a role is a class too, so that a page can give it a darker sheet."""
+        paints = {"fill": self.fill, "stroke": self.stroke}
+        roles = " ".join(f"{kind}-{role}" for kind, role in paints.items() if role in ROLES)
+        paints = {kind: ROLES.get(colour, (colour,))[0] for kind, colour in paints.items()}
+        look = {**attributes, **paints, "fill": paints["fill"] or "none", "class": roles}
+        look |= {"opacity": self.opacity if self.opacity < 1 else None, "data-tags": " ".join(self.tags)}
         inner += f"<title>{escape(visible(self.hint))}</title>" if self.hint else ""
-        return element(name, attributes, inner)
+        return element(name, look, inner)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Rect(Item):
 
     def svg(self) -> str:
         place = {"x": self.x, "y": self.y, "width": self.width, "height": self.height, "rx": self.radius or None}
-        return self._element("rect", place | _paint(self.fill, self.stroke))
+        return self._element("rect", place)
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,9 @@ class Polyline(Item):
 
     def svg(self) -> str:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points.tolist())
-        look: dict[str, object] = {"points": points, **_paint(self.fill, self.stroke), "stroke-linejoin": "round"}
-        look |= {"stroke-width": self.width, "stroke-dasharray": "4 4" if self.dashed else None}
-        return self._element("polygon" if self.fill else "polyline", look)
+        look = {"points": points, "stroke-linejoin": "round", "stroke-width": self.width}
+        dashes = "4 4" if self.dashed else None
+        return self._element("polygon" if self.fill else "polyline", {**look, "stroke-dasharray": dashes})
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Circle(Item):
     fill: str
 
     def svg(self) -> str:
-        return self._element("circle", {"cx": self.x, "cy": self.y, "r": self.radius} | _paint(self.fill, ""))
+        return self._element("circle", {"cx": self.x, "cy": self.y, "r": self.radius})
 
 
 @dataclass(frozen=True)
@@ -103,16 +109,22 @@ class Text(Item):
     text: str
     size: Pixels = 12.0
     fill: str = "ink"
-    anchor: Anchor = "start"
+    anchor: str = "start"  # or middle, or end
     rotation: Pixels = 0.0  # degrees, clockwise
     bold: bool = False
     monospace: bool = False
 
     def svg(self) -> str:
-        turn = f"rotate({_number(self.rotation)} {_number(self.x)} {_number(self.y)})" if self.rotation else None
-        look = {"font-size": self.size, "text-anchor": self.anchor, "transform": turn, **_paint(self.fill, "")}
-        look |= {"font-weight": "600" if self.bold else None, "font-family": MONO if self.monospace else None}
-        return self._element("text", {"x": self.x, "y": self.y} | look, escape(visible(self.text)))
+        look = {
+            "x": self.x,
+            "y": self.y,
+            "font-size": self.size,
+            "text-anchor": self.anchor,
+            "transform": f"rotate({self.rotation:g} {self.x:.2f} {self.y:.2f})" if self.rotation else None,
+            "font-weight": "600" if self.bold else None,
+            "font-family": MONO if self.monospace else None,
+        }
+        return self._element("text", look, escape(visible(self.text)))
 
 
 @dataclass(frozen=True)
@@ -131,13 +143,20 @@ class Grid(Item):
 
     def svg(self) -> str:
         shrinks = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
-        look: dict[str, object] = {"x": self.x, "y": self.y, "width": self.width, "height": self.height}
-        look |= {"preserveAspectRatio": "none", "style": None if shrinks else "image-rendering:pixelated"}
-        look["href"] = "data:image/png;base64," + b64encode(png(self.cells, colours(self.stops))).decode()
+        image = b64encode(png(self.cells, colours(self.stops))).decode()
+        names = [[visible(name) for name in side] for side in (self.rows, self.columns)]
+        look = {
+            "x": self.x,
+            "y": self.y,
+            "width": self.width,
+            "height": self.height,
+            "preserveAspectRatio": "none",
+            "style": None if shrinks else "image-rendering:pixelated",
+            "href": f"data:image/png;base64,{image}",
+        }
         if self.rows:
-            names = [[visible(name) for name in side] for side in (self.rows, self.columns)]
             look |= {"data-labels": json.dumps(names), "data-limits": json.dumps(self.limits)}
-            look["data-cells"] = b64encode(self.cells.tobytes()).decode()
+            look |= {"data-cells": b64encode(self.cells.tobytes()).decode()}
         return self._element("image", look)
 
 
@@ -150,8 +169,8 @@ class Group(Item):
     items: Sequence[Item]
 
     def svg(self) -> str:
-        move: dict[str, object] = {"transform": f"translate({self.x:g} {self.y:g})"}
-        return self._element("g", move, "".join(item.svg() for item in self.items))
+        inner = "".join(item.svg() for item in self.items)
+        return self._element("g", {"transform": f"translate({self.x:g} {self.y:g})"}, inner)
 
 
 @dataclass(frozen=True)
@@ -166,9 +185,9 @@ class Canvas:
         paper = Rect(0, 0, self.width, self.height, "paper").svg()
         inner = f"<title>{escape(visible(self.title))}</title>" if self.title else ""
         inner += f"<style>{STYLE}</style>{paper}" + "\n".join(item.svg() for item in self.items)
-        frame: dict[str, object] = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": SANS}
-        frame |= {"width": self.width, "height": self.height, "viewBox": f"0 0 {self.width:g} {self.height:g}"}
-        return element("svg", frame, inner)
+        frame = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": SANS}
+        size = {"width": self.width, "height": self.height, "viewBox": f"0 0 {self.width:g} {self.height:g}"}
+        return element("svg", {**frame, **size}, inner)
 
     def to_png(self, *, scale: Pixels = 2.0) -> bytes:
         """The picture in pixels, `scale` for each of its own, fewer for a very large one; needs resvg-py."""
@@ -207,22 +226,11 @@ def swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
     return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)
 
 
-def element(name: str, attributes: dict[str, object], inner: str = "") -> str:
+def element(name: str, attributes: Mapping[str, object], inner: str = "") -> str:
     """An XML element; attributes that are None or empty are left out."""
     present = {key: value for key, value in attributes.items() if value not in (None, "")}
-    texts = {key: _number(value) if isinstance(value, float) else str(value) for key, value in present.items()}
+    texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in present.items()}
     return f"<{name} {' '.join(f'{key}={quoteattr(text)}' for key, text in texts.items())}>{inner}</{name}>"
-
-
-def _paint(fill: str, stroke: str) -> dict[str, object]:
-    """Colours as attributes, for light paper; a role is a class too, so that a page can give it a darker sheet."""
-    roles = " ".join(f"{kind}-{role}" for kind, role in (("fill", fill), ("stroke", stroke)) if role in ROLES)
-    fill, stroke = (ROLES.get(colour, (colour,))[0] for colour in (fill, stroke))
-    return {"fill": fill or "none", "stroke": stroke, "class": roles}
-
-
-def _number(value: Pixels) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def _for_resvg(svg: str) -> str:

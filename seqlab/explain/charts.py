@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Num
 
-from seqlab.explain.canvas import Anchor, Canvas, Grid, Group, Item, Matrix, Polyline, Rect, Text, Vector, line, swing
+from seqlab.explain.canvas import Canvas, Grid, Group, Item, Matrix, Polyline, Rect, Text, Vector, line, swing
 from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cell, cut, fitted, longest, number, visible, widest
 from seqlab.explain.palette import (
     CATEGORICAL,
@@ -18,7 +18,6 @@ from seqlab.explain.palette import (
     ink_on,
     levels,
     limits,
-    nth,
     painted,
 )
 
@@ -52,43 +51,36 @@ class HeatMap:
     def draw(self) -> Canvas:
         """A picture; the numbers are written into cells that are large enough."""
         matrix = self.matrix
-        stops = self.stops
-        reach = self.limits
         side = min(40.0, 640 / max(*matrix.shape, 1))
         tall, wide = (max(side, min(28.0, 200 / max(count, 1))) for count in matrix.shape)
         names = [cut(name, LONGEST) for name in self.rows]
         heads = [cut(head, LONGEST) for head in self.columns]
-        slanted = widest(heads, SMALL)
-        flat = slanted <= wide - 2
+        flat = widest(heads, SMALL) <= wide - 2
+        slant = 0.0 if flat else 0.71 * widest(heads, SMALL)
         down, across = self.titles
-        left = 22 + widest(names, SMALL) + (20 if down else 0)
-        top = (28 if flat else 26 + 0.71 * slanted) + (20 if across else 0)
-        right = left + wide * matrix.shape[1]
-        bottom = top + tall * len(matrix)
+        left = 42 + widest(names, SMALL)
+        top = 48 + slant
         x = left + (np.arange(matrix.shape[1]) + 0.5) * wide
         y = top + (np.arange(len(matrix)) + 0.5) * tall
-
-        def items() -> Iterator[Item]:
-            cells = levels(matrix, *reach)
-            yield Grid(left, top, right - left, bottom - top, cells, stops, self.rows, self.columns, reach)
-            for name, middle in list(zip(names, y, strict=True))[:: 1 if tall >= 13 else math.ceil(18 / tall)]:
-                yield Text(left - 8, middle + 4, name, SMALL, anchor="end")
-            for head, middle in list(zip(heads, x, strict=True))[:: 1 if flat or wide >= 15 else math.ceil(22 / wide)]:
-                if flat:
-                    yield Text(middle, top - 6, head, SMALL, anchor="middle")
-                else:
-                    yield Text(middle + 3, top - 6, head, SMALL, rotation=-45)
-            for r, c in np.argwhere(np.isfinite(matrix)).tolist() if side >= 30 else []:
-                value = float(matrix[r, c])
-                yield Text(x[c], y[r] + 3.5, cell(value), 10, ink_on(colour_of(value, stops, *reach)), "middle")
-            if down:
-                yield Text(18, (top + bottom) / 2, down, 12, "muted", "middle", -90)
-            if across:
-                yield Text(left, 20, across, 12, "muted")
-            yield from colour_scale(left, bottom + 16, stops, reach)
-
-        width = max(right + (20 if flat else max(20, 0.71 * slanted)), left + 190)
-        return Canvas(width, bottom + 52, [*items()], self.title)
+        width = wide * matrix.shape[1]
+        height = tall * len(matrix)
+        reach = self.limits
+        items: list[Item] = [
+            Grid(left, top, width, height, levels(matrix, *reach), self.stops, self.rows, self.columns, reach),
+            Text(18, top + height / 2, down, 12, "muted", "middle", -90),
+            Text(left, 20, across, 12, "muted"),
+        ]
+        for name, middle in list(zip(names, y, strict=True))[:: 1 if tall >= 13 else math.ceil(18 / tall)]:
+            items.append(Text(left - 8, middle + 4, name, SMALL, anchor="end"))
+        for head, middle in list(zip(heads, x, strict=True))[:: 1 if flat or wide >= 15 else math.ceil(22 / wide)]:
+            turned = Text(middle + 3, top - 6, head, SMALL, rotation=-45)
+            items.append(Text(middle, top - 6, head, SMALL, anchor="middle") if flat else turned)
+        for r, c in np.argwhere(np.isfinite(matrix)).tolist() if side >= 30 else []:
+            value = float(matrix[r, c])
+            ink = ink_on(colour_of(value, self.stops, *reach))
+            items.append(Text(x[c], y[r] + 3.5, cell(value), 10, ink, "middle"))
+        items += colour_scale(left, top + height + 16, self.stops, reach)
+        return Canvas(left + max(width + max(20, slant), 190), top + height + 52, items, self.title)
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """A shade for each number; where there is no room for all, for the number farthest from zero of each block."""
@@ -140,24 +132,21 @@ class Bars:
         unit = (self.width - left - 64 - room) / ((high - low) or 1.0)
         zero = left + room - low * unit
         bottom = 12.0 + 24 * len(names)
-
-        def items() -> Iterator[Item]:
-            yield line(zero, 8, zero, bottom, "edge")
-            for k, (name, value) in enumerate(zip(names, self.values.tolist(), strict=True)):
-                y = 12.0 + 24 * k
-                tip = zero + np.nan_to_num(value) * unit
-                words = number(value)
-                fill = nth(0 if value >= 0 else 1)
-                yield Rect(min(zero, tip), y + 3, abs(tip - zero), 16, fill, hint=f"{name}: {words}")
-                yield Text(left - 10, y + 15, name, anchor="end")
-                if value >= 0:
-                    yield Text(tip + 6, y + 15, words, SMALL, "muted")
-                else:
-                    yield Text(tip - 6, y + 15, words, SMALL, "muted", "end")
-            if self.x_title:
-                yield Text((left + self.width) / 2, bottom + 22, self.x_title, anchor="middle")
-
-        return Canvas(self.width, bottom + (36 if self.x_title else 12), [*items()], self.title)
+        items: list[Item] = [
+            line(zero, 8, zero, bottom, "edge"),
+            Text((left + self.width) / 2, bottom + 22, self.x_title, anchor="middle"),
+        ]
+        for k, (name, value) in enumerate(zip(names, self.values.tolist(), strict=True)):
+            y = 12.0 + 24 * k
+            tip = zero + np.nan_to_num(value) * unit
+            words = number(value)
+            aside, anchor = (6, "start") if value >= 0 else (-6, "end")
+            items += [
+                Rect(min(zero, tip), y + 3, abs(tip - zero), 16, CATEGORICAL[value < 0], hint=f"{name}: {words}"),
+                Text(left - 10, y + 15, name, anchor="end"),
+                Text(tip + aside, y + 15, words, SMALL, "muted", anchor),
+            ]
+        return Canvas(self.width, bottom + (36 if self.x_title else 12), items, self.title)
 
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """A bar for the size of each number, with its sign in the number beside it."""
@@ -176,17 +165,13 @@ class Bars:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> Canvas:
     """Words and figures in columns: the first begins at the left, the others end at the right."""
     ends = np.cumsum([widest(column, 12) + 24 for column in zip(header, *rows, strict=True)]).tolist()
-
-    def items() -> Iterator[Item]:
-        for k, (first, *others) in enumerate([header, *rows]):
-            y = 20 + 22 * k
-            ink = "ink" if k else "muted"
-            yield Text(4.0, y, first, 12, ink)
-            for end, words in zip(ends[1:], others, strict=True):
-                yield Text(end, y, words, 12, ink, "end")
-        yield line(0, 28, ends[-1] + 4, 28)
-
-    return Canvas(ends[-1] + 8, 22 * len(rows) + 34, [*items()], title)
+    items: list[Item] = [line(0, 28, ends[-1] + 4, 28)]
+    for k, (first, *others) in enumerate([header, *rows]):
+        y = 20 + 22 * k
+        ink = "ink" if k else "muted"
+        items.append(Text(4, y, first, 12, ink))
+        items += [Text(end, y, words, 12, ink, "end") for end, words in zip(ends[1:], others, strict=True)]
+    return Canvas(ends[-1] + 8, 22 * len(rows) + 34, items, title)
 
 
 def bipartite(
@@ -196,33 +181,29 @@ def bipartite(
     tallest = max(len(left), len(right), 1)
     pitch = min(22.0, max(11.0, 700 / tallest))
     size = min(12.0, pitch * 0.85)
-    top = 16.0
-    start = 28 + widest([cut(name, LONGEST) for name in left], size)
+    margins = [28 + widest([cut(name, LONGEST) for name in names], size) for names in (left, right)]
+    start = margins[0]
     end = start + 260
-    begins, ends = (top + (np.arange(n) + 0.5 + (tallest - n) / 2) * pitch for n in (len(left), len(right)))
+    begins, ends = (16 + (np.arange(n) + 0.5 + (tallest - n) / 2) * pitch for n in (len(left), len(right)))
     calm = min(1.0, (80 / tallest) ** 0.5)  # among many tokens lines are thinner and paler
     shares = np.nan_to_num(weights) / max(float(np.nan_to_num(weights).max(initial=0)), 1e-12)
-
-    def column(tokens: Sequence[str], x: Pixels, y: Vector, anchor: Anchor, side: str) -> Iterator[Item]:
+    items = list[Item]()
+    for place in np.argsort(shares, axis=None, kind="stable")[-most:].tolist():
+        i, j = divmod(place, len(right))
+        share = float(shares[i, j])
+        if share > 0.01:
+            curve = swing(start, begins[i], end, ends[j])
+            hint = f"{visible(left[i])} → {visible(right[j])}: {number(float(weights[i, j]))}"
+            thick = calm * (0.8 + 2.2 * share)
+            opacity = calm * (0.06 + 0.84 * share)
+            tags = (f"left{i}", f"right{j}")
+            items.append(Polyline(curve, CATEGORICAL[0], thick, opacity=opacity, hint=hint, tags=tags))
+    for side, x, tokens, y in (("left", start - 8, left, begins), ("right", end + 8, right, ends)):
+        anchor = "end" if side == "left" else "start"
         for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True)):
-            yield Text(x, middle + 0.35 * size, cut(token, LONGEST), size, anchor=anchor, tags=(f"{side}{k}",))
-
-    def items() -> Iterator[Item]:
-        for place in np.argsort(shares, axis=None, kind="stable")[-most:].tolist():
-            i, j = divmod(place, len(right))
-            share = float(shares[i, j])
-            if share > 0.01:
-                curve = swing(start, begins[i], end, ends[j])
-                hint = f"{visible(left[i])} → {visible(right[j])}: {number(float(weights[i, j]))}"
-                thick = calm * (0.8 + 2.2 * share)
-                opacity = calm * (0.06 + 0.84 * share)
-                tags = (f"left{i}", f"right{j}")
-                yield Polyline(curve, CATEGORICAL[0], thick, opacity=opacity, hint=hint, tags=tags)
-        yield from column(left, start - 8, begins, "end", "left")
-        yield from column(right, end + 8, ends, "start", "right")
-
-    width = end + 28 + widest([cut(name, LONGEST) for name in right], size)
-    return Canvas(width, top + tallest * pitch + 16, [*items()], title)
+            name = cut(token, LONGEST)
+            items.append(Text(x, middle + 0.35 * size, name, size, anchor=anchor, tags=(f"{side}{k}",)))
+    return Canvas(sum(margins) + 260, 32 + tallest * pitch, items, title)
 
 
 def panels(rows: Sequence[tuple[str, Sequence[Panel]]], *, title: str) -> Canvas:
@@ -242,8 +223,7 @@ def panels(rows: Sequence[tuple[str, Sequence[Panel]]], *, title: str) -> Canvas
 def colour_scale(x: Pixels, y: Pixels, stops: tuple[str, ...], reach: Range) -> Iterator[Item]:
     """The colours of a map from its lowest to its highest number, 160 pixels long."""
     yield Grid(x, y, 160, 8, np.arange(TOP + 1, dtype=np.uint8)[None], stops)
-    anchors: tuple[Anchor, ...] = ("start", "middle", "end")
-    for share, anchor in zip((0.0, 0.5, 1.0), anchors, strict=True):
+    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
         value = reach[0] + share * (reach[1] - reach[0])
         yield Text(x + 160 * share, y + 21, number(value), 10, "muted", anchor)
 

@@ -52,25 +52,25 @@ class Flow:
     places: tuple[str, ...]
     position: int
 
-    def rate(self, layer: int) -> float:
-        """The log of what a step back leaves of the gradient, as a mean from the loss to the first place."""
+    def factor(self, layer: int) -> float:
+        """What a step back leaves of the gradient, as a geometric mean from the loss to the first place."""
         norms = self.last[layer, : self.position + 1]
         reached = norms.nonzero()[:, 0].tolist()
         if len(reached) < 2:
             return math.nan
         first = reached[0]
         last = reached[-1]
-        return float((norms[first].log() - norms[last].log()) / (last - first))
+        return math.exp(float((norms[first].log() - norms[last].log()) / (last - first)))
 
     def verdict(self, layer: int) -> Verdict:
         """Vanishing, exploding or healthy, by the mean factor of a step."""
-        factor = math.exp(self.rate(layer))
+        factor = self.factor(layer)
         return "vanishing" if not factor >= HEALTHY[0] else "exploding" if factor > HEALTHY[1] else "healthy"
 
     def sentence(self, layer: int) -> str:
         """The verdict, its number and what to do."""
         name = self.names[layer]
-        factor = math.exp(self.rate(layer))
+        factor = self.factor(layer)
         verdict = self.verdict(layer)
         if math.isnan(factor):
             return f"{name}: too short a way to tell."
@@ -80,13 +80,16 @@ class Flow:
 def gradient_flow(subject: Subject, *, position: int | None = None, each: bool = True) -> Flow:
     """Send the loss of one answer back through the model, and where the input is short, that of each answer."""
     place = subject.place(position)
-    last = _norms(subject, place)
-    every = None
-    if each and 1 < len(subject.answers) <= EACH_STEP_UP_TO:
-        rows = [_norms(subject, at) for at in range(len(subject.answers))]
-        every = torch.stack([torch.stack([row[name] for row in rows]) for name in last])
+    count = len(subject.answers)
+    losses = range(count) if each and 1 < count <= EACH_STEP_UP_TO else range(place, place + 1)
+    rows = [_norms(subject, at) for at in losses]
+    names = tuple(rows[0])
+    if not names:
+        raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
+    norms = torch.stack([torch.stack([row[name] for row in rows]) for name in names])
+    every = norms if len(rows) > 1 else None
     places = subject.written or subject.source
-    return Flow(tuple(last), torch.stack(list(last.values())), every, matrices(subject.bundle), places, place)
+    return Flow(names, norms[:, losses.index(place)], every, matrices(subject.bundle), places, place)
 
 
 def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
@@ -131,8 +134,6 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
 def gradients_view(subject: Subject, *, position: int | None = None, folder: Path | None = None) -> View:
     """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
     flow = gradient_flow(subject, position=position)
-    if not flow.names:
-        raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
     recipe = subject.bundle.recipe
     distance = np.arange(flow.position, -1, -1, dtype=float)
     logs = np.log10(flow.last[:, : flow.position + 1].clamp(min=1e-30).numpy())
@@ -152,7 +153,7 @@ def gradients_view(subject: Subject, *, position: int | None = None, folder: Pat
         "places": flow.places,
         "position": flow.position + 1,
         "norms": flow.last.numpy(),
-        "factor_of_a_step": [math.exp(flow.rate(layer)) for layer in layers],
+        "factor_of_a_step": [flow.factor(layer) for layer in layers],
         "verdicts": [flow.verdict(layer) for layer in layers],
         "sentences": sentences,
         "matrices": [asdict(m) for m in flow.matrices],

@@ -82,18 +82,18 @@ def projection(p: Place) -> Account:
     side = "memory" if f"{p.prefix}.memory" in p.trace and p.leaf != "q" else "x"
     matrix = f"W{p.leaf.upper()}"
     names = f"{matrix}·x", f"{matrix}, row {feature}", f"{side} at {t + 1}"
-    product, total, line = affine(*names, layer.query_key_value, row, p.part(side)[t])
-    return Account("E45", f"{p.leaf} = {matrix} x + b", total, (line,), (product,))
+    return affine("E45", f"{p.leaf} = {matrix} x + b", names, layer.query_key_value, row, p.part(side)[t])
 
 
 def inner(p: Place) -> Account:
     """A unit inside a feed-forward layer."""
     t, j = p.cell
     layer = p.layer(FeedForward)
-    product, total, line = affine("W₁·x", f"W₁, row {j}", f"x at {t + 1}", layer.widen, j, p.part("x")[t])
-    value = float(layer.activation(torch.tensor(total, dtype=torch.float64)))
-    formula = "inner = max(0, W₁ x + b₁)" if total * value >= 0 else "inner = φ(W₁ x + b₁)"
-    return Account("E53", formula, value, (f"{line}, then {number(value)}",), (product,))
+    names = "W₁·x", f"W₁, row {j}", f"x at {t + 1}"
+    driven = affine("E53", "inner = max(0, W₁ x + b₁)", names, layer.widen, j, p.part("x")[t])
+    value = float(layer.activation(torch.tensor(driven.value, dtype=torch.float64)))
+    formula = driven.formula if driven.value * value >= 0 else "inner = φ(W₁ x + b₁)"
+    return replace(driven, formula=formula, value=value, lines=(f"{driven.lines[0]}, then {number(value)}",))
 
 
 def residual_sum(p: Place) -> Account:
@@ -113,10 +113,11 @@ def residual_sum(p: Place) -> Account:
         side = "heads side by side"
         linear = p.layer(MultiHeadAttention, name).mix
         last = p.stage(f"{name}.heads").transpose(0, 1).flatten(1)
-    product, added, line = affine(f"W·{side}", f"W, row {c}", f"{side} at {t + 1}", linear, c, last[t])
+    sublayer = affine(equation, formula, (f"W·{side}", f"W, row {c}", f"{side} at {t + 1}"), linear, c, last[t])
     x = float(_stream(p, name)[t, c])
-    lines = (f"sublayer = {line}", fill("x + sublayer = {} + {}", x + added, x, added))
-    return Account(equation, formula, x + added, lines, (product,))
+    total = x + sublayer.value
+    lines = (f"sublayer = {sublayer.lines[0]}", fill("x + sublayer = {} + {}", total, x, sublayer.value))
+    return replace(sublayer, value=total, lines=lines)
 
 
 def _stream(p: Place, sublayer: str) -> Tensor:
@@ -175,15 +176,14 @@ def position(p: Place) -> Account:
         line = fill(f"p = {wave}({t} / 10000^({c - c % 2}/{size}))", signal)
     embedding = p.at("embedding")
     value = scale * embedding + signal
-    if scale == 1:
-        return Account(equation, "x = embedding + p", value, (line, fill("{} + {}", value, embedding, signal)))
-    total = fill("{} × {} + {}", value, scale, embedding, signal)
-    return Account(equation, "x = √d × embedding + p", value, (line, total))
+    factor = "" if scale == 1 else "√d × "
+    total = fill(f"{number(scale)} × {{}} + {{}}" if factor else "{} + {}", value, embedding, signal)
+    return Account(equation, f"x = {factor}embedding + p", value, (line, total))
 
 
 def logit(p: Place) -> Account:
     """A logit: one row of the output layer."""
     *row, j = p.cell
     features = p.stage("features")[tuple(row)]
-    product, total, line = affine("V·h", f"V, row {j}", "features", p.layers(Head)[0].output, j, features)
-    return Account("E18", "logit = V h + c", total, (line,), (product,))
+    names = "V·h", f"V, row {j}", "features"
+    return affine("E18", "logit = V h + c", names, p.layers(Head)[0].output, j, features)

@@ -63,11 +63,10 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
     lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:"]
     names, p = zip(*(guess.values() for guess in likely[place]), strict=True)
     pictures = [_picture(subject, trace, name) for name in _chosen(trace, layer)]
-    data = {"source": subject.source, "written": subject.written, "answered": subject.answered}
     return View(
         "lens",
         f"{subject.bundle.recipe.name}, stage by stage",
-        {**data, "stages": stages, "likeliest": likely},
+        {**subject.sides, "stages": stages, "likeliest": likely},
         [*pictures, *lines, Bars(np.array(p), names).letters],
     )
 
@@ -125,9 +124,8 @@ def _picture(subject: Subject, trace: Trace, name: str) -> Canvas:
     if value.dim() == 3:
         value = value.transpose(0, 1).flatten(1)
     matrix = value.reshape(len(value), -1).double().numpy()
-    sides = (subject.source, subject.written, subject.answered)
     numbers = tuple(str(i + 1) for i in range(len(matrix)))
-    rows = next((side for side in sides if len(side) == len(matrix)), numbers)
+    rows = next((side for side in subject.sides.values() if len(side) == len(matrix)), numbers)
     title = f"{name}: {meaning(name)}"
     return HeatMap(matrix, rows, [str(i) for i in range(matrix.shape[1])], title=title, diverging=True).draw()
 

@@ -68,16 +68,7 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
     name = f"{layer.rpartition('.')[2]}[{where}]"
     sums = [f"{product.what} = {number(product.sum)}" for product in filled.products]
     lines = [filled.formula, *sums, *filled.lines, f"{name} = {number(filled.value)}"]
-    data = {
-        "stage": layer,
-        "cell": place,
-        "name": name,
-        "equation": filled.equation,
-        "formula": filled.formula,
-        "lines": filled.lines,
-        "value": filled.value,
-        "products": [asdict(product) | {"sum": product.sum} for product in filled.products],
-    }
+    data = {"stage": layer, "cell": place, "name": name, **asdict(filled)}
     picture = table(lines[:1], [[line] for line in lines[1:]], title="the equation, filled with the actual values")
     return View("number", f"{layer} at {where}", data, [picture, *lines])
 
@@ -86,9 +77,8 @@ def _cell(values: Tensor, text: str | None) -> tuple[int, ...]:
     sizes = tuple(values.shape)
     if text is None:
         return tuple(int(i) for i in np.unravel_index(int(values.abs().argmax()), sizes))
-    parts = [int(part) if part.strip().isdecimal() else -1 for part in text.split(",")]
-    if len(parts) != len(sizes) or any(not 0 <= part < size for part, size in zip(parts, sizes, strict=True)):
-        first = ",".join("0" for _ in sizes)
+    parts = tuple(int(part) if part.strip().isdecimal() else -1 for part in text.split(","))
+    if len(parts) != len(sizes) or not all(part in range(size) for part, size in zip(parts, sizes, strict=True)):
         last = ",".join(str(size - 1) for size in sizes)
-        raise UsageError(f"there is no number at '{text}'", hint=f"cells are {first} to {last}.")
-    return tuple(parts)
+        raise UsageError(f"there is no number at '{text}'", hint=f"cells are {','.join('0' * len(sizes))} to {last}.")
+    return parts

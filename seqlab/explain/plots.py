@@ -2,15 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from rich.cells import cell_len
 
-from seqlab.explain.canvas import Anchor, Canvas, Circle, Group, Item, Points, Polyline, Rect, Text, Vector, line
+from seqlab.explain.canvas import Canvas, Circle, Item, Points, Polyline, Text, Vector, line
 from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cut, fitted, number, text_width, widest
 from seqlab.explain.palette import CATEGORICAL, nth, painted
 
@@ -68,37 +67,26 @@ class Lines:
         free = itertools.cycle(CATEGORICAL)
         pens = [replace(curve, colour=curve.colour or next(free)) for curve in self.curves]
         everything = [*pens, *(edge for band in self.bands for edge in band.edges)]
-        x = np.concatenate([curve.places for curve in everything])
-        x = x[np.isfinite(x)]
-        x_range = (float(x.min()), float(x.max())) if np.ptp(x) else (float(x[0]) - 0.5, float(x[0]) + 0.5)
+        samples = [("--" if curve.dashed else "—", curve.label, curve.colour) for curve in pens]
+        samples += [("■", band.label, band.colour) for band in self.bands]
+        x_range = spread(np.concatenate([curve.places for curve in everything]), room=0)
         y_range = spread(np.concatenate([curve.y for curve in everything]))
-        items, top = legend(self._samples(pens), width=self.size[0])
-        axes = make_axes(x_range, y_range, size=self.size, top=top, titles=self.titles)
-        items += axes.frame(self.x_labels)
+        at, items = axes(x_range, y_range, self.titles, samples, size=self.size, x_labels=self.x_labels)
         for band in self.bands:
-            low, high = (axes.points(edge.places, edge.y) for edge in band.edges)
+            low, high = (at(edge.places, edge.y) for edge in band.edges)
             around = np.vstack([low, high[::-1]])
             items.append(Polyline(around[np.isfinite(around).all(1)], fill=band.colour, opacity=SHADE, hint=band.label))
         if self.mark:
-            here = axes.x(self.mark[0])
-            late = here > (axes.left + axes.right) / 2
-            items.append(line(here, axes.top, here, axes.bottom, "muted", dashed=True))
-            aside: tuple[Pixels, Anchor] = (-6, "end") if late else (6, "start")
-            items.append(Text(here + aside[0], top + 9, self.mark[1], SMALL, "muted", aside[1]))
+            (x, bottom), (_, top) = at(np.array([self.mark[0]] * 2), np.array(y_range)).tolist()
+            aside, anchor = (-6, "end") if x > self.size[0] / 2 else (6, "start")
+            items.append(line(x, top, x, bottom, "muted", dashed=True))
+            items.append(Text(x + aside, top + 9, self.mark[1], SMALL, "muted", anchor))
         for curve in pens:
-            for part in _unbroken(axes.points(curve.places, curve.y)):
+            for part in _unbroken(at(curve.places, curve.y)):
                 items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
                 if len(part) == 1:
                     items.append(Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label))
         return Canvas(*self.size, items, self.title)
-
-    def _samples(self, pens: Sequence[Curve]) -> Iterator[tuple[str, Item]]:
-        """What stands in the legend for each line and band."""
-        for curve in pens:
-            stroke = np.array([[0.0, 0.0], [18.0, 0.0]])
-            yield curve.label, Polyline(stroke, curve.colour, 1.8, dashed=curve.dashed)
-        for band in self.bands:
-            yield band.label, Rect(0, -6, 18, 12, band.colour, opacity=SHADE)
 
     def letters(self, width: int = 80, colour: bool = False, *, height: int = 15) -> str:
         """Lines in braille dots, without bands; several without colour in letters of their own."""
@@ -139,11 +127,10 @@ def scatter(
 ) -> Canvas:
     """Named points, coloured by group, some joined. A name stands where it covers least, or under the pointer."""
     kinds = list(dict.fromkeys(groups))
-    items, top = legend([(kind, Circle(9, 0, 4.5, nth(k))) for k, kind in enumerate(kinds)], width=size[0])
+    samples = [("●", kind, nth(k)) for k, kind in enumerate(kinds)]
     across, up = np.asarray(points, float).T
-    axes = make_axes(spread(across), spread(up), size=size, top=top, titles=titles)
-    items += axes.frame()
-    dots = axes.points(across, up)
+    at, items = axes(spread(across), spread(up), titles, samples, size=size)
+    dots = at(across, up)
     if len(joined) > 1:
         items.append(Polyline(dots[list(joined)], "muted", dashed=True))
     taken = np.concatenate([dots - 4, dots + 4], 1)
@@ -154,88 +141,71 @@ def scatter(
         long = text_width(name, SMALL)
         corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
         boxes = np.hstack([corners, np.add(corners, [long, 12])])
-        overlaps = [_overlap(box, taken) + 1e3 * (box[0] < 4 or box[2] > size[0] - 4) for box in boxes]
-        best = boxes[np.argmin(overlaps)]
-        if min(overlaps) < 0.15 * 12 * long:
+        shared = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        outside = (boxes[:, 0] < 4) | (boxes[:, 2] > size[0] - 4)
+        overlaps = shared.clip(0).prod(-1).sum(-1) + 1e3 * outside
+        best = boxes[overlaps.argmin()]
+        if overlaps.min() < 0.15 * 12 * long:
             items.append(Text(best[0], best[1] + 10, name, SMALL))
             taken = np.vstack([taken, best])
     return Canvas(*size, items, title)
 
 
-@dataclass(frozen=True)
-class Axes:
-    """A rectangle in pixels, the numbers at its sides, and its titles."""
+def axes(
+    x_range: Range,
+    y_range: Range,
+    titles: tuple[str, str],
+    samples: Iterable[tuple[str, str, str]],
+    *,
+    size: tuple[Pixels, Pixels],
+    x_labels: Sequence[str] = (),
+) -> tuple[Callable[[Vector, Vector], Points], list[Item]]:
+    """Where numbers fall, in pixels; and a legend above axes with horizontal rules, labels and titles.
 
-    left: Pixels
-    top: Pixels
-    right: Pixels
-    bottom: Pixels
-    x_range: Range
-    y_range: Range
-    titles: tuple[str, str]
+    `samples` are signs, each with its name and colour. `x_labels` are names for x = 0, 1, 2, ..., as many as have room.
+    """
+    items, top = _legend(samples, size[0])
+    rules = named(ticks(*y_range))
+    left = 38 + widest((name for _, name in rules), SMALL)
+    right = size[0] - 24
+    bottom = size[1] - 48
 
-    def points(self, x: Vector, y: Vector) -> Points:
-        """Where numbers fall, in pixels."""
-        return np.stack([self.x(x), self.y(y)], 1)
+    def at(x: Vector, y: Vector) -> Points:
+        return np.stack([np.interp(x, x_range, (left, right)), np.interp(y, y_range, (bottom, top))], 1)
 
-    def x(self, value: Any) -> Any:
-        """The pixel of a number, or of each in an array."""
-        return _between(value, self.x_range, self.left, self.right)
-
-    def y(self, value: Any) -> Any:
-        return _between(value, self.y_range, self.bottom, self.top)
-
-    def frame(self, x_labels: Sequence[str] = ()) -> Iterator[Item]:
-        """Axes with horizontal rules. `x_labels` are names for x = 0, 1, 2, ..., as many as have room."""
-        for tick, name in named(ticks(*self.y_range)):
-            yield line(self.left, self.y(tick), self.right, self.y(tick))
-            yield Text(self.left - 8, self.y(tick) + 4, name, SMALL, "muted", "end")
-        for tick, name in self._x_ticks(x_labels):
-            yield line(self.x(tick), self.bottom, self.x(tick), self.bottom + 4, "edge")
-            yield Text(self.x(tick), self.bottom + 17, name, SMALL, "muted", "middle")
-        yield line(self.left, self.bottom, self.right, self.bottom, "edge")
-        if self.titles[0]:
-            yield Text((self.left + self.right) / 2, self.bottom + 38, self.titles[0], 12, "ink", "middle")
-        if self.titles[1]:
-            yield Text(18, (self.top + self.bottom) / 2, self.titles[1], 12, "ink", "middle", -90)
-
-    def _x_ticks(self, labels: Sequence[str]) -> list[tuple[float, str]]:
-        low, high = self.x_range
-        if not labels:
-            return named(ticks(low, high, most=max(2, int((self.right - self.left) / 70))))
-        needed = math.ceil((widest(labels, SMALL) + 16) / max(self.x(1) - self.x(0), 1e-9))
+    items += [
+        line(left, bottom, right, bottom, "edge"),
+        Text((left + right) / 2, bottom + 38, titles[0], 12, anchor="middle"),
+        Text(18, (top + bottom) / 2, titles[1], 12, anchor="middle", rotation=-90),
+    ]
+    for tick, name in rules:
+        y = np.interp(tick, y_range, (bottom, top))
+        items += [line(left, y, right, y), Text(left - 8, y + 4, name, SMALL, "muted", "end")]
+    places = named(ticks(*x_range, most=max(2, int((right - left) / 70))))
+    if x_labels:
+        needed = math.ceil((widest(x_labels, SMALL) + 16) * (x_range[1] - x_range[0]) / (right - left))
         step = next(step for step in (*STEPS, needed) if step >= needed)
-        return [(float(k), labels[k]) for k in range(0, len(labels), step) if low <= k <= high]
+        places = [(k, x_labels[k]) for k in range(0, len(x_labels), step) if x_range[0] <= k <= x_range[1]]
+    for tick, name in places:
+        x = np.interp(tick, x_range, (left, right))
+        items += [line(x, bottom, x, bottom + 4, "edge"), Text(x, bottom + 17, name, SMALL, "muted", "middle")]
+    return at, items
 
 
-def _between(value: Any, limits: Range, start: Pixels, end: Pixels) -> Any:
-    low, high = limits
-    return start + (value - low) / (high - low) * (end - start)
-
-
-def make_axes(
-    x_range: Range, y_range: Range, *, size: tuple[Pixels, Pixels], top: Pixels, titles: tuple[str, str]
-) -> Axes:
-    """Axes that leave room for their labels and titles."""
-    names = (name for _, name in named(ticks(*y_range)))
-    left = 18 + widest(names, SMALL) + (20 if titles[1] else 0)
-    return Axes(left, top, size[0] - 24, size[1] - (48 if titles[0] else 28), x_range, y_range, titles)
-
-
-def legend(entries: Iterable[tuple[str, Item]], *, width: Pixels) -> tuple[list[Item], float]:
-    """Samples 18 pixels wide around (9, 0), each with its name, in rows from the top left; and how high that is."""
+def _legend(samples: Iterable[tuple[str, str, str]], width: Pixels) -> tuple[list[Item], float]:
+    """Signs, each with its name and in its colour, in rows from the top left; and how high that is."""
     x = 24.0
-    y = 20.0
+    y = 24.0
     items: list[Item] = []
-    for name, sample in entries:
+    for sign, name, colour in samples:
         if name:
-            needed = 24 + text_width(name, SMALL)
+            needed = 18 + text_width(name, SMALL)
             if x > 24 and x + needed > width - 24:
                 x = 24.0
                 y = y + 20
-            items += [Group(x, y, (sample,)), Text(x + 24, y + 4, name, SMALL)]
+            items += [Text(x, y, sign, 14, colour, bold=True), Text(x + 18, y, name, SMALL)]
             x += needed + 18
-    return items, y + 16 if items else 16.0
+    return items, y + 12 if items else 16.0
 
 
 def ticks(low: Pixels, high: Pixels, *, most: int = 6) -> list[float]:
@@ -257,11 +227,11 @@ def named(places: list[float]) -> list[tuple[float, str]]:
     return [(place, f"{place:,.{decimals}f}".replace("-", "−")) for place in places]
 
 
-def spread(values: Vector) -> Range:
+def spread(values: Vector, *, room: Pixels = 0.05) -> Range:
     """The range of the values that are there, with a little room."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    room = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
+    room = room * (high - low) if high > low else 0.5 * abs(high) or 0.5
     return low - room, high + room
 
 
@@ -270,12 +240,6 @@ def _unbroken(points: Points) -> list[np.ndarray]:
     there = np.isfinite(points).all(1)
     parts = np.split(points, np.flatnonzero(np.diff(there)) + 1) if len(points) else []
     return [part for part in parts if np.isfinite(part).all()]
-
-
-def _overlap(box: Float[np.ndarray, "4"], others: Float[np.ndarray, "N 4"]) -> float:
-    """The area that a box shares with others."""
-    shared = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
-    return float(shared.clip(0).prod(1).sum())
 
 
 def _braille(curve: Curve, x_range: Range, y_range: Range, wide: int, height: int) -> Int[np.ndarray, "H W"]:

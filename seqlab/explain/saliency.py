@@ -1,6 +1,5 @@
 """Which part of an input an answer rests on: by the gradient, along a path from nothing, and by leaving out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -26,7 +25,6 @@ BUDGET = 2**15  # tokens to be read in one attempt: 64 steps of 512 tokens, or 5
 class Saliency:
     """What each token of the source and of the text so far adds to the log-probability of one answer."""
 
-    method: Method
     source: Float[Tensor, " S"]
     written: Float[Tensor, " T"]
     log_probability: float
@@ -48,99 +46,63 @@ class Saliency:
 def saliency(subject: Subject, *, method: Method = "integrated", position: int | None = None) -> Saliency:
     """The share of each token in an answer; integrated gradients (Sundararajan et al. 2017) until they are complete."""
     place = subject.place(position)
-    if method == "leave-one-out":
-        return _left_out(subject, place)
-    one = torch.ones(1, dtype=torch.float64)
+    sides = [len(subject.source), len(subject.written)]
+    whole = torch.ones(1, sum(sides), dtype=torch.float64)
+    with torch.no_grad():
+        log_p, nothing = (float(_log_p(subject, place, scales)) for scales in (whole, 0 * whole))
+        rows = max(1, 4096 // sum(sides))  # copies read at once: enough to keep a machine busy, few enough for memory
+        if method == "leave-one-out":
+            without = (1 - torch.eye(sum(sides), dtype=torch.float64)).split(rows)
+            left = torch.cat([_log_p(subject, place, scales) for scales in without])
+            source, written = (log_p - left).split(sides)
+            return Saliency(source, written, log_p)
     if method == "gradient":
-        log_p, shares = _along(subject, place, one, one)
-        return Saliency(method, shares["source"], shares["written"], log_p)
-    log_p, nothing = (float(_scaled(subject, place, torch.full((1, 1), scale))) for scale in (1.0, 0.0))
-    rows = _rows(subject)
+        source, written = _gradient(subject, place, whole, whole[:, 0]).split(sides)
+        return Saliency(source, written, log_p)
     for steps in STEPS:
-        if steps > STEPS[0] and steps * _tokens(subject) > BUDGET:
+        if steps > STEPS[0] and steps * sum(sides) > BUDGET:
             break
         # Gauss-Legendre points of u on the path u³: close together near nothing, where norms make it steep
         u, weights = _gauss(steps)
-        parts = zip(u.split(rows), weights.split(rows), strict=True)
-        some = [_along(subject, place, point**3, 3 * point**2 * weight)[1] for point, weight in parts]
-        source, written = (torch.stack([part[side] for part in some]).sum(0) for side in ("source", "written"))
-        result = Saliency(method, source, written, log_p, nothing, steps)
+        parts = zip(u.split(rows), (3 * u**2 * weights).split(rows), strict=True)
+        shares = [_gradient(subject, place, point[:, None] ** 3 * whole, weight) for point, weight in parts]
+        source, written = torch.stack(shares).sum(0).split(sides)
+        result = Saliency(source, written, log_p, nothing, steps)
         if result.gap <= COMPLETE:
             break
     return result
 
 
-def _tokens(subject: Subject) -> int:
-    return len(subject.source) + len(subject.written)
+def _gradient(
+    subject: Subject, place: int, scales: Float[Tensor, "P N"], weights: Float[Tensor, " P"]
+) -> Float[Tensor, " N"]:
+    """The weighted sum over points of embedding · gradient, which is the gradient of each token's scale."""
+    scales.requires_grad_()
+    with torch.enable_grad():
+        log_p = weights @ _log_p(subject, place, scales)
+    return torch.autograd.grad(log_p, scales)[0].sum(0)
 
 
-def _rows(subject: Subject) -> int:
-    """How many copies of a text are read at once: enough to keep the machine busy, few enough to fit its memory."""
-    return max(1, 4096 // _tokens(subject))
+def _log_p(subject: Subject, place: int, scales: Float[Tensor, "P N"]) -> Float[Tensor, " P"]:
+    """The log-probability of the answer at one place, in a copy of the text for each row of scales.
 
-
-def _side(entrance: str) -> str:
-    return "written" if entrance == "decoder.embedding" else "source"
-
-
-def _along(
-    subject: Subject, place: int, scales: Float[Tensor, " P"], weights: Float[Tensor, " P"]
-) -> tuple[float, dict[str, Tensor]]:
-    """Weighted means over points with all embeddings scaled: the answer's log-probability, and embedding · gradient.
-
-    The latter for each source token, whatever door it came in by, and for each token that the decoder has read.
+    A token's embedding is multiplied by its scale, whatever door it came in by: first the source's, then the text's.
     """
-    leaves: dict[str, tuple[Tensor, Tensor]] = {}
-
-    def enter(name: str, value: Tensor) -> Tensor:
-        if name not in ENTRANCES:
-            return value
-        leaf = (value.detach() * scales.to(value.dtype)[:, None, None]).requires_grad_()
-        leaves[name] = (value.detach()[0], leaf)
-        return leaf
-
-    with torch.enable_grad(), listening(enter):
-        log_p = weights @ _log_p(subject, place, len(scales))
-    shares = {
-        "source": torch.zeros(len(subject.source), dtype=torch.float64),
-        "written": torch.zeros(len(subject.written), dtype=torch.float64),
-    }
-    if not leaves or any(len(value) != len(shares[_side(name)]) for name, (value, _) in leaves.items()):
-        raise UsageError("this model has no vector for each token that an answer could rest on", hint="try 'lens'.")
-    grads = torch.autograd.grad(log_p, [leaf for _, leaf in leaves.values()], allow_unused=True)
-    for (name, (value, _)), grad in zip(leaves.items(), grads, strict=True):
-        if grad is not None:
-            shares[_side(name)] += (value * grad.sum(0)).sum(-1)
-    return float(log_p.detach()), shares
-
-
-def _log_p(subject: Subject, place: int, rows: int) -> Float[Tensor, " P"]:
-    """Of the answer at one place, in each of so many copies of the text."""
-    return subject.copies(rows)[:, place].double().log_softmax(-1)[:, subject.answers[place]]
-
-
-@torch.no_grad()
-def _scaled(
-    subject: Subject, place: int, scales: Float[Tensor, "P _"], sides: Sequence[str] = ("source", "written")
-) -> Float[Tensor, " P"]:
-    """The same where embeddings on some sides are scaled: a row of scales for each copy."""
+    source, written = scales.split([len(subject.source), len(subject.written)], dim=1)
+    fits = []
 
     def scale(name: str, value: Tensor) -> Tensor:
-        return value * scales[:, :, None] if name in ENTRANCES and _side(name) in sides else value
+        if name not in ENTRANCES:
+            return value
+        factors = written if name == "decoder.embedding" else source
+        fits.append(value.shape[1] == factors.shape[1])
+        return value * factors.to(value.dtype)[..., None] if fits[-1] else value
 
     with listening(scale):
-        return _log_p(subject, place, len(scales))
-
-
-def _left_out(subject: Subject, place: int) -> Saliency:
-    """By how much the answer's log-probability falls when the embedding of one token is nothing."""
-    log_p = float(_scaled(subject, place, torch.ones(1, 1)))
-    drops = {}
-    for side, tokens in (("source", subject.source), ("written", subject.written)):
-        keep = 1 - torch.eye(len(tokens))
-        parts = [_scaled(subject, place, some, [side]) for some in keep.split(_rows(subject))] if tokens else []
-        drops[side] = log_p - torch.cat([*parts, torch.zeros(0, dtype=torch.float64)])
-    return Saliency("leave-one-out", drops["source"], drops["written"], log_p)
+        log_p = subject.copies(len(scales))[:, place].double().log_softmax(-1)[:, subject.answers[place]]
+    if not fits or not all(fits):
+        raise UsageError("this model has no vector for each token that an answer could rest on", hint="try 'lens'.")
+    return log_p
 
 
 def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:

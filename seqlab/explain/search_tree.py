@@ -1,19 +1,16 @@
-"""A beam search as a tree, pruned hypotheses and all scores included; and the search again, without the model.
+"""A beam search as a tree, pruned hypotheses and all scores included; and the search again with another beam.
 
-The search that is shown, and the one that is replayed, are the search of `decode/beam.py`: only the decoder is another,
-one that remembers what the model said after each prefix, or only remembers.
+The search that is shown is the search of `decode/beam.py`, which gives its steps.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from seqlab.bundle import Bundle
-from seqlab.decode.beam import Beam, BeamStep, Hypothesis, beam_search
+from seqlab.decode.beam import Beam, Candidates, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.explain import tokens
@@ -23,9 +20,6 @@ from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
 from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS
-from seqlab.types import State
-
-Logits = dict[tuple[int, ...], Float[Tensor, " V"]]  # after each prefix that the search came to
 
 
 @dataclass(frozen=True)
@@ -41,102 +35,41 @@ class Node:
 
 @dataclass(frozen=True)
 class Search:
-    """One source's search: its results, its tree, and what is needed to search again without the model."""
+    """One source's search: its results, best first, and its tree."""
 
-    beam: Beam
-    limits: Limits
-    prefix: tuple[int, ...]
     best: tuple[Hypothesis, ...]
     nodes: tuple[Node, ...]
-    logits: Logits
-
-
-class Recorder:
-    """A decoder that notes the logits after each prefix. Its state is the other one's, and each row's prefix."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder = decoder
-        self.logits: Logits = {}
-
-    def start(self, memory: Memory) -> tuple[State, State]:
-        context, state = self.decoder.start(memory)
-        return context, (*state, _no_prefix(memory))
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        logits, after = self.decoder.read(tokens, context, state[:-1])
-        return logits, (*after, state[-1])  # still before the first token that was chosen
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        logits, after = self.decoder.step(token, context, state[:-1])
-        prefixes = torch.cat([state[-1], token[:, None]], dim=1)
-        self.logits |= zip(map(tuple, prefixes.tolist()), logits.clone(), strict=True)
-        return logits, (*after, prefixes)
-
-
-class Player:
-    """A decoder without a model: it repeats the noted logits. After any other prefix, nothing is likely."""
-
-    def __init__(self, logits: Logits) -> None:
-        self.logits = logits
-        self.nothing = torch.full_like(next(iter(logits.values())), -torch.inf)
-
-    def start(self, memory: Memory) -> tuple[State, State]:
-        return (), (_no_prefix(memory),)
-
-    def read(self, tokens: Int[Tensor, "B T"], context: State, state: State) -> tuple[Float[Tensor, "B T V"], State]:
-        return self.nothing.expand(*tokens.shape, -1), state
-
-    def step(self, token: Int[Tensor, " B"], context: State, state: State) -> tuple[Float[Tensor, "B V"], State]:
-        prefixes = torch.cat([state[0], token[:, None]], dim=1)
-        rows = [self.logits.get(tuple(prefix), self.nothing) for prefix in prefixes.tolist()]
-        return torch.stack(rows), (prefixes,)
-
-
-def _no_prefix(memory: Memory) -> Int[Tensor, "B 0"]:
-    return torch.zeros(memory.rows, 0, dtype=torch.long)
 
 
 def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
-    """Search for one source, and keep everything."""
-    recorder = Recorder(decoder)
-    start = Padded.from_rows([list(prefix)])
-    result = beam_search(recorder, memory, start, beam, limits, record=True)
-    return Search(beam, limits, prefix, tuple(result.best[0]), _tree(result.steps, limits, beam), recorder.logits)
+    """Search for one source, and keep the tree."""
+    result = beam_search(decoder, memory, Padded.from_rows([list(prefix)]), beam, limits, record=True)
+    return Search(tuple(result.best[0]), _tree(result.steps, beam.width))
 
 
-def replay(search: Search, *, width: int | None = None, length_penalty: float | None = None) -> tuple[Hypothesis, ...]:
-    """What would have won with another beam: exact as long as it follows prefixes that the search has seen.
-
-    A narrower beam may leave the wider one's tree; what it would have found there is not known, and is not told.
-    """
-    changes: dict[str, Any] = {"width": width, "length_penalty": length_penalty}
-    beam = replace(search.beam, **{name: value for name, value in changes.items() if value is not None})
-    start = Padded.from_rows([list(search.prefix)])
-    return tuple(beam_search(Player(search.logits), Memory(1), start, beam, search.limits).best[0])
-
-
-def _tree(steps: Sequence[BeamStep], limits: Limits, beam: Beam) -> tuple[Node, ...]:
+def _tree(steps: Sequence[Candidates], width: int) -> tuple[Node, ...]:
     """The nodes in the order in which they were found; those of a step follow those of the step before."""
     nodes: list[Node] = []
-    live: dict[int, int | None] = {0: None}  # of each hypothesis in the beam, its last node
+    last: dict[int, int] = {}  # of each hypothesis in the beam, its last node
     for step in steps:
-        after: dict[int, int | None] = {}
-        candidates = zip(step.parents, step.tokens, step.scores, step.places, strict=True)
-        for rank, (parent, token, score, place) in enumerate(candidates):
-            if score == -torch.inf or parent not in live:
+        after: dict[int, int] = {}
+        live = step.live(width)[0].tolist()
+        columns = (part[0].tolist() for part in (step.parents, step.tokens, step.scores, step.ends))
+        for rank, (parent, token, score, ended) in enumerate(zip(*columns, strict=True)):
+            if score == -torch.inf:
                 continue
-            if place is not None:
+            fate = "ended" if ended and rank < width else "pruned"
+            if rank in live and not ended:
                 fate = "kept"
-                after[place] = len(nodes)
-            else:
-                fate = "ended" if token == limits.end and rank < beam.width else "pruned"
-            above = live[parent]
+                after[live.index(rank)] = len(nodes)
+            above = last.get(parent)
             before = 0.0 if above is None else nodes[above].score
             nodes.append(Node(above, token, score - before, score, fate))
-        live = after
+        last = after
     return tuple(nodes)
 
 
+@torch.inference_mode()
 def beam_view(
     bundle: Bundle,
     given: Any,
@@ -146,7 +79,7 @@ def beam_view(
     replay_beam: int | None = None,
     replay_penalty: float | None = None,
 ) -> View:
-    """The whole search tree; with `replay_*`, what another beam would have found in it without the model."""
+    """The whole search tree; with `replay_*`, what another beam finds, and where that lies in the tree."""
     subject = subject_of(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
     if not subject.writes:
         raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
@@ -155,22 +88,28 @@ def beam_view(
     if subject.reads is not None:
         prefix = subject.writes[:1]
         limits = target_limits(bundle, bundle.recipe.decode)
-    with torch.inference_mode():
-        search = recorded_search(subject.decoder, subject.memory(), prefix, Beam(beam, length_penalty), limits)
+
+    def search_with(beam: Beam) -> Search:
+        return recorded_search(subject.decoder, subject.memory(), prefix, beam, limits)
+
+    def results_of(best: Sequence[Hypothesis]) -> list[dict[str, Any]]:
+        return [_result(bundle, hypothesis, _path(search.nodes, hypothesis, limits)) for hypothesis in best]
+
+    search = search_with(Beam(beam, length_penalty))
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
-    best = _path(search, search.best[0]) if search.best else []
+    results = results_of(search.best)
+    path = results[0]["path"] if results else []
     drawn = [tokens.Node("start", best=True)]
     for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True)):
         parent = 0 if node.parent is None else node.parent + 1
-        drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in best))
+        drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in path))
     tree = tokens.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
-    results = [_result(search, bundle, hypothesis) for hypothesis in search.best]
     nodes = [{"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
     data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": results, "nodes": nodes}
     lines = _ranking("found", results)
     if replay_beam is not None or replay_penalty is not None:
-        others = replay(search, width=replay_beam, length_penalty=replay_penalty)
-        data["replayed"] = [_result(search, bundle, hypothesis) for hypothesis in others]
+        penalty = length_penalty if replay_penalty is None else replay_penalty
+        data["replayed"] = results_of(search_with(Beam(replay_beam or beam, penalty)).best)
         lines += _ranking("replayed", data["replayed"])
     return View(
         "beam",
@@ -185,14 +124,14 @@ def _continuation(bundle: Bundle) -> Limits:
     return Limits(end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER)
 
 
-def _result(search: Search, bundle: Bundle, hypothesis: Hypothesis) -> dict[str, Any]:
+def _result(bundle: Bundle, hypothesis: Hypothesis, path: list[int]) -> dict[str, Any]:
     """A hypothesis that was found, and its nodes in the tree."""
     return {
         "output": bundle.codec.target_tokenizer.decode(list(hypothesis.tokens)),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
         "ended": hypothesis.ended,
-        "path": _path(search, hypothesis),
+        "path": path,
     }
 
 
@@ -200,11 +139,11 @@ def _ranking(what: str, results: list[dict[str, Any]]) -> list[str]:
     return ["", f"{what}, best first:"] + [f"{h['score']:8.3f}  {h['output']}" for h in results]
 
 
-def _path(search: Search, hypothesis: Hypothesis) -> list[int]:
+def _path(nodes: Sequence[Node], hypothesis: Hypothesis, limits: Limits) -> list[int]:
     """The nodes of one hypothesis, from the first to the last; none where it is not in the tree."""
-    places = {(node.parent, node.token): place for place, node in enumerate(search.nodes)}
+    places = {(node.parent, node.token): place for place, node in enumerate(nodes)}
     path: list[int] = []
-    for token in (*hypothesis.tokens, *[search.limits.end] * hypothesis.ended):
+    for token in (*hypothesis.tokens, *[limits.end] * hypothesis.ended):
         step = (path[-1] if path else None, token)
         if step not in places:
             return []

@@ -102,7 +102,7 @@ def _estimates(bundle: Bundle, prediction: Forecast, name: str, last: int) -> tu
     values = table[None, :, place]
     row = Padded(values.nan_to_num(), torch.tensor([len(table)]), ~values.isnan())
     inputs = table[None, :, count:] if table.shape[1] > count else None
-    system = cast(LDSForecaster, bundle.model).systems[place]
+    system = bundle.model.systems[place]
     matrix = system.observation
     scale = variables.deviation[place]
     mean = variables.mean[place]

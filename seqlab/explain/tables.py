@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from seqlab.bundle import Bundle
 from seqlab.equations.attention import cosine
@@ -22,6 +21,7 @@ from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
 from seqlab.text.bpe import BPETokenizer, readable_spelling
 from seqlab.training.log import MetricsFile
+from seqlab.types import FlatVectors
 
 POSITIONS = 64
 WORDS = 150  # of a vocabulary, where nobody names any
@@ -33,17 +33,16 @@ def positions_view(bundle: Bundle) -> View:
     layer = next((module for module in bundle.model.modules() if isinstance(module, Positions)), None)
     if layer is None:
         raise UsageError("this model knows no positions", hint="only a Transformer adds them; order is in the states.")
-    tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double().numpy()}
+    tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double()}
     if layer.table is not None:
-        tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double().numpy()
-    tensors = {name: torch.from_numpy(table) for name, table in tables.items()}
-    cosines = {name: cosine(table[:, None], table).numpy() for name, table in tensors.items()}
+        tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double()
+    cosines = {name: cosine(table[:, None], table) for name, table in tables.items()}
     pictures = []
     for name, table in tables.items():
         places, features = ([str(i) for i in range(size)] for size in table.shape)
         title = f"{name}: cosine of two positions"
-        values = HeatMap(table, places, features, title=name, titles=("position", "feature"), diverging=True)
-        alike = HeatMap(cosines[name], places, places, title=title, diverging=True)
+        values = HeatMap(table.numpy(), places, features, title=name, titles=("position", "feature"), diverging=True)
+        alike = HeatMap(cosines[name].numpy(), places, places, title=title, diverging=True)
         pictures += [values.draw(), alike.draw()]
     return View(
         "positions",
@@ -60,7 +59,7 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
         raise UsageError(
             "this model reads measured vectors, not tokens", hint="the view 'lens' shows what it makes of them."
         )
-    table = embedding_of(bundle.model).weight.detach().double().numpy()
+    table = embedding_of(bundle.model).weight.detach().double()
     words = [] if given is None else str(given).split()
     chosen = [i for word in words for i in tokenizer.encode(word)[:1] if i != UNK]
     if given is not None and not chosen:
@@ -73,15 +72,11 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
     name = dict(zip(rows, tokens, strict=True))
     groups = ["asked for" if i in chosen else "neighbour" for i in rows] if chosen else ()
     plane = _plane(centred[rows])
-    neighbours = {
-        name[i]: [{"token": name[j], "cosine": cosine} for j, cosine in others.items()] for i, others in near.items()
-    }
-    lines = [
-        f"{name[i]}: " + ", ".join(f"{name[j]} {cosine:.2f}" for j, cosine in others.items())
-        for i, others in near.items()
-    ]
-    if not lines:
-        lines = ["name some words to see their neighbours: " + ", ".join(tokens[:20])]
+    neighbours: dict[str, list[dict[str, Any]]] = {}
+    lines = [] if chosen else ["name some words to see their neighbours: " + ", ".join(tokens[:20])]
+    for i, others in near.items():
+        neighbours[name[i]] = [{"token": name[j], "cosine": alike} for j, alike in others.items()]
+        lines.append(f"{name[i]}: " + ", ".join(f"{name[j]} {alike:.2f}" for j, alike in others.items()))
     picture = scatter(plane, tokens, groups, title="the two main directions of these embeddings")
     return View(
         "embeddings",
@@ -161,16 +156,17 @@ def _pieces(words: list[tuple[str, ...]]) -> list[str]:
     return [readable_spelling(piece) for word in words for piece in word]
 
 
-def _nearest(table: Matrix, place: int) -> dict[int, float]:
-    lengths = np.linalg.norm(table, axis=1).clip(1e-12)
-    cosine = table @ table[place] / lengths / lengths[place]
-    cosine[: len(SPECIALS)], cosine[place] = -2.0, -2.0
-    return {i: float(cosine[i]) for i in np.argsort(-cosine)[:NEIGHBOURS].tolist()}
+def _nearest(table: FlatVectors, place: int) -> dict[int, float]:
+    alike = cosine(table, table[place])
+    alike[: len(SPECIALS)] = -2.0
+    alike[place] = -2.0
+    best = alike.topk(min(NEIGHBOURS, len(alike)))
+    return dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
 
-def _plane(points: Matrix) -> Points:
+def _plane(points: FlatVectors) -> Points:
     """Principal components (Pearson 1901), each turned so that its largest entry is positive."""
-    centred = points - points.mean(0)
+    centred = (points - points.mean(0)).numpy()
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     directions = directions[:2] if len(directions) > 1 else np.vstack([directions, 0 * directions])
     signs = np.sign(np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], 1))

@@ -166,46 +166,37 @@ class Tree:
         """From left to right: leaves one below another, a parent midway between its children."""
         scores = ["" if node.score is None else number(round(node.score, 2) + 0.0) for node in self.nodes]
         texts = [cut(node.text, LONGEST) for node in self.nodes]
-        widths = [
-            16 + text_width(text, 12) + (6 + text_width(score, 10) if score else 0)
-            for text, score in zip(texts, scores, strict=True)
-        ]
+        widths = [22 + text_width(text, 12) + text_width(score, 10) for text, score in zip(texts, scores, strict=True)]
         depth, y = self._places()
-        rooms = [0.0] * (max(depth, default=-1) + 1)
-        for d, width in zip(depth, widths, strict=True):
-            rooms[d] = max(rooms[d], width)
-        x = [24 + sum(rooms[:d]) + 44 * d for d in depth]
+        begins = [24.0]  # of each depth
+        for level in range(max(depth, default=-1) + 1):
+            room = max(width for d, width in zip(depth, widths, strict=True) if d == level)
+            begins.append(begins[-1] + room + 44)
+        x = [begins[d] for d in depth]
         edges = list[Item]()
         boxes = list[Item]()
         for k, node in enumerate(self.nodes):
             opacity = 0.55 if node.pruned else 1.0
-            fill, stroke, ink, faint = (
-                (BEST, BEST, "#ffffff", "#ffffff") if node.best else ("paper", "edge", "ink", "muted")
-            )
+            fill, ink, faint = (BEST, "#ffffff", "#ffffff") if node.best else ("paper", "ink", "muted")
             ink = "muted" if node.pruned else ink
+            stroke = BEST if node.best else "edge"
             boxes.append(Rect(x[k], y[k] - 11, widths[k], 22, fill, stroke, 6, opacity=opacity))
             boxes.append(Text(x[k] + 8, y[k] + 4, texts[k], 12, ink, opacity=opacity))
             boxes.append(Text(x[k] + widths[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=opacity))
             if node.parent is not None:
                 curve = swing(x[node.parent] + widths[node.parent], y[node.parent], x[k], y[k])
-                strong = node.best and self.nodes[node.parent].best
-                stroke, thick = (BEST, 2.2) if strong else ("edge", 1.2)
-                edges.append(Polyline(curve, stroke, thick, opacity=opacity))
-        width = 48 + sum(rooms) + 44 * max(len(rooms) - 1, 0)
-        return Canvas(width, max(y, default=0) + 30, edges + boxes, self.title)
+                edges.append(Polyline(curve, stroke, 2.2 if node.best else 1.2, opacity=opacity))
+        return Canvas(begins[-1] - 20, max(y, default=0) + 30, edges + boxes, self.title)
 
     def _places(self) -> tuple[list[int], list[float]]:
         """The depth of each node, and its height in the picture."""
         y = [0.0] * len(self.nodes)
         depth = [0] * len(self.nodes)
         steps = list(self._walk())
-        heights = count(28.0, 28.0)
-        for k, lead, below in steps:
+        heights = count(28.0 * sum(not below for *_, below in steps), -28.0)
+        for k, lead, below in reversed(steps):
             depth[k] = len(lead) // 2
-            y[k] = 0.0 if below else next(heights)
-        for k, _, below in reversed(steps):
-            if below:
-                y[k] = (y[below[0]] + y[below[-1]]) / 2
+            y[k] = (y[below[0]] + y[below[-1]]) / 2 if below else next(heights)
         return depth, y
 
     def letters(self, width: int = 80, colour: bool = False) -> str:

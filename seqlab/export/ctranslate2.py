@@ -4,7 +4,7 @@ The token of an id is what `tokens_of` says. What a search must never write has 
 """
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -27,7 +27,7 @@ def write(bundle: Bundle, folder: Path) -> None:
         raise UsageError("the package ctranslate2 is not installed", hint="pip install ctranslate2") from None
     if set(bundle.codec.tokenizers) != {"source", "target"}:
         raise refuse(TO, f"it is a '{bundle.recipe.task}' model, and only translators of text go there")
-    (encoder, decoder), model = translator(bundle, TO), cast(Any, bundle.model)
+    (encoder, decoder), model = translator(bundle, TO), bundle.model
     kinds = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh"}
     like = {"pre_norm": encoder.norm == "pre", "activation": getattr(specs.Activation, kinds[encoder.activation])}
     spec = specs.TransformerSpec(

@@ -8,7 +8,7 @@ translators with the norm before, or after                   Pegasus, Marian
 import json
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -22,7 +22,6 @@ from seqlab.huggingface import ACTIVATIONS, LAYERS, their_name
 from seqlab.models.classifier import Tagger
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.seq2seq import Seq2Seq
-from seqlab.recipe import Transformer
 from seqlab.tasks.writing import NEVER, target_limits
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK, Tokenizer
 from seqlab.text.wordpiece import INSIDE, LONGEST_WORD, WordPieceTokenizer
@@ -56,7 +55,7 @@ Written = tuple[Table, dict[str, Tensor], dict[str, str]]  # the config, the wei
 def write(bundle: Bundle, folder: Path) -> None:
     """Write the directory; what has no counterpart is refused before anything is written."""
     writes = "target" in bundle.codec.tokenizers
-    if not _has_counterpart(bundle):
+    if "source" not in bundle.codec.tokenizers or not isinstance(bundle.model, MaskedLanguageModel | Tagger | Seq2Seq):
         raise refuse(TO, f"what a '{bundle.recipe.name}' has on top of its layers is nowhere there")
     config, weights, names = (_translator if writes else _encoder)(bundle)
     library = _library(bundle, bundle.codec.source_tokenizer, names)
@@ -75,13 +74,6 @@ def write(bundle: Bundle, folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
-def _has_counterpart(bundle: Bundle) -> bool:
-    """Whether their library has such a model: an encoder alone or under labels of words, or a translator of text."""
-    if bundle.recipe.model.hmm is not None or "source" not in bundle.codec.tokenizers:
-        return False
-    return isinstance(bundle.model, MaskedLanguageModel | Tagger | Seq2Seq)
-
-
 def _encoder(bundle: Bundle) -> Written:
     """BERT, or Megatron-BERT; of a masked model only the encoder, for their heads have a layer more than ours."""
     stack, labels = transformer(bundle, "encoder", TO), getattr(bundle.codec.target, "labels", None)
@@ -94,20 +86,32 @@ def _encoder(bundle: Bundle) -> Written:
     weights = {name: weight for name, weight in renamed.items() if labels or not name.startswith("classifier")}
     words, places, types = (f"bert.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
     weights[words] = weights[words] * (math.sqrt(stack.size) if stack.scale else 1.0)
-    weights[places] = position_table(cast(Any, bundle.model).encoder)
+    weights[places] = position_table(bundle.model.encoder)
     weights.setdefault(types, torch.zeros(1, stack.size))
     family = ("Bert" if post else "MegatronBert") + ("Model" if labels is None else "ForTokenClassification")
-    config: Table = {"model_type": "bert" if post else "megatron-bert", "architectures": [family], "pad_token_id": PAD}
-    config |= {"hidden_size": stack.size, "num_hidden_layers": stack.layers, "num_attention_heads": stack.heads}
-    config |= {"intermediate_size": stack.inner, "hidden_act": NAMES[stack.activation], "layer_norm_eps": stack.epsilon}
-    config |= {"max_position_embeddings": len(weights[places]), "type_vocab_size": len(weights[types])}
-    config |= {"hidden_dropout_prob": bundle.recipe.model.dropout, "attention_probs_dropout_prob": 0.0}
-    return config | ({} if labels is None else {"id2label": dict(enumerate(labels.names))}), weights, OF_BERT
+    config: Table = {
+        "model_type": "bert" if post else "megatron-bert",
+        "architectures": [family],
+        "pad_token_id": PAD,
+        "hidden_size": stack.size,
+        "num_hidden_layers": stack.layers,
+        "num_attention_heads": stack.heads,
+        "intermediate_size": stack.inner,
+        "hidden_act": NAMES[stack.activation],
+        "layer_norm_eps": stack.epsilon,
+        "max_position_embeddings": len(weights[places]),
+        "type_vocab_size": len(weights[types]),
+        "hidden_dropout_prob": bundle.recipe.model.dropout,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    if labels is not None:
+        config["id2label"] = dict(enumerate(labels.names))
+    return config, weights, OF_BERT
 
 
 def _translator(bundle: Bundle) -> Written:
     """Pegasus or Marian: one table for source, target and output, a bias on the logits, any table of positions."""
-    (encoder, decoder), model = translator(bundle, TO), cast(Any, bundle.model)
+    (encoder, decoder), model = translator(bundle, TO), bundle.model
     if not (bundle.recipe.shared and bundle.recipe.model.tie):
         raise refuse(TO, "it has not one vocabulary and one table of vectors for source, target and output")
     if encoder.epsilon != 1e-5:
@@ -121,25 +125,41 @@ def _translator(bundle: Bundle) -> Written:
     most = max(map(len, tables.values()))
     for side, table in tables.items():
         weights[f"model.{side}.embed_positions.weight"] = nn.functional.pad(table, (0, 0, 0, most - len(table)))
-    family = ("pegasus", "PegasusForConditionalGeneration") if encoder.norm == "pre" else ("marian", "MarianMTModel")
-    config = {"model_type": family[0], "architectures": [family[1]], "tie_word_embeddings": True}
-    config |= {"d_model": encoder.size, "max_position_embeddings": most, "scale_embedding": encoder.scale}
-    config |= {"activation_function": NAMES[encoder.activation], "dropout": bundle.recipe.model.dropout}
-    config |= {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS, "forced_eos_token_id": None}
-    return config | _sizes("encoder", encoder) | _sizes("decoder", decoder), weights, OWN
-
-
-def _sizes(side: str, stack: Transformer) -> Table:
-    return {f"{side}_layers": stack.layers, f"{side}_attention_heads": stack.heads, f"{side}_ffn_dim": stack.inner}
+    pre = encoder.norm == "pre"
+    config = {
+        "model_type": "pegasus" if pre else "marian",
+        "architectures": ["PegasusForConditionalGeneration" if pre else "MarianMTModel"],
+        "tie_word_embeddings": True,
+        "d_model": encoder.size,
+        "max_position_embeddings": most,
+        "scale_embedding": encoder.scale,
+        "activation_function": NAMES[encoder.activation],
+        "dropout": bundle.recipe.model.dropout,
+        "pad_token_id": PAD,
+        "bos_token_id": SOS,
+        "eos_token_id": EOS,
+        "forced_eos_token_id": None,
+    }
+    for side, stack in (("encoder", encoder), ("decoder", decoder)):
+        config[f"{side}_layers"] = stack.layers
+        config[f"{side}_attention_heads"] = stack.heads
+        config[f"{side}_ffn_dim"] = stack.inner
+    return config, weights, OWN
 
 
 def _generation(bundle: Bundle) -> Table:
     """How their `generate` does what the recipe's [decode] asks for."""
     decode = bundle.recipe.decode
-    limits = {"max_new_tokens": target_limits(bundle, decode).most, "suppress_tokens": list(NEVER)}
-    search = {"num_beams": decode.beam if decode.method == "beam" else 1, "length_penalty": decode.length_penalty}
-    tokens = {"decoder_start_token_id": SOS, "eos_token_id": EOS, "pad_token_id": PAD}
-    return {**tokens, **limits, **search, "do_sample": decode.method == "sample"}
+    return {
+        "decoder_start_token_id": SOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+        "max_new_tokens": target_limits(bundle, decode).most,
+        "suppress_tokens": list(NEVER),
+        "num_beams": decode.beam if decode.method == "beam" else 1,
+        "length_penalty": decode.length_penalty,
+        "do_sample": decode.method == "sample",
+    }
 
 
 def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -> dict[str, Tensor]:

@@ -1,7 +1,5 @@
 """Transformers as other programs know them: what they must not be, and the parts that are written in another way."""
 
-from typing import Any, cast
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,7 +21,7 @@ def refuse(to: str, reason: str) -> UsageError:
 
 def transformer(bundle: Bundle, side: str, to: str) -> Transformer:
     """The settings of the encoder or the decoder, where they are those of a Transformer as everybody builds it."""
-    stack, model = getattr(bundle.recipe.model, side), cast(Any, bundle.model)
+    stack, model = getattr(bundle.recipe.model, side), bundle.model
     if not isinstance(stack, Transformer) or stack.kind != "transformer":
         raise refuse(to, f"its {side} is of kind '{stack.kind}', not a Transformer")
     odd = {

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Initial, Lengths, Moves, Posterior, Trellis
-from seqlab.types import PerRow, PositionIds
+from seqlab.equations.hmm import Distributions, Initial, Matrix, Moves, Posterior, Trellis
+from seqlab.types import PerRow, PositionIds, RowIds
 
 Scales = Float[Tensor, "T B 1"]
 Steps = Float[Tensor, "T B N"]
@@ -30,7 +30,7 @@ def posterior(
     pi: Initial,
     A: Moves,
     log_b: Trellis | Float[Tensor, "V N"],
-    lengths: Lengths,
+    lengths: RowIds,
     weights: PerRow | None = None,
     *,
     which: PositionIds | None = None,
@@ -73,13 +73,13 @@ def posterior(
     return Posterior(gamma, hmm.moves_of(xi, moves), log_likelihood)
 
 
-def _scaled(log_b: Float[Tensor, "*rows N"]) -> tuple[Float[Tensor, "*rows N"], Float[Tensor, "*rows 1"]]:
+def _scaled(log_b: Distributions) -> tuple[Distributions, Float[Tensor, "*rows 1"]]:
     """exp(log b - top), where top makes the largest 1; where all are -inf, all become 0."""
     top = log_b.amax(-1, keepdim=True).clamp(min=torch.finfo(log_b.dtype).min)
     return (log_b - top).exp_(), top
 
 
-def _filter(pi: Initial, A: Float[Tensor, "N N"], b: Steps, every: int) -> tuple[Steps, Scales]:
+def _filter(pi: Initial, A: Matrix, b: Steps, every: int) -> tuple[Steps, Scales]:
     """E7: α_t, and c_t, by which it was divided, 1 at most steps.
 
     A step that falls to zero leaves NaN in its row, which `_lost` finds.
@@ -96,7 +96,7 @@ def _filter(pi: Initial, A: Float[Tensor, "N N"], b: Steps, every: int) -> tuple
     return alpha, c
 
 
-def _look_back(A: Float[Tensor, "N N"], b: Steps, alpha: Steps, every: int) -> tuple[Steps, Scales]:
+def _look_back(A: Matrix, b: Steps, alpha: Steps, every: int) -> tuple[Steps, Scales]:
     """E8: the same steps with Aᵀ; gives α_t β_t and d_t. What stands in `b` becomes b_t β_t / d_t."""
     joint, d = torch.empty_like(b), torch.ones_like(b[..., :1])
     joints, scales, step = joint.numpy(), d.numpy(), A.mT.contiguous().numpy()

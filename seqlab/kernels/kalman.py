@@ -10,25 +10,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.equations.kalman import Filtered, Smoothed, System, entries_seen, gain, log_density, smoother_gain
-from seqlab.types import Entries, HiddenStates, Mask, Vectors
+from seqlab.equations.kalman import Evidence, Filtered, Smoothed, System, gain, log_density, smoother_gain
+from seqlab.types import HiddenStates, Mask, Vectors
 
 STEADY = 1e-12
 """Covariances that change by less than this share of themselves from one step to the next have settled."""
 
 
-def kalman_filter(
-    system: System,
-    y: Vectors,
-    real: Mask,
-    observed: Mask | Entries | None = None,
-    x: Float[Tensor, "B T X"] | None = None,
-) -> Filtered:
+def kalman_filter(system: System, evidence: Evidence) -> Filtered:
     """The twin of `equations.kalman.kalman_filter`.
 
     With the gains known, the filter is the recurrence m_t = (I - K_t W_hy)(W_hh m_{t-1} + W_hx x_t) + K_t y_t.
     """
-    entries = entries_seen(y, real, observed)
+    y, real, entries, x = evidence
     shared = bool((real == real[:1]).all() & (entries == entries[:1]).all())
     groups = 1 if shared else len(y)
     alive, by_step = real[:groups].mT, entries[:groups].transpose(0, 1)
@@ -56,12 +50,12 @@ def kalman_filter(
     v = values.sub_(system.W_hy @ predicted).mul_(by_step[..., None])
     log_likelihood = log_density(v, L, by_step).sum(0).flatten()
     prior, posterior = (part.transpose(0, 1).expand(len(y), -1, -1, -1) for part in (prior, posterior))
-    return Filtered(_rows(predicted), prior, _rows(mean), posterior, log_likelihood, shared)
+    return Filtered(_rows(predicted), prior, _rows(mean), posterior, log_likelihood)
 
 
 def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     """The twin of `equations.kalman.rts_smoother`: gains where they change, and the same recurrence from the end."""
-    groups = 1 if filtered.shared else len(real)
+    groups = num_groups(filtered.covariance)
     P = filtered.covariance[:groups].transpose(0, 1)
     goes_on = torch.cat([real[:groups, 1:], torch.zeros_like(real[:groups, :1])], dim=1).mT[..., None, None]
     new = torch.ones(len(P), dtype=torch.bool)
@@ -78,6 +72,11 @@ def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     _scan(J, mean, backwards=True)
     smoothed, lagged = (part.transpose(0, 1).expand(len(real), -1, -1, -1) for part in (smoothed, lagged))
     return Smoothed(_rows(mean), smoothed, lagged)
+
+
+def num_groups(covariance: Float[Tensor, "B T H H"]) -> int:
+    """How many rows have covariances of their own: those of one group are the same memory, repeated."""
+    return 1 if covariance.stride(0) == 0 else len(covariance)
 
 
 @np.errstate(all="ignore")  # whether numbers are finite is asked of the factors

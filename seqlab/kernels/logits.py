@@ -8,32 +8,21 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqlab.equations.decoding import smoothed_loss
 from seqlab.kernels import native
-from seqlab.types import BestIds, BestScores, FlatIds, FlatLogits, FlatVectors, Logits, PerRow, Scalar
+from seqlab.types import BestIds, BestScores, FlatIds, FlatLogits, Logits, PerRow
 
 LOGITS = 2**22  # at a time: 16 MB
 
 
-def head_cross_entropy(
-    features: FlatVectors,
-    weight: Float[Tensor, "V D"],
-    bias: Float[Tensor, " V"],
-    gold: FlatIds,
-    *,
-    label_smoothing: float = 0.0,
-) -> Scalar:
-    """The sum of E4 over the rows, with o = V h + c (E18)."""
-    total: Tensor = _HeadCrossEntropy.apply(features, weight, bias, gold, label_smoothing)
-    return total
-
-
 class _HeadCrossEntropy(torch.autograd.Function):
-    """The gradients are found on the way there, as long as the logits are at hand; on the way back they are scaled."""
+    """The sum of E4 over the rows of features [N D], with o = V h + c (E18).
+
+    The gradients are found on the way there, as long as the logits are at hand; on the way back they are scaled.
+    """
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, smoothing: float) -> Tensor:
@@ -57,6 +46,9 @@ class _HeadCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
+
+
+head_cross_entropy = _HeadCrossEntropy.apply
 
 
 def _subtract_target(p: FlatLogits, gold: FlatIds, smoothing: float) -> None:

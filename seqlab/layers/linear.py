@@ -122,4 +122,4 @@ class Head(nn.Module):
             logits = self(features).to(self.output.weight.dtype)  # eight bits are too few for a sum over a vocabulary
             return cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
         projected, output = self._projected(features), self.output
-        return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing=label_smoothing)
+        return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing)

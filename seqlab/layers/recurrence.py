@@ -72,7 +72,6 @@ class Recurrence(nn.Module):
                 self.b[size : 2 * size] = 1.0  # an open forget gate at the start (Jozefowicz et al. 2015)
         # torch's kernels add a second bias; only its GRU, which resets after the product, has a use for it
         self.b_n = nn.Parameter(torch.zeros(size)) if kind == "gru-torch" else None
-        self.no_bias = nn.Buffer(torch.zeros(gates * size), persistent=False)
 
     @property
     def weights(self) -> tuple[Tensor, ...]:
@@ -108,9 +107,9 @@ class Recurrence(nn.Module):
         return outputs, (outputs[:, -1],)
 
     def _fused(self, kernel: Callable[..., Any], x: Tensor, state: State) -> tuple[Tensor, State]:
-        second: Tensor = self.no_bias
+        second = torch.zeros_like(self.b)
         if self.b_n is not None:
-            second = torch.cat([self.no_bias[: 2 * self.size], self.b_n])
+            second = nn.functional.pad(self.b_n, (2 * self.size, 0))
         before = tuple(part[None] for part in state)
         weights = (self.U, self.W, self.b, second)
         first = before if self.kind == "lstm" else before[0]

@@ -100,12 +100,8 @@ class MultiHeadAttention(nn.Module):
         """Queries, keys and values of the same positions in one product, as self-attention needs them."""
         return self.split(self.query_key_value(tap(f"{self.name}.x", x)))
 
-    def project_memory(self, memory: Vectors) -> tuple[Tensor, ...]:
-        """Keys and values of a source: computed once, used at every step."""
-        return self.split(self.keys_and_values(memory))
-
     def keys_and_values(self, memory: Vectors) -> Float[Tensor, "B T 2*D"]:
-        """The same with keys and values side by side, as they come out of the product."""
+        """Keys and values of a source, side by side: computed once, used at every step."""
         size = self.mix.in_features
         return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
 

@@ -11,7 +11,7 @@ from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Reading
 from seqlab.models.outputs import Output
 from seqlab.models.seq2seq import EncoderModel, added
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Measured, Padded
 from seqlab.types import PositionIds, Scalar, State, Vector, Vectors
 
 
@@ -64,14 +64,12 @@ class Tagger(EncoderModel):
 class Measurer(EncoderModel):
     """Numbers at each position: amino acids to angles, sounds to pitch. Each is predicted by itself, by one output."""
 
-    def __init__(
-        self, encoder: Encoder, output: Output, *, mean: tuple[float, ...], deviation: tuple[float, ...]
-    ) -> None:
+    def __init__(self, encoder: Encoder, output: Output, scale: Measured) -> None:
         super().__init__()
-        self.encoder, self.output, self.width, self.head = encoder, output, len(mean), nn.Identity()
+        self.encoder, self.output, self.width, self.head = encoder, output, len(scale.mean), nn.Identity()
         self.measure = nn.Linear(encoder.output_size, self.width * output.size)
-        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
-        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
+        self.mean = nn.Buffer(torch.tensor(scale.mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(scale.deviation), persistent=False)
 
     def features(self, source: Padded) -> Float[Tensor, "B TD P"]:
         """The parameters of each number: those of a position side by side, then those of the next."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seqlab.equations import hmm
@@ -21,6 +21,7 @@ from seqlab.keyed import mix
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None
 Points = Float[Tensor, "P D"]
+Means = Float[Tensor, "N D"]
 PerState = Float[Tensor, "P N"]
 Floor = Float[Tensor, " D"] | None
 PseudoCounts = float | Float[Tensor, "..."]
@@ -36,10 +37,6 @@ class Categorical:
     def __post_init__(self) -> None:
         object.__setattr__(self, "probabilities", distributions("emissions", self.probabilities))
 
-    @property
-    def num_rows(self) -> int:
-        return len(self.probabilities)
-
     def log_likelihood(self, values: Int[Tensor, " P"], present: PresentHere = None) -> PerState:
         return self.probabilities.log().mT.contiguous().index_select(0, values)
 
@@ -50,20 +47,13 @@ class Categorical:
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Categorical":
         return Categorical(hmm.reestimate(counts[0], self.probabilities, pseudo=pseudo))
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"probabilities": self.probabilities}
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
     """p(x_t | z_t = j) = Π_d N(x_td; μ_jd, σ²_jd), over the features that are present."""
 
-    means: Float[Tensor, "N D"]
-    variances: Float[Tensor, "N D"]
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.means)
+    means: Means
+    variances: Means
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
@@ -86,9 +76,6 @@ class DiagonalGaussian:
         means = torch.where(alive, self.means + first / total, self.means)
         return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"means": self.means, "variances": self.variances}
-
     def _apart(self, values: Tensor, present: Tensor | None) -> Iterator[Tensor]:
         """x - μ_j state by state, 0 where absent; all states at once would not fit into memory for long series."""
         for mean in self.means:
@@ -100,12 +87,8 @@ class DiagonalGaussian:
 class FullGaussian:
     """p(x_t | z_t = j) = N(x_t; μ_j, Σ_j); of a vector with gaps, the marginal over what is present."""
 
-    means: Float[Tensor, "N D"]
+    means: Means
     covariances: Float[Tensor, "N D D"]
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.means)
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_p = self.means.new_empty(len(values), len(self.means))
@@ -134,54 +117,16 @@ class FullGaussian:
         return gamma.sum(0)[:, None], first, second
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":
-        """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
         total, first, second = counts
         alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
         shift = first / total
         covariances = second / total[..., None] - shift[:, :, None] * shift[:, None]
-        if floor is not None:
-            unit = floor.sqrt()[:, None] * floor.sqrt()
-            values, vectors = torch.linalg.eigh(covariances / unit)
-            covariances = (vectors * values.clamp(min=1.0)[:, None]) @ vectors.mT * unit
+        covariances = covariances if floor is None else at_least(covariances, floor)
         covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"means": self.means, "covariances": self.covariances}
 
-
-Untied = Categorical | DiagonalGaussian | FullGaussian
-
-
-@dataclass(frozen=True, eq=False)
-class Tied:
-    """What several states share: state s emits as row s mod K of `each`, which has K rows."""
-
-    each: Untied
-    copies: int
-
-    @property
-    def num_rows(self) -> int:
-        return self.each.num_rows
-
-    def log_likelihood(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
-        return self.each.log_likelihood(values, present).repeat(1, self.copies)
-
-    def counts(self, values: Shaped[Tensor, "P *F"], present: PresentHere, gamma: PerState) -> Counts:
-        return self.each.counts(values, present, self.folded(gamma))
-
-    def folded(self, belief: Distributions) -> Float[Tensor, "*rows K"]:
-        """The belief in each row, whichever of its states it comes from."""
-        return belief.unflatten(-1, (self.copies, self.num_rows)).sum(-2)
-
-    def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "Tied":
-        return Tied(self.each.maximise(counts, pseudo=pseudo, floor=floor), self.copies)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return self.each.tensors()
-
-
-Emissions = Untied | Tied
+Emissions = Categorical | DiagonalGaussian | FullGaussian
 
 
 def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
@@ -195,6 +140,13 @@ def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor |
         where = (codes == code).nonzero().squeeze(1)
         pattern = present[where[0]]
         yield where, features[pattern], features[~pattern]
+
+
+def at_least(covariances: Float[Tensor, "*rows D D"], floor: Float[Tensor, " D"]) -> Float[Tensor, "*rows D D"]:
+    """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
+    unit = floor.sqrt()[:, None] * floor.sqrt()
+    values, vectors = torch.linalg.eigh(covariances / unit)
+    return (vectors * values.clamp(min=1.0)[..., None, :]) @ vectors.mT * unit
 
 
 def distributions(name: str, rows: Distributions) -> Distributions:

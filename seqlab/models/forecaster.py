@@ -161,7 +161,7 @@ class LDSForecaster(nn.Module):
     def systems(self) -> list[LDS]:
         """Each variable's system."""
         count = len(self.tables["transition"])
-        return [LDS.from_tensors({name: table[i] for name, table in self.tables.items()}) for i in range(count)]
+        return [LDS(**{name: table[i] for name, table in self.tables.items()}) for i in range(count)]
 
     @torch.no_grad()
     def learn(self, systems: Sequence[LDS]) -> None:

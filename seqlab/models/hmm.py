@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Moves, Posterior, Trellis, condition, predict
+from seqlab.equations.hmm import Distributions, Initial, Moves, Posterior, Trellis, condition, predict
 from seqlab.kernels.forward_backward import posterior
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import (
@@ -20,18 +20,15 @@ from seqlab.models.emissions import (
     DiagonalGaussian,
     Emissions,
     FullGaussian,
+    PerState,
     PresentHere,
     PseudoCounts,
-    Tied,
-    Untied,
     distributions,
 )
 from seqlab.models.interface import Memory, Read, Reading
 from seqlab.models.seq2seq import EncoderModel, FeatureDecoder
 from seqlab.padded import Batch, Padded
-from seqlab.types import Entries, PerRow, PositionIds, State, Vectors
-
-Present = Entries | None
+from seqlab.types import PerRow, PositionIds, State, Vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +40,27 @@ class Seen:
     present: PresentHere
 
     @classmethod
-    def of(cls, observations: Padded, present: Present = None) -> "Seen":
-        where = (observations.scored if present is None else observations.scored & present.any(-1)).mT
-        there = None if present is None else present.transpose(0, 1)[where]
-        return cls(where, observations.values.transpose(0, 1)[where], there)
+    def of(cls, observations: Padded) -> "Seen":
+        where, observed = observations.scored.mT, observations.observed
+        present = None if observed is None or observed.dim() == 2 else observed.transpose(0, 1)[where]
+        return cls(where, observations.values.transpose(0, 1)[where], present)
 
-    def gather(self, x: Shaped[Tensor, "B T N"]) -> Shaped[Tensor, "P N"]:
+    def gather(self, x: Trellis) -> PerState:
         return x.transpose(0, 1).flatten(0, 1) if self.where.all() else x.transpose(0, 1)[self.where]
 
-    def spread(self, x: Shaped[Tensor, "P N"], elsewhere: int = 0) -> Shaped[Tensor, "B T N"]:
+    def spread(self, x: PerState) -> Trellis:
         """Back to their places, with zeros elsewhere: as log-likelihoods, nothing observed."""
         if len(x) == self.where.numel():
             return x.unflatten(0, self.where.shape).transpose(0, 1)
-        steps = x.new_full((*self.where.shape, x.shape[1]), elsewhere)
+        steps = x.new_zeros(*self.where.shape, x.shape[1])
         return steps.masked_scatter_(self.where[..., None], x).transpose(0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class HMM:
-    """π, A and the emissions. Each method takes rows of observations, and which of their features are `present`."""
+    """π, A and the emissions, which several states may share: of K rows of emissions, state s has row s mod K."""
 
-    initial: Float[Tensor, " N"]
+    initial: Initial
     transitions: Moves
     emissions: Emissions
 
@@ -75,6 +72,15 @@ class HMM:
     def num_states(self) -> int:
         return len(self.initial)
 
+    @property
+    def num_rows(self) -> int:
+        """How many different things states emit."""
+        return len(next(iter(vars(self.emissions).values())))
+
+    def folded(self, belief: Distributions) -> Float[Tensor, "*rows K"]:
+        """The belief in each row of the emissions, whichever of its states it comes from."""
+        return belief.unflatten(-1, (-1, self.num_rows)).sum(-2)
+
     def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
         """Σ pseudo log θ over what is possible: what pseudo-counts add to the log-likelihood that EM climbs."""
         total = 0.0
@@ -83,30 +89,26 @@ class HMM:
                 total += float((pseudo * p.log()).masked_fill(p == 0, 0.0).sum())
         return total
 
-    def log_emissions(self, observations: Padded, present: Present = None) -> Trellis:
-        """log p(x_t | z_t); 0 at pads and where nothing was observed."""
-        observed = Seen.of(observations, present)
-        return observed.spread(self.emissions.log_likelihood(observed.values, observed.present))
+    def log_b(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
+        """log p(x_t | z_t) of each state."""
+        return self.emissions.log_likelihood(values, present).repeat(1, self.num_states // self.num_rows)
 
-    def posterior(self, observations: Padded, present: Present = None) -> Posterior:
-        log_b = self.log_emissions(observations, present)
-        return posterior(self.initial, self.transitions, log_b, observations.lengths)
+    def log_emissions(self, observations: Padded) -> Trellis:
+        """The same of rows; 0 at pads and where nothing was observed."""
+        observed = Seen.of(observations)
+        return observed.spread(self.log_b(observed.values, observed.present))
 
-    def smooth(self, observations: Padded, present: Present = None) -> Trellis:
-        """E9: the belief about each position once the whole row is known."""
-        return self.posterior(observations, present).gamma
+    def posterior(self, observations: Padded) -> Posterior:
+        """E9: the belief about each position once the whole row is known, and how likely each row is."""
+        return posterior(self.initial, self.transitions, self.log_emissions(observations), observations.lengths)
 
-    def viterbi(self, observations: Padded, present: Present = None) -> tuple[PositionIds, PerRow]:
+    def viterbi(self, observations: Padded) -> tuple[PositionIds, PerRow]:
         """E10: the likeliest path of each row, and its log-probability together with the observations."""
-        log_b = self.log_emissions(observations, present)
-        return hmm.viterbi(self.initial, self.transitions, log_b, observations.lengths)
-
-    def log_likelihood(self, observations: Padded, present: Present = None) -> PerRow:
-        return self.posterior(observations, present).log_likelihood
+        return hmm.viterbi(self.initial, self.transitions, self.log_emissions(observations), observations.lengths)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything there is to save, by name."""
-        emitted = {f"emissions.{name}": tensor for name, tensor in self.emissions.tensors().items()}
+        emitted = {f"emissions.{name}": tensor for name, tensor in vars(self.emissions).items()}
         return {"initial": self.initial, "transitions": self.transitions, **emitted}
 
     @classmethod
@@ -115,9 +117,7 @@ class HMM:
         emitted = {name.removeprefix("emissions."): x for name, x in tensors.items() if name.startswith("emissions.")}
         kinds = {"probabilities": Categorical, "variances": DiagonalGaussian, "covariances": FullGaussian}
         kind = next(kind for name, kind in kinds.items() if name in emitted)
-        each = kind(**emitted)
-        copies = len(tensors["initial"]) // each.num_rows
-        return cls(tensors["initial"], tensors["transitions"], each if copies == 1 else Tied(each, copies))
+        return cls(tensors["initial"], tensors["transitions"], kind(**emitted))
 
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a reading
@@ -151,8 +151,8 @@ class HMMTagger(EncoderModel):
     def encoder(self, source: Padded) -> Memory:
         """What it makes of a source: the posterior over labels at each position, and at the last."""
         hmm = self.hmm.model
-        folded = hmm.emissions.folded if isinstance(hmm.emissions, Tied) else lambda gamma: gamma
-        gamma = tap("encoder.posterior", _by_rows(hmm, source, lambda part: folded(hmm.smooth(part))))
+        gamma = _by_rows(hmm, source, lambda part: hmm.folded(hmm.posterior(part).gamma))
+        gamma = tap("encoder.posterior", gamma)
         states = source.with_values(gamma)
         return Memory(len(source), states, states.last())
 
@@ -170,7 +170,7 @@ class HMMTagger(EncoderModel):
         hmm = self.hmm.model
         if not self.path:
             return self.features(source).argmax(-1)
-        return _by_rows(hmm, source, lambda part: hmm.viterbi(part)[0]) % hmm.emissions.num_rows
+        return _by_rows(hmm, source, lambda part: hmm.viterbi(part)[0]) % hmm.num_rows
 
 
 class HMMDecoder(FeatureDecoder):
@@ -201,20 +201,18 @@ class HMMDecoder(FeatureDecoder):
         return tap("logits", (features @ self.hmm.emissions["probabilities"]).log())
 
 
-def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Untied) -> HMM:
+def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Emissions) -> HMM:
     """The model of labels that remembers the last one, or by moves p(w | u, v) the last two."""
-    if moves.dim() == 2:
-        return HMM(initial, moves, emissions)
-    return HMM(first_pairs(initial), moves, Tied(emissions, len(moves)))
+    return HMM(initial if moves.dim() == 2 else first_pairs(initial), moves, emissions)
 
 
-def first_pairs(initial: Float[Tensor, " K"]) -> Float[Tensor, " N"]:
+def first_pairs(initial: Float[Tensor, " K"]) -> Initial:
     """The first label as a pair: before it there is none."""
     return torch.cat([initial, initial.new_zeros(len(initial) ** 2)])
 
 
 def _by_rows(hmm: HMM, source: Padded, work: Callable[[Padded], Tensor]) -> Tensor:
     """A few rows at a time, so that many states do not take all the memory; rows know nothing of each other."""
-    most = max(1, _CELLS // (hmm.num_states * max(source.values.shape[1], hmm.emissions.num_rows)))
+    most = max(1, _CELLS // (hmm.num_states * max(source.values.shape[1], hmm.num_rows)))
     parts = zip(source.values.split(most), source.lengths.split(most), strict=True)
     return torch.cat([work(Padded(values, lengths)) for values, lengths in parts])

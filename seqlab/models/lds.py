@@ -1,40 +1,29 @@
 """The linear dynamical system: a hidden state that moves linearly and is seen through noise (S2).
 
 Built by hand, from the structures below (a level, a trend, seasons, a moving target; `+` puts them together), or fitted
-by `seqlab.training.kalman_em`. `present` marks which entries of each observed vector were measured; the others, and the
-positions that `Padded` calls missing, are integrated out: nothing is ever filled in, and what lies there is not read.
+by `seqlab.training.kalman_em`. The positions, and the entries of vectors, that `Padded` calls missing are integrated
+out: nothing is ever filled in, and what lies there is not read.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seqlab.equations.kalman import Filtered, Smoothed, System, factor
+from seqlab.equations.kalman import Evidence, Filtered, Smoothed, System, factor
 from seqlab.errors import DataError
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
 from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
 from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, Square, Vectors
 
-Present = Entries | None
 Inputs = Float[Tensor, "B T_x X"] | None
 WIDE = 1e6
 """The variance of a start about which nothing is known, for data in units near one."""
-
-
-class Evidence(NamedTuple):
-    """What a system is shown: values, which positions are real, which entries were seen, inputs."""
-
-    values: Vectors
-    real: Mask
-    seen: Entries
-    inputs: Float[Tensor, "B T X"] | None
 
 
 class Forecast(NamedTuple):
@@ -77,22 +66,22 @@ class LDS:
         """The same in the lectures' letters."""
         return System(*vars(self).values())  # whose fields stand in the same order
 
-    def filter(self, observations: Padded, present: Present = None, inputs: Inputs = None) -> Filtered:
+    def filter(self, observations: Padded, inputs: Inputs = None) -> Filtered:
         """E14: each state given the past, before and after its own observation; E68: each row's log-likelihood."""
-        return kalman_filter(self.system, *self.evidence(observations, present, inputs))
+        return kalman_filter(self.system, self.evidence(observations, inputs))
 
-    def smooth(self, observations: Padded, present: Present = None, inputs: Inputs = None) -> Smoothed:
+    def smooth(self, observations: Padded, inputs: Inputs = None) -> Smoothed:
         """E15: each state given the whole row."""
-        evidence = self.evidence(observations, present, inputs)
-        return rts_smoother(self.system, kalman_filter(self.system, *evidence), evidence.real)
+        evidence = self.evidence(observations, inputs)
+        return rts_smoother(self.system, kalman_filter(self.system, evidence), evidence.real)
 
-    def forecast(self, history: Padded, horizon: int, present: Present = None, inputs: Inputs = None) -> Forecast:
+    def forecast(self, history: Padded, horizon: int, inputs: Inputs = None) -> Forecast:
         """The next observations of each row: the filter goes on where nothing is seen.
 
         Inputs, where the system has them, go on for `horizon` steps after each row's own end.
         """
-        evidence = self.evidence(history, present, inputs, ahead=horizon)
-        filtered = kalman_filter(self.system, *evidence)
+        evidence = self.evidence(history, inputs, ahead=horizon)
+        filtered = kalman_filter(self.system, evidence)
         rows, steps = torch.arange(len(history))[:, None], history.lengths[:, None] + torch.arange(horizon)
         mean, spread = filtered.predicted_mean[rows, steps], filtered.predicted_covariance[rows, steps]
         observed = self.observation
@@ -101,7 +90,8 @@ class LDS:
     def sample(self, num: int, length: int, *, seed: int, inputs: Inputs = None) -> tuple[HiddenStates, Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
         width, size = self.observation.shape
-        z = _normal(num, length, size + width, seed).to(self.transition.dtype)
+        keys = mix(torch.arange(num), seed)[:, None, None] + torch.arange(length * (size + width)).view(length, -1)
+        z = normal(keys, 0).to(self.transition.dtype)
         moves = z[..., :size] @ factor(self.process_noise).mT
         moves[:, :1] = self.initial_mean + z[:, :1, :size] @ factor(self.initial_covariance).mT
         drive = self._known(inputs, torch.ones(num, length, dtype=torch.bool))
@@ -139,30 +129,22 @@ class LDS:
         """Everything there is to save, by name."""
         return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "LDS":
-        """The inverse of `tensors`."""
-        return cls(**tensors)
-
-    def evidence(self, observations: Padded, present: Present, inputs: Inputs, *, ahead: int = 0) -> Evidence:
+    def evidence(self, observations: Padded, inputs: Inputs = None, *, ahead: int = 0) -> Evidence:
         """Rows as the equations want them, followed by `ahead` steps at which nothing is seen."""
-        values, dtype = observations.values, self.transition.dtype
-        values = values if values.dim() == 3 else values[..., None]
+        values, observed = measured(observations)
         if values.shape[2] != len(self.observation):
             actual, needed = values.shape[2], len(self.observation)
             raise DataError(f"{actual} values a step, where the system has {needed}", hint="choose other columns.")
         if len(values) == 0 or values.shape[1] + ahead == 0:
             raise DataError("there is nothing to read: all rows are empty", hint="give a row with a value.")
-        observed = observations.scored[..., None].expand(values.shape)
-        observed = observed if present is None else observed & present
         if wrong := (observed & ~values.isfinite()).nonzero().tolist():
             row, step, _ = wrong[0]
-            raise DataError(f"row {row}, step {step}: not a number", hint="mark it as missing, in `present`.")
-        values, observed = (pad(part, (0, 0, 0, ahead)) for part in (values.to(dtype), observed))
+            raise DataError(f"row {row}, step {step}: not a number", hint="mark it as missing, in `observed`.")
+        values, observed = (pad(part, (0, 0, 0, ahead)) for part in (values.to(self.transition.dtype), observed))
         real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
         return Evidence(values, real, observed, self._known(inputs, real))
 
-    def _known(self, inputs: Inputs, real: Mask) -> Float[Tensor, "B T X"] | None:
+    def _known(self, inputs: Inputs, real: Mask) -> Inputs:
         """The inputs, of which none may be missing."""
         if (inputs is None) != (self.input_matrix is None):
             raise DataError("inputs without an input matrix, or the reverse", hint="give both, or neither.")
@@ -175,6 +157,19 @@ class LDS:
                 hint="an input cannot be missing; for a forecast they run on to its end.",
             )
         return inputs.to(self.transition.dtype).masked_fill(~real[..., None], 0.0)
+
+
+def measured(observations: Padded) -> tuple[Vectors, Entries]:
+    """The vector of each step, of plain numbers a vector of one; and which of its entries were measured."""
+    values, observed = observations.values, observations.observed
+    values = values if values.dim() == 3 else values[..., None]
+    seen = observations.scored[..., None].expand(values.shape)
+    return values, seen if observed is None or observed.dim() == 2 else seen & observed
+
+
+def normal(keys: Int[Tensor, "..."], *more: int) -> Float[Tensor, "..."]:
+    """A standard normal number for each key."""
+    return torch.special.ndtri(uniform(keys, *more).clamp(min=2.0**-54))
 
 
 def local_level(*, level: float, noise: float) -> LDS:
@@ -219,13 +214,7 @@ def _matrix(rows: list[list[float]]) -> Float[Tensor, "_ _"]:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _normal(rows: int, steps: int, width: int, seed: int) -> Vectors:
-    """Standard normal numbers for each (seed, row, step)."""
-    keys = mix(torch.arange(rows), seed)[:, None] + torch.arange(steps * width)
-    return torch.special.ndtri(uniform(keys, 0).clamp(min=2.0**-54)).unflatten(1, (steps, width))
-
-
-def _check_covariance(name: str, matrix: Float[Tensor, "D D"]) -> None:
+def _check_covariance(name: str, matrix: Square) -> None:
     slack = max(1e-9, 64 * torch.finfo(matrix.dtype).eps) * float(matrix.abs().max())
     symmetric = matrix.isfinite().all() and float((matrix - matrix.mT).abs().max()) <= slack
     if not symmetric or float(torch.linalg.eigvalsh(matrix)[0]) < -slack:

@@ -12,7 +12,7 @@ from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.models.outputs import PointOutput
 from seqlab.models.recurrent import Bridge, SourceAttention
 from seqlab.models.seq2seq import EncoderModel, added
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Measured, Padded
 from seqlab.types import State, Vectors
 
 LEVEL = 0.8  # of the bands of a point output, which nobody asks for here
@@ -32,20 +32,19 @@ class Speaker(EncoderModel):
         attention: SourceAttention,
         *,
         entrance: int,
-        mean: tuple[float, ...],
-        deviation: tuple[float, ...],
+        scale: Measured,
         dropout: float,
     ) -> None:
         super().__init__()
         self.encoder, self.stack, self.attention = encoder, stack, attention
-        self.output, self.width, self.head = PointOutput(LEVEL), len(mean), nn.Identity()
+        self.output, self.width, self.head = PointOutput(LEVEL), len(scale.mean), nn.Identity()
         self.bridge = Bridge(encoder.summary_size, stack.state_sizes)
         self.enter = nn.Linear(self.width, entrance)
         self.dropout = Dropout(dropout, name="decoder.input")
         features = stack.output_size + encoder.output_size
         self.frame, self.ending = nn.Linear(features, self.width), nn.Linear(features, 1)
-        self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
-        self.deviation = nn.Buffer(torch.tensor(deviation), persistent=False)
+        self.mean = nn.Buffer(torch.tensor(scale.mean), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(scale.deviation), persistent=False)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         """Teacher forcing: each frame is predicted from all before it."""

@@ -140,7 +140,7 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
             states = self.bridge(memory.states.values)
             context.append(memory.states.real)
             for block in self.each_block():
-                context.extend(() if block.cross is None else block.cross.project_memory(states))
+                context.extend(() if block.cross is None else block.cross.split(block.cross.keys_and_values(states)))
         shape = (memory.rows, settings.heads, 0, settings.size // settings.heads)
         caches = [self.embedding.weight.new_zeros(shape)] * (2 * settings.layers)
         return tuple(context), (torch.zeros(memory.rows, dtype=torch.long), *caches)
@@ -214,8 +214,9 @@ class Stepping:
 
     def read(self, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]:
         """By the decoder itself; then its keys and values are laid into the cache."""
-        table = self._with_room(state[0], tokens.shape[1])
+        table = state[0]
         rows, before = table.shape
+        self._make_room(rows, before + tokens.shape[1])
         first = 0 if self.settings.window is None else max(0, before - self.settings.window + 1)
         caches = self._heads(self.cache[:, torch.arange(first, before), table[:, first:]])
         source = (self.real[context[0]], *self._heads(self.cross[:, context[0]])) if len(self.lengths) else ()
@@ -227,9 +228,9 @@ class Stepping:
         return logits, (torch.arange(rows)[:, None].expand(-1, now).contiguous(),)
 
     def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
-        table = self._with_room(state[0], 1)
-        rows, first = table.shape
-        table = torch.cat([table, torch.arange(rows)[:, None]], dim=1)
+        rows, first = state[0].shape
+        self._make_room(rows, first + 1)
+        table = torch.cat([state[0], torch.arange(rows)[:, None]], dim=1)
         x = self.decoder.entrance(self.decoder.embedding(token[:, None]), first=first)
         settings = self.settings
         logits = torch.ops.seqlab.decoder_step(
@@ -254,18 +255,18 @@ class Stepping:
         pairs = zip(self.blocks, layers, strict=True)
         return [part for block, layer in pairs for part in block.attention.split(layer)]
 
-    def _with_room(self, table: PositionIds, more: int) -> PositionIds:
-        """A larger cache where this one is too small; what is still needed moves, row by row, into its place."""
-        (rows, length), (_, positions, there, _) = table.shape, self.cache.shape
-        if rows <= there and length + more <= positions:
-            return table
-        old, most = self.cache, max(ROOM, 2 * (length + more))
-        self.cache = empty_pages(len(self.blocks), most, rows, old.shape[3], like=old)
-        if length:
-            self.cache[:, :length] = old[:, torch.arange(length)[:, None], table.t()]
+    def _make_room(self, rows: int, length: int) -> None:
+        """A larger cache where this one is too small for so many rows and positions."""
+        old = self.cache
+        layers, positions, there, size = old.shape
+        if rows <= there and length <= positions:
+            return
+        most = max(ROOM, 2 * length, positions)
+        self.cache = empty_pages(layers, most, max(rows, there), size, like=old)
+        used = old[:, :length]
+        self.cache[:, : used.shape[1], :there] = used
         if self.settings.positions == "rotary":
             self.waves = sinusoidal_positions(most, self.settings.size // self.settings.heads)
-        return torch.arange(rows)[:, None].expand(-1, length)
 
     def _weights(self) -> list[Tensor]:
         """All weights in the order of their use; a matrix is three tensors: itself, its scales, its bias."""

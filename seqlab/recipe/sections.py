@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from seqlab.options import DecodeOptions
 from seqlab.recipe.section import Section
 
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
@@ -133,15 +134,5 @@ class Train(Section):
         return self
 
 
-class Decode(Section):
-    method: Literal["greedy", "sample", "beam"] = "greedy"
-    temperature: float = Field(1.0, gt=0)  # sample
-    top_k: int | None = Field(None, ge=1)
-    top_p: float | None = Field(None, gt=0, le=1)
-    beam: int = Field(5, ge=1)  # hypotheses
-    length_penalty: float = Field(1.0, ge=0)  # beam: 0 ranks by the sum of log-probabilities, 1 by their mean
-    no_repeat: int | None = Field(None, ge=1)  # beam: no n-gram of this length comes twice
-    min_length: int = Field(0, ge=0)  # beam
-    max_length: int = Field(200, ge=1)
-    # classify: beside the answer the labels that hold the true one so often
-    conformal: float | None = Field(None, ge=0.5, le=0.99)
+class Decode(DecodeOptions, Section):
+    """How an answer is searched for: the options of decoding, each with its default."""

@@ -3,17 +3,17 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
 
 from seqlab import __version__
 from seqlab.errors import DataError, SeqlabError, UsageError, nearest
@@ -23,7 +23,6 @@ from seqlab.recipe import Decode
 from seqlab.serve import bodies, work
 from seqlab.serve.batching import Batcher, BusyError
 from seqlab.serve.counters import Counters
-from seqlab.serve.limits import Limits
 from seqlab.serve.manual import manual_html
 from seqlab.serve.next import next_tokens
 from seqlab.serve.registry import ModelRegistry, UnknownError
@@ -31,7 +30,6 @@ from seqlab.tasks.writing import Piece, stream_text
 
 PAGE = Path(__file__).parent / "page"
 PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-R = TypeVar("R")
 NO_JSON = "the body is not valid JSON"
 EVENT = {
     "type": "object",
@@ -58,7 +56,7 @@ STATUSES = {BusyError: 503, UnknownError: 404, UsageError: 422, DataError: 422} 
 SEE_DOCS = "see /docs for what it must hold."
 
 
-def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limits: Limits) -> FastAPI:
+def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters) -> FastAPI:
     """The interface over these models."""
 
     @asynccontextmanager
@@ -80,17 +78,16 @@ def make_app(registry: ModelRegistry, batcher: Batcher, counters: Counters, limi
     _tell_errors(app)
     _add_pages(app)
     _add_facts(app, registry, counters)
-    _add_verbs(app, _Verbs(registry, batcher, limits))
+    _add_verbs(app, _Verbs(registry, batcher))
     return app
 
 
+@dataclass
 class _Verbs:
     """What the routes share: a model by its name, and a turn in the batcher."""
 
-    def __init__(self, registry: ModelRegistry, batcher: Batcher, limits: Limits) -> None:
-        self.registry = registry
-        self.batcher = batcher
-        self.limits = limits
+    registry: ModelRegistry
+    batcher: Batcher
 
     async def model(self, name: str) -> Model:
         """A model by its name; one that must be loaded first is loaded where everything is computed."""
@@ -100,22 +97,12 @@ class _Verbs:
         self.batcher.watch(model.bundle.model)
         return model
 
-    async def turn(self, name: str, ask: Callable[[Model], R]) -> R:
+    async def turn(self, name: str, ask: Callable[[Model], Any]) -> Any:
         with self.batcher.place():
             model = await self.model(name)
             return await self.batcher.alone(lambda: ask(model))
 
-    async def predict(self, body: bodies.Predict) -> list[dict[str, Any]]:
-        with self.batcher.place():
-            model = await self.model(body.model)
-            decode = work.settings_of(model, body.decode)
-            outputs = await self._predicted(model, body.inputs, decode, body.seed, body.prefix)
-        for output in outputs:
-            if body.decode.n_best is not None and "hypotheses" in output:
-                output["hypotheses"] = output["hypotheses"][: body.decode.n_best]
-        return outputs
-
-    async def _predicted(
+    async def predicted(
         self, model: Model, inputs: list[Any], decode: Decode, seed: int, prefix: str
     ) -> list[dict[str, Any]]:
         together = partial(work.predict_together, model, decode, seed, prefix)
@@ -134,11 +121,11 @@ class _Verbs:
     async def _pieces(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[Piece]:
         """At least one piece; each has its own turn, so that others have theirs."""
         if decode.method == "beam":  # which knows its first token when it knows its last
-            answer = (await self._predicted(model, [given], decode, seed, ""))[0]
+            answer = (await self.predicted(model, [given], decode, seed, ""))[0]
             yield Piece(answer["output"], answer["output"], answer["score"])
             return
         pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
-        late = monotonic() + 0.9 * self.limits.seconds
+        late = monotonic() + 0.9 * self.batcher.limits.seconds
         nothing: Piece | None = Piece("", "", 0.0)
         piece = await self.batcher.alone(lambda: next(pieces, nothing))
         while piece is not None:
@@ -148,33 +135,22 @@ class _Verbs:
             piece = await self.batcher.alone(lambda: next(pieces, None))
 
 
-class _Events(Response):
-    """Server-sent events; whatever way the answer ends, its source is closed at once."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, events: AsyncIterator[str]) -> None:
-        super().__init__(headers={"Cache-Control": "no-store"})
-        self.events = events
-        del self.headers["content-length"]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(cast(Any, self.events)) as events:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async for event in events:
-                await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
 def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
     @app.post("/v1/predict", response_model=bodies.Predicted)
     async def predict(body: bodies.Predict) -> Response:
         """What a model answers to each input, with what else there is to know: scores, n-best, probabilities."""
-        return _json({"model": body.model, "outputs": await verbs.predict(body)})
+        with verbs.batcher.place():
+            model = await verbs.model(body.model)
+            decode = work.settings_of(model, body.decode)
+            outputs = await verbs.predicted(model, body.inputs, decode, body.seed, body.prefix)
+        for output in outputs:
+            if "hypotheses" in output:
+                output["hypotheses"] = output["hypotheses"][: body.decode.n_best]
+        return _json({"model": body.model, "outputs": outputs})
 
-    events = {"content": {"text/event-stream": {"schema": EVENT}}}
+    written = {"content": {"text/event-stream": {"schema": EVENT}}}
 
-    @app.post("/v1/generate", responses={200: events}, response_class=Response)
+    @app.post("/v1/generate", responses={200: written}, response_class=Response)
     async def generate(body: bodies.Generate) -> Response:
         """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
         with verbs.batcher.place():  # so that a full line, and all that can be seen at once, is told of by the status
@@ -182,7 +158,8 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         if "target" not in model.bundle.codec.tokenizers:
             raise UsageError(f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict.")
         work.parse(model, body.input)
-        return _Events(verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed))
+        events = verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @app.post("/v1/next", response_model=bodies.NextTokens)
     async def next_token(body: bodies.Next) -> Response:
@@ -198,7 +175,10 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
     @app.post("/v1/score", response_model=bodies.Scores)
     async def score(body: bodies.Score) -> Response:
         """The log-probability of each target, given its source where the model reads one."""
-        ask = partial(work.scores_of, sources=body.sources, targets=body.targets)
+
+        def ask(model: Model) -> list[float]:
+            return model.score(body.targets, [work.parse(model, source) for source in body.sources])
+
         return _json({"scores": await verbs.turn(body.model, ask)})
 
     files: dict[str, Any] = {kind: {} for form, kind in work.TYPES.items() if form != "json"}

@@ -117,17 +117,18 @@ class Batcher:
     def _take(self) -> list[_Waiting]:
         """The first in the line and, up to a bound, whoever is like it; the gone are forgotten."""
         waiting = [each for each in self._line if not each.answer.done()]
+        self._line.clear()
         batch: list[_Waiting] = []
         rows = 0
         for each in waiting:
             if each.key == waiting[0].key and (not batch or rows + each.rows <= self.limits.rows):
                 batch.append(each)
                 rows += each.rows
-        chosen = set(map(id, batch))
-        self._line = deque(each for each in waiting if id(each) not in chosen)
+            else:
+                self._line.append(each)
         if rows:
-            self.batches = self.batches + 1
-            self.rows = self.rows + rows
+            self.batches += 1
+            self.rows += rows
         return batch
 
     def _compute(self, batch: list[_Waiting]) -> Sequence[Any] | Exception:

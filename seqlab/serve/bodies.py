@@ -1,10 +1,12 @@
 """What requests and answers look like: the interface's document is made from these."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from seqlab.serve.limits import MOST_HYPOTHESES, MOST_INPUTS, MOST_LETTERS, MOST_LOOKED_AT, MOST_OF_A_TABLE, MOST_TOKENS
+from seqlab import options
+from seqlab.options import MOST_HYPOTHESES, MOST_TOKENS, Width
+from seqlab.serve.limits import MOST_INPUTS, MOST_LETTERS, MOST_OF_A_TABLE
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Row = Annotated[list[Number], Field(min_length=1, max_length=4096)]
@@ -13,93 +15,68 @@ Picture = Annotated[list[list[Row]], Field(min_length=1, max_length=512)]
 Input = Annotated[str, Field(max_length=MOST_OF_A_TABLE)] | Rows | Picture
 Name = Annotated[str, Field(min_length=1, max_length=200, description="a name of /v1/models, or NAME@CHECKPOINT")]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
-Temperature = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
-Penalty = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
-Mass = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
-Coverage = Annotated[float, Field(ge=0.5, le=0.99, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-Width = Annotated[int, Field(ge=1, le=MOST_HYPOTHESES)]
-Short = Annotated[str, Field(max_length=200)]
 
 
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Decoding(Body):
+def _fields(options: type) -> dict[str, Any]:
+    """Each option as a field that may be left out, within what a server bears."""
+    fields = {}
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        _, bounds, text = get_args(hint)
+        limited = Field(None, ge=bounds.served_least, le=bounds.served_most, description=text)
+        fields[name] = (hint | None, limited)
+    return fields
+
+
+class Decoding(create_model("Decoding", __base__=Body, **_fields(options.DecodeOptions))):  # type: ignore[misc]
     """What to decode by instead of the recipe's own [decode]."""
 
-    method: Literal["greedy", "sample", "beam"] | None = None
-    beam: Width | None = None
-    temperature: Temperature | None = None
-    top_k: int | None = Field(None, ge=1, le=1_000_000)
-    top_p: Mass | None = None
-    length_penalty: Penalty | None = None
-    no_repeat: Count | None = None
-    min_length: int | None = Field(None, ge=0, le=MOST_TOKENS)
-    max_length: Count | None = None
-    conformal: Coverage | None = None
-    n_best: (
-        Annotated[Width, Field(description="how many hypotheses to answer with; a beam of as many, if none")] | None
-    ) = None
+    n_best: Width | None = Field(
+        None, le=MOST_HYPOTHESES, description="how many hypotheses to answer with; a beam of as many, if none"
+    )
 
 
-class Predict(Body):
+class ModelRequest(Body):
+    """What is asked of a model."""
+
     model: Name
+
+
+class Predict(ModelRequest):
     inputs: list[Input] = Field(max_length=MOST_INPUTS)
     prefix: str = Field("", max_length=MOST_TOKENS)
     seed: Seed = 0
     decode: Decoding = Decoding()
 
 
-class Generate(Body):
-    model: Name
+class Generate(ModelRequest):
     input: Input
     seed: Seed = 0
     decode: Decoding = Decoding()
 
 
-class Next(Body):
-    model: Name
+class Next(ModelRequest):
     input: Input
     written: list[Annotated[int, Field(ge=0)]] = Field([], max_length=MOST_TOKENS)
-    temperature: Temperature = 1.0
+    temperature: Number = Field(1.0, ge=0.01, le=100)
     top_k: int = Field(0, ge=0, description="0: all")
-    top_p: Mass = 1.0
+    top_p: Number = Field(1.0, gt=0, le=1)
     most: int = Field(20, ge=1, le=1000)
 
 
-class Score(Body):
-    model: Name
+class Score(ModelRequest):
     sources: list[Input] = Field([], max_length=MOST_INPUTS)
     targets: list[Annotated[str, Field(max_length=MOST_LETTERS)]] = Field(max_length=MOST_INPUTS)
 
 
-class ViewOptions(Body):
+class ViewOptions(create_model("ViewOptions", __base__=Body, **_fields(options.ExplainOptions))):  # type: ignore[misc]
     """What a view can be told; each view takes some of these."""
 
-    output: str | None = Field(None, max_length=MOST_LOOKED_AT)
-    layer: Short | None = None
-    cell: Short | None = None
-    head: Count | None = None
-    hypothesis: Width | None = None
-    position: int | None = Field(None, ge=1)
-    unit: int | None = Field(None, ge=0)
-    pattern: str | None = Field(None, max_length=100)
-    method: Short | None = None
-    ablate: list[Short] | None = Field(None, max_length=50)
-    replace: Short | None = None
-    prefix: str | None = Field(None, max_length=MOST_TOKENS)
-    temperature: Temperature | None = None
-    beam: Width | None = None
-    length_penalty: Penalty | None = None
-    replay_beam: Width | None = None
-    replay_penalty: Penalty | None = None
-    column: Short | None = None
 
-
-class Explain(Body):
-    model: Name
+class Explain(ModelRequest):
     input: Input | None = None
     options: ViewOptions = ViewOptions()
 

@@ -16,6 +16,8 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqlab.serve.client import ServerError
@@ -73,15 +75,15 @@ class _Answer:
         await self({"type": "http.response.body", "body": b""})
 
 
+@dataclass
 class Guard:
     """The interface behind its bounds."""
 
-    def __init__(self, app: ASGIApp, *, host: str, token: str | None, limits: Limits, counters: Counters) -> None:
-        self.app = app
-        self.limits = limits
-        self.counters = counters
-        self.hosts = {"localhost", host.lower()}
-        self.token = token
+    app: ASGIApp
+    host: str
+    token: str | None
+    limits: Limits
+    counters: Counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,9 +92,9 @@ class Guard:
         began = monotonic()
         answer = _Answer(send)
         try:
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            self._check(scope["path"], headers)
-            body = await self._body(headers, receive)
+            request = Request(scope, receive)
+            self._check(scope["path"], request.headers)
+            body = await self._body(request)
             await self._run_app(scope, body, receive, answer)
         except ServerError as refused:
             if not answer.status:
@@ -103,7 +105,7 @@ class Guard:
             route = getattr(scope.get("route"), "path", "other")
             self.counters.answered(route, answer.status, monotonic() - began)
 
-    def _check(self, path: str, headers: dict[str, str]) -> None:
+    def _check(self, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise ServerError(
@@ -123,32 +125,30 @@ class Guard:
     def _is_ours(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
-            return name in self.hosts or bool(ipaddress.ip_address(name))
+            return name in ("localhost", self.host.lower()) or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+    async def _body(self, request: Request) -> bytes:
         """All of it, unless it is too much or takes too long."""
         large = ServerError(413, f"the body is larger than {self.limits.body:,} bytes", hint="send less at a time.")
-        length = headers.get("content-length", "0")
+        length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body:
             raise large
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ServerError(400, "the client went away", hint="")
-                    body += message.get("body", b"")
+                async for part in request.stream():
+                    body += part
                     if len(body) > self.limits.body:
                         raise large
-                    if not message.get("more_body", False):
-                        return bytes(body)
+        except ClientDisconnect:
+            raise ServerError(400, "the client went away", hint="") from None
         except TimeoutError:
             raise ServerError(
                 408, f"the body did not come within {self.limits.body_seconds:g} seconds", hint="send it at once."
             ) from None
+        return bytes(body)
 
     async def _run_app(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         """Run the interface until it has answered, its client has gone, or its time is over."""

@@ -1,13 +1,10 @@
-"""What the server bears: every bound in one place."""
+"""What the server bears; the bounds of options stand beside them in seqlab/options.py."""
 
 from dataclasses import dataclass
 
 MOST_INPUTS = 256  # of one request
 MOST_LETTERS = 10_000  # of one input
-MOST_LOOKED_AT = 2_000  # letters of an input that is explained
 MOST_OF_A_TABLE = 500_000  # letters of a series that is forecast
-MOST_TOKENS = 1_000  # of one answer
-MOST_HYPOTHESES = 32
 
 
 @dataclass(frozen=True)

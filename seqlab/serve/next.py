@@ -1,20 +1,15 @@
 """One step of a decoder by hand: what could come next, before and after temperature, top-k and top-p."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from seqlab.bundle import Bundle
-from seqlab.decode.generate import Limits
-from seqlab.equations.decoding import keep_top_k, keep_top_p, temper
+from seqlab.decode.generate import Sample
 from seqlab.errors import UsageError
 from seqlab.tasks import task_of
 from seqlab.tasks.examples import room
-from seqlab.tasks.task import Opening
 
 
 @torch.inference_mode()
@@ -35,8 +30,15 @@ def next_tokens(
     }
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
-    logits = _logits(bundle, opening, written)
-    adjusted = _adjusted(logits, limits, temperature, top_k, top_p)
+    tokens = [*opening.tokens, *written]
+    if len(tokens) > room(bundle.recipe):
+        raise UsageError(
+            f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
+        )
+    decoder = bundle.model.decoder
+    context, state = decoder.start(opening.memory)
+    logits = decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]  # after its prompt and all that was written
+    adjusted = Sample(temperature, top_k or None, top_p).probabilities(logits, limits.never)[0]
     p = logits.double().softmax(-1)[0]
     best = p.topk(min(most, len(p))).indices.tolist()
     candidates = [
@@ -44,24 +46,3 @@ def next_tokens(
         for i, piece in zip(best, tokenizer.pieces(best), strict=True)
     ]
     return {**text, "ended": False, "candidates": candidates, "entropy": float(torch.special.entr(p).sum())}
-
-
-def _logits(bundle: Bundle, opening: Opening, written: Sequence[int]) -> Float[Tensor, "1 V"]:
-    """What the decoder says after its prompt and all that was written."""
-    decoder = cast(Any, bundle.model).decoder
-    tokens = [*opening.tokens, *written]
-    if len(tokens) > room(bundle.recipe):
-        raise UsageError(
-            f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions", hint="write less."
-        )
-    context, state = decoder.start(opening.memory)
-    return decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]
-
-
-def _adjusted(
-    logits: Float[Tensor, "1 V"], limits: Limits, temperature: float, top_k: int, top_p: float
-) -> Float[Tensor, " V"]:
-    logits = temper(logits.index_fill(-1, torch.tensor(limits.never), -math.inf), temperature)
-    if top_k:
-        logits = keep_top_k(logits, top_k)
-    return keep_top_p(logits, top_p).double().softmax(-1)[0]

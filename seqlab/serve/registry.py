@@ -56,12 +56,12 @@ class ModelRegistry:
 
     def _resolve(self, name: str) -> tuple[Path, str, float]:
         """Where a name leads: directory, checkpoint if any, and when that was modified."""
-        plain, _, checkpoint = (name, "", "") if name in self.folders else name.rpartition("@")
-        folder = self._folder(plain or name)
+        folder, checkpoint = self._split(name)
         if not checkpoint and not is_bundle(folder):
             checkpoint = "best" if "best" in checkpoints(folder) else "last"
         files = checkpoints(folder) if checkpoint else {}
         if checkpoint and checkpoint not in files:
+            plain = name.removesuffix(f"@{checkpoint}")
             names = ", ".join(f"{plain}@{each}" for each in files)
             what = f"'{plain}' has no checkpoint '{checkpoint}'"
             raise UnknownError(what, hint=f"there are: {names}." if names else "wait for its first validation.")
@@ -74,7 +74,7 @@ class ModelRegistry:
 
     def run(self, name: str, after: int) -> dict[str, Any]:
         """What a training has logged since its first `after` lines."""
-        folder = self._folder(name.rpartition("@")[0] if name not in self.folders and "@" in name else name)
+        folder, _ = self._split(name)
         log = folder / RUN / "metrics.jsonl"
         rows = list(MetricsFile(log).rows())
         running = log.exists() and time.time() - log.stat().st_mtime < SILENT
@@ -82,10 +82,13 @@ class ModelRegistry:
             running = log.stat().st_mtime > (folder / "manifest.json").stat().st_mtime
         return {"rows": rows[after:], "next": len(rows), "running": running, "checkpoints": list(checkpoints(folder))}
 
-    def _folder(self, name: str) -> Path:
-        if name not in self.folders:
+    def _split(self, name: str) -> tuple[Path, str]:
+        """The directory that a name leads to, and the checkpoint that it names, if any."""
+        plain, _, checkpoint = (name, "", "") if name in self.folders else name.rpartition("@")
+        if plain not in self.folders:
+            name = plain or name
             raise UnknownError(f"there is no model '{name[:100]}' here", hint=nearest(name[:100], self.folders))
-        return self.folders[name]
+        return self.folders[plain], checkpoint
 
     def _described(self, name: str) -> dict[str, Any]:
         folder = self.folders[name]

@@ -52,7 +52,7 @@ class Server:
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         batcher = Batcher(limits)
         counters = Counters(batcher)
-        app = make_app(self.registry, batcher, counters, limits)
+        app = make_app(self.registry, batcher, counters)
         guarded = Guard(app, host=host, token=self.token, limits=limits, counters=counters)
         config = uvicorn.Config(
             guarded,

@@ -9,11 +9,11 @@ from typing import Any
 from seqlab.errors import SeqlabError, UsageError
 from seqlab.explain.view import View
 from seqlab.model import Model, decode_settings
+from seqlab.options import MOST_LOOKED_AT
 from seqlab.recipe import Decode
 from seqlab.serve.bodies import Decoding
-from seqlab.serve.limits import MOST_LETTERS, MOST_LOOKED_AT
+from seqlab.serve.limits import MOST_LETTERS
 from seqlab.tasks import predict, subject
-from seqlab.tasks.writing import score
 
 TYPES = {
     "json": "application/json",
@@ -52,15 +52,6 @@ def predict_together(
         return [predict_together(model, decode, seed, prefix, [request])[0] for request in requests]
     answers = iter([{"input": each.input, "output": each.output, **each.details} for each in results])
     return [list(islice(answers, len(request))) for request in requests]
-
-
-def scores_of(model: Model, sources: list[Any], targets: list[str]) -> list[float]:
-    reads = model.bundle.codec.reads
-    if len(sources) != (len(targets) if reads else 0):
-        hint = "give a source for each target." if reads else "a language model scores targets alone."
-        raise UsageError(f"{len(sources)} sources for {len(targets)} targets", hint=hint)
-    inputs = [parse(model, given) for given in sources]
-    return score(model.task, model.bundle, inputs, targets)
 
 
 def explained(model: Model, view: str, given: Any, options: dict[str, Any], form: str) -> bytes:

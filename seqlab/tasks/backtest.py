@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from itertools import chain, islice
-from typing import cast
 
 import numpy as np
 import torch
@@ -30,8 +29,12 @@ class Tally:
     def __init__(self) -> None:
         self.sums: Json = defaultdict(float)
         self.counts: Json = defaultdict(int)
-        self.moments: Json = defaultdict(lambda: np.zeros(2))  # of each moment: its absolute errors, and how many
-        self.columns: Json = defaultdict(lambda: np.zeros(2))  # of each variable, by its place: the same
+        self.moments: dict[int, np.ndarray] = defaultdict(
+            lambda: np.zeros(2)
+        )  # of each moment: its absolute errors, and how many
+        self.columns: dict[int, np.ndarray] = defaultdict(
+            lambda: np.zeros(2)
+        )  # of each variable, by its place: the same
 
     def add(self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]) -> None:
         self.sums[name] = self.sums[name] + sums
@@ -106,7 +109,7 @@ def backtest(
         batch, which = windows.batch(rows), rows % windows.num_variables
         y, observed = observations(batch)
         naive = np.asarray(source.naive)[which][:, None]
-        apart = _score(cast(Forecasts, bundle.model), batch, tallies[""], naive)
+        apart = _score(bundle.model, batch, tallies[""], naive)
         tallies[""].add_moments(apart, observed, windows.origins(rows), which)
         guesses = {
             name: season_ago(filled, windows.origins(rows), which, horizon=windows.horizon, season=season)

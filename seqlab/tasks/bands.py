@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,7 +90,7 @@ def forecast(bundle: Bundle, value: Any) -> Forecast:
     settings, source = bundle.recipe.forecast, series_of(bundle.codec)
     past, ahead = _past_and_ahead(bundle, source.load(value))
     windows = _last_windows(bundle, past, ahead)
-    model = cast(Forecasts, bundle.model)
+    model: Forecasts = bundle.model
     parameters = calibrated(model, windows.batch(np.arange(len(windows))))
     figures = (model.output.mean(parameters), *model.output.band(parameters))
     mean, low, high = (source.restored(part.double().numpy(force=True).T) for part in figures)
@@ -157,7 +157,7 @@ def calibrate(bundle: Bundle, windows: Windows) -> None:
     Split conformal prediction on held-out windows (Vovk et al. 2005; Romano et al. 2019): of each value that was seen,
     how much wider its band would have had to be; the quantile of these at the level is the factor.
     """
-    model, level = cast(Forecasts, bundle.model), bundle.recipe.forecast.level
+    model, level = bundle.model, bundle.recipe.forecast.level
     needed, observed = [], []
     for rows in windows.in_order(budget=BUDGET, most=CALIBRATED_ON):
         batch = windows.batch(rows)

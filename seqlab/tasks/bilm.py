@@ -55,7 +55,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 
 def _between_ends(store: TokenStore) -> Int[np.ndarray, " N"]:
     """The rows of a store end to end, each between SOS and EOS, as the model reads them."""
-    rows = itertools.takewhile(lambda row: store.offsets[row] < NGRAM_TOKENS, range(len(store)))
+    rows = itertools.takewhile(lambda row: store.begins[row] < NGRAM_TOKENS, range(len(store)))
     return np.concatenate([part for row in rows for part in ([SOS], store[row], [EOS])])
 
 

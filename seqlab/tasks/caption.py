@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextTarget
 from seqlab.data.pictures import read_pictures
-from seqlab.data.sources import Box, Example, Picture
+from seqlab.data.sources import Box, Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.metrics.scores import caption_scores
@@ -86,7 +86,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         other = shuffled(len(captioned))
         texts = [outputs[i] for i in other]
         pictures = {each.picture.name: captioned[i].picture for each, i in zip(captioned, other, strict=True)}
-        elsewhere = [replace(e, source=pictures[cast(Picture, e.source).name]) for e in examples]
+        elsewhere = [replace(e, source=pictures[e.source.name]) for e in examples]
         blind = example_loss(bundle, elsewhere, scoring.world)
         baselines["shuffled pictures"] = _figures(scored(texts)) | blind
         scores["likelihood_gap"] = blind["loss"] - scores["loss"]
@@ -109,11 +109,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
     """Each picture once, with the model's caption and all references."""
     pairs = zip(examples, references(bundle, examples), strict=True)
-    last = {cast(Picture, e.source).name: (e, texts) for e, texts in pairs}.values()
+    last = {e.source.name: (e, texts) for e, texts in pairs}.values()
     answers = ask(translate, bundle, [e.source for e, _ in last], decode=scoring.decode, world=scoring.world)
     return [
-        Captioned(cast(Picture, e.source), answer.output, texts, e.boxes)
-        for (e, texts), answer in zip(last, answers, strict=True)
+        Captioned(e.source, answer.output, texts, e.boxes) for (e, texts), answer in zip(last, answers, strict=True)
     ]
 
 
@@ -143,7 +142,8 @@ def word_maps(bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]) -
     """
     if not attends(bundle):
         raise UsageError("this model does not attend to its source", hint="a map needs a decoder with attention.")
-    model, tokenizer = cast(Seq2Seq, bundle.model), bundle.codec.target_tokenizer
+    model: Seq2Seq = bundle.model
+    tokenizer = bundle.codec.target_tokenizer
     written = tokenizer.encode_all(list(outputs))
 
     def answer(source: Padded, rows: list[int]) -> Iterator[list[WordMap]]:

@@ -1,7 +1,6 @@
 """classify: a sequence to one label (S10)."""
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 import torch
 from torch import nn
@@ -72,7 +71,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 def _predict(job: Job) -> list[Prediction]:
     """The likeliest label of each input, with the probability of each."""
-    bundle, model = job.bundle, cast(Classifier, job.bundle.model)
+    bundle, model = job.bundle, job.bundle.model
     names, source = labels_in(bundle.codec).names, bundle.codec.source
     limit = None if job.decode.conformal is None else limit_of(bundle, job.decode.conformal)
 
@@ -134,7 +133,7 @@ def _hop_overlap(bundle: Bundle, examples: list[Example]) -> float:
     overlaps = []
     for batch in example_batches(bundle, examples):
         with Trace().recording() as trace:
-            cast(Classifier, bundle.model).features(batch.require("source"))
+            bundle.model.features(batch.require("source"))
         overlaps.append(hop_overlap(trace["pooling.weights"]))
     return float(torch.cat(overlaps).mean())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
 from seqlab.device import tensor_of
 from seqlab.errors import DataError, UsageError
-from seqlab.models.interface import Model
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject
@@ -185,7 +184,7 @@ def room(recipe: Recipe) -> int:
 
 def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> Scores:
     """Cross-entropy and perplexity of the known answers."""
-    return mean_loss(cast(Model, bundle.model), example_batches(bundle, examples), carries=False, world=world)
+    return mean_loss(bundle.model, example_batches(bundle, examples), carries=False, world=world)
 
 
 def text_loss(bundle: Bundle, examples: list[Example], world: World) -> Scores:

@@ -23,7 +23,7 @@ from seqlab.data.sources import Example
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
-from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster, smoothing_of
+from seqlab.models.forecaster import Forecaster, LDSForecaster, smoothing_of
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
@@ -79,7 +79,7 @@ class Moments:
         return list(bundle.metrics.get("examples", []))
 
     def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
-        batch, model = self.batch(bundle, most), cast(Forecasts, bundle.model)
+        batch, model = self.batch(bundle, most), bundle.model
         return len(batch), lambda: calibrated(model, batch)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -15,14 +14,13 @@ from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.corpus.stream import StreamBatches
 from seqlab.data.batching import Rows, plan_in_order
 from seqlab.data.store import TokenStore
-from seqlab.models.emissions import Untied
 from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import Hidden, Recipe
 from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo, rows_at_once
+from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
 from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
 from seqlab.training.run import Learner
@@ -54,12 +52,12 @@ def hidden_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world
 
 def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.Module) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
-    hmm, search = probabilities_of(model), HMMSettings(tolerance=recipe.train.tolerance)
+    hmm, tolerance = probabilities_of(model), recipe.train.tolerance
     if settings.states is not None:
         draw = partial(_draw_states, recipe, settings, len(corpus.codec.target_tokenizer))
         parts = list(_evidence(recipe, corpus, settings.states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        return HMMLearner(hmm, draw, EMSteps(parts, draw(0), settings=search, pseudo=pseudo), recipe.train)
+        return HMMLearner(hmm, draw, EMSteps(parts, draw(0), tolerance=tolerance, pseudo=pseudo), recipe.train)
     names = labels_in(corpus.codec).names
     parts = list(_evidence(recipe, corpus, _draw_labels(recipe, settings, corpus.codec).num_states))
     tokenizers = corpus.codec.tokenizers
@@ -67,7 +65,7 @@ def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.
     counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
     if all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts):
         return CountingLearner(hmm, counted.model.tensors())
-    em = EMSteps(parts, counted.model, settings=search, pseudo=counted.pseudo)
+    em = EMSteps(parts, counted.model, tolerance=tolerance, pseudo=counted.pseudo)
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
@@ -80,21 +78,21 @@ def _draw_labels(recipe: Recipe, settings: Hidden, codec: Codec) -> HMM:
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
     one = draw_hmm(family, width, seed=recipe.train.seed, restart=0)
     moves = one.transitions if settings.order == 1 else one.transitions.repeat(family.num_states + 1, 1, 1)
-    return label_chain(one.initial, moves, cast(Untied, one.emissions))
+    return label_chain(one.initial, moves, one.emissions)
 
 
 def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMData]:
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
     if isinstance(batches, StreamBatches):
-        flat = batches.streams.flat
-        offsets = np.append(np.arange(0, len(flat), recipe.train.bptt), len(flat))
-        rows = Rows(target=TokenStore(Path(), flat, offsets, 0))
+        flat, steps = batches.streams.flat, recipe.train.bptt
+        begins = np.arange(0, len(flat), steps)
+        rows = Rows(target=TokenStore(flat, begins, np.minimum(begins + steps, len(flat))))
     else:
         rows = cast(Rows, cast(ExampleBatches, batches).rows)
     for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
         batch = rows.batch(places)
-        target = cast(Padded, batch.target)
+        target = batch.require("target")
         if batch.source is not None:
             yield HMMData(batch.source, labels=target.values)
         elif isinstance(batches, ExampleBatches):  # SOS is not emitted: it is where the chain begins

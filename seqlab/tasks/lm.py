@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from seqlab.decode.generate import Limits
 from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.models.build import build_decoder
-from seqlab.models.interface import Memory, Model
+from seqlab.models.interface import Memory
 from seqlab.models.ngrams import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
@@ -124,7 +124,7 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         return hidden_or_gradient(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
     train = corpus.train
-    tokens = train.streams if isinstance(train, StreamBatches) else cast(TokenStore, training_rows(corpus).target)
+    tokens: Any = train.streams if isinstance(train, StreamBatches) else training_rows(corpus).target
     counted = kneser_ney(tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer))
     load_weights(network, {f"decoder.{name}": weight for name, weight in counted.items()})
     return CountingLearner(network, parameters_of(network), by="counting n-grams")
@@ -133,7 +133,7 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
 @torch.inference_mode()
 def _predict(job: Job) -> list[Prediction]:
     """Each prompt goes on; an empty one begins from nothing."""
-    decoder, tokenizer = cast(LanguageModel, job.bundle.model).decoder, job.bundle.codec.target_tokenizer
+    decoder, tokenizer = job.bundle.model.decoder, job.bundle.codec.target_tokenizer
     prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
     results: dict[int, list[Hypothesis]] = {}
     for rows, most in _with_room(job, prefixes, limits.most):
@@ -148,7 +148,7 @@ def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
     recipe, world = bundle.recipe, scoring.world
     if is_stream(recipe):
         stream, carries = stream_in_order(recipe, data.tokens), carries_state(recipe)
-        scores = with_bits(mean_loss(cast(Model, bundle.model), stream, carries=carries, world=world))
+        scores = with_bits(mean_loss(bundle.model, stream, carries=carries, world=world))
         train, held_out = scoring.store("stream"), [data.tokens]
         count, unit = len(data.tokens) - 1, "tokens"
     else:

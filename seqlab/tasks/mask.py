@@ -62,7 +62,8 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 def _predict(job: Job) -> list[Prediction]:
     """Each text with its blanks filled by the likeliest tokens, and the next likeliest for each blank."""
-    model, tokenizer = cast(MaskedLanguageModel, job.bundle.model), job.bundle.codec.source_tokenizer
+    model: MaskedLanguageModel = job.bundle.model
+    tokenizer = job.bundle.codec.source_tokenizer
     _warn_of_no_blank(job)
 
     def answer(source: Padded, places: list[int]) -> Iterator[Prediction]:
@@ -82,7 +83,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     train = scoring.store("source")
     if train is None:
         return replace(report, floor_note="the unigram floor needs the training part")
-    model = cast(MaskedLanguageModel, bundle.model)
+    model: MaskedLanguageModel = bundle.model
     golds = (model.hide(batch.require("source"), batch.rows)[1] for batch in example_batches(bundle, data.all))
     hidden = np.concatenate([gold.values[gold.scored].numpy(force=True) for gold in golds])
     if not len(hidden):

@@ -48,7 +48,7 @@ def _neighbour_learner(model: nn.Module, corpus: Corpus) -> Learner:
         "encoder.values": cast(torch.Tensor, table.values),
         "encoder.offsets": table.offsets.int(),
         "decoder.targets": torch.from_numpy(flat),
-        "decoder.starts": torch.from_numpy(target.offsets[:-1].astype(np.int32)),
+        "decoder.starts": torch.from_numpy(target.begins.astype(np.int32)),
     }
     load_weights(model, weights)
     return CountingLearner(model, parameters_of(model), by="keeping the examples")

@@ -46,15 +46,15 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         CausalStack(inner, stack, dropout=settings.dropout, name="decoder"),
         SourceAttention(score, stack.size, encoder.output_size, name="decoder.attention"),
         entrance=settings.embedding,
-        mean=scale.mean,
-        deviation=scale.deviation,
+        scale=scale,
         dropout=settings.entering,
     )
 
 
 def _predict(job: Job) -> list[Prediction]:
     """The frames of each text, in the unit of the data; as text, how many they are."""
-    model, limit = cast(Speaker, job.bundle.model), job.bundle.recipe.data.max_target
+    model: Speaker = job.bundle.model
+    limit = job.bundle.recipe.data.max_target
 
     def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
         frames, ended = model.write(rows, most=limit)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -24,7 +24,6 @@ from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_sco
 from seqlab.metrics.uncertainty import ExampleScores, f1, share
 from seqlab.models.build import build_encoder
 from seqlab.models.classifier import Measurer, Tagger
-from seqlab.models.hmm import HMMTagger
 from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
@@ -95,7 +94,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     encoder, target = build_encoder(recipe, codec.source.entry), codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
-        return Measurer(encoder, output, mean=target.mean, deviation=target.deviation)
+        return Measurer(encoder, output, target.scale)
     return Tagger(encoder, Head(encoder.output_size, len(labels_in(codec))))
 
 
@@ -120,9 +119,9 @@ def by_word(bundle: Bundle, sentences: Sequence[Any], *, first_row: int = 0) -> 
 
     Beyond the recipe's longest sentence it is the most frequent label, or the mean of the training part.
     """
-    model, target = cast(Tagger | HMMTagger | Measurer, bundle.model), bundle.codec.target
+    model, target = bundle.model, bundle.codec.target
     if isinstance(target, NumberTarget):
-        otherwise: Any = np.asarray(target.mean, dtype=np.float32).tolist()
+        otherwise: Any = np.asarray(target.scale.mean, dtype=np.float32).tolist()
     else:
         otherwise = labels_in(bundle.codec).majority
 
@@ -164,7 +163,7 @@ def _number_report(target: NumberTarget, examples: list[Example], answers: list[
         return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
 
     guess = np.concatenate([np.asarray(rows, np.float32) for rows in answers])
-    mean = np.broadcast_to(np.asarray(target.mean, dtype=np.float32), gold.shape)
+    mean = np.broadcast_to(np.asarray(target.scale.mean, dtype=np.float32), gold.shape)
     return Report("tag", len(examples), scores(guess), {"mean of training": scores(mean)})
 
 

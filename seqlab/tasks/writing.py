@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -97,7 +97,8 @@ def translate(job: Job) -> list[Prediction]:
 
 def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
     """What an encoder and a decoder find for each input, best first; nothing for an empty line."""
-    model, limits = cast(Seq2Seq, job.bundle.model), target_limits(job.bundle, job.decode, prefix)
+    model: Seq2Seq = job.bundle.model
+    limits = target_limits(job.bundle, job.decode, prefix)
     sources = encode_inputs(job.bundle, job.inputs, first_row=job.first_row)
     rows = [row for row, value in enumerate(job.inputs) if not isinstance(value, str) or value.strip()]
 
@@ -128,7 +129,7 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
 @torch.inference_mode()
 def open_translation(bundle: Bundle, value: Any, decode: Decode) -> Opening:
     """A decoder that has a source to look at and nothing written yet."""
-    memory = cast(Seq2Seq, bundle.model).encoder(padded(encode_inputs(bundle, [value])))
+    memory = bundle.model.encoder(padded(encode_inputs(bundle, [value])))
     return Opening(memory, [SOS], target_limits(bundle, decode))
 
 
@@ -137,7 +138,7 @@ def stream_text(task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed:
     if bundle.codec.reads and isinstance(value, str) and not value.strip():
         return
     opening, tokenizer = task.opening(bundle, value, decode), bundle.codec.target_tokenizer
-    decoder, prefix, rule = cast(Any, bundle.model).decoder, Padded.from_rows([opening.tokens]), rule_of(decode, seed)
+    decoder, prefix, rule = bundle.model.decoder, Padded.from_rows([opening.tokens]), rule_of(decode, seed)
     ids: list[int] = []
     written, log_probability = "", 0.0
     for token, log_p in stream(decoder, opening.memory, prefix, rule, opening.limits, row=0):
@@ -154,9 +155,13 @@ def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[
     """E57: how likely each target is, given its source; a language model needs no sources."""
     if "target" not in bundle.codec.tokenizers:
         raise UsageError(f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities.")
-    decoder, tokenizer = cast(Any, bundle.model).decoder, bundle.codec.target_tokenizer
+    reads = bundle.codec.reads
+    if len(sources) != (len(targets) if reads else 0):
+        hint = "give a source for each target." if reads else "a language model scores targets alone."
+        raise UsageError(f"{len(sources)} sources for {len(targets)} targets", hint=hint)
+    decoder, tokenizer = bundle.model.decoder, bundle.codec.target_tokenizer
     scores = []
-    for value, target in zip(sources if bundle.codec.reads else [""] * len(targets), targets, strict=True):
+    for value, target in zip(sources or [""] * len(targets), targets, strict=True):
         opening = task.opening(bundle, value, bundle.recipe.decode)
         end = [] if opening.limits.end is None else [opening.limits.end]
         row = [*opening.tokens, *tokenizer.encode(target), *end]

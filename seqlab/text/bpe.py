@@ -59,7 +59,7 @@ class BPETokenizer:
     @property
     def merges(self) -> list[Merge]:
         """The merges in the order in which they were learnt, spelled as the library spells bytes."""
-        return [(left, right) for left, right in json.loads(self._library.to_str())["model"]["merges"]]
+        return [(left, right) for left, right in self.to_json()["library"]["model"]["merges"]]
 
     def spelled(self, text: str) -> list[tuple[str, ...]]:
         """The words that merges stay within, each as its bytes, spelled as the library spells them."""
@@ -118,12 +118,11 @@ def _read_vocabulary(stored: object) -> dict[str, int]:
     for index, name in enumerate(SPECIALS):
         if stored.get(name) != index:
             raise odd(f"the BPE vocabulary must give {name} the id {index}, not {stored.get(name)}")
-    alphabet = _byte_of()
-    missing = [character for character in alphabet if character not in stored]
-    if missing:
+    alphabet = _byte_of().keys()
+    if missing := alphabet - stored.keys():
         raise odd(f"the BPE vocabulary lacks {len(missing)} of the 256 bytes")
     for piece in stored:
-        if piece not in SPECIALS and not (piece and alphabet.keys() >= set(piece)):
+        if piece not in SPECIALS and not (piece and alphabet >= set(piece)):
             raise odd(f"the BPE vocabulary has a piece that spells no bytes: {shorten(piece)}")
     return stored
 
@@ -134,7 +133,7 @@ def _read_merges(stored: object, vocabulary: dict[str, int]) -> list[Merge]:
         raise odd("the BPE tokenizer has no list of merges")
     merges: list[Merge] = []
     for position, pair in enumerate(stored):
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(half, str) for half in pair):
+        if not isinstance(pair, list) or [type(half) for half in pair] != [str, str]:
             raise odd(f"merge {position} of the BPE tokenizer is not a pair of pieces: {shorten(str(pair))}")
         left, right = pair
         for piece in (left, right, left + right):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, final
 
 from seqlab.errors import shorten
@@ -25,9 +26,7 @@ class CharacterTokenizer:
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "CharacterTokenizer":
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(normaliser(text))
+        counts = Counter(chain.from_iterable(map(normaliser, texts)))
         return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
 
     def encode(self, text: str) -> list[int]:

@@ -14,7 +14,7 @@ from typing import get_args
 from seqlab.errors import UsageError, nearest, shorten
 from seqlab.text.bpe import BPETokenizer
 from seqlab.text.characters import ByteTokenizer, CharacterTokenizer
-from seqlab.text.vocabulary import Normaliser, kind_of, odd, visible
+from seqlab.text.vocabulary import Normaliser, odd, visible
 from seqlab.text.wordpiece import WordPieceTokenizer
 from seqlab.text.words import WordTokenizer
 
@@ -33,7 +33,9 @@ def learn(
 
 def from_json(data: object) -> Tokenizer:
     """The tokenizer that `to_json` described."""
-    kind = kind_of(data)
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str):
+        raise odd("a tokenizer must be an object with named parts, one of them its 'kind'")
     if kind not in KINDS:
         raise odd(f"there is no kind of tokenizer called {shorten(kind)}; {nearest(kind, KINDS)}")
     return KINDS[kind].from_json(data)

@@ -204,13 +204,6 @@ def parts(data: object, what: str, types: Mapping[str, type]) -> dict[str, Any]:
     return data
 
 
-def kind_of(data: object) -> str:
-    """Which kind of tokenizer a JSON object says it is."""
-    if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
-        raise odd(f"a tokenizer must be {_CALLED[dict]}, one of them its 'kind'")
-    return data["kind"]
-
-
 def strings(values: list[object], what: str) -> list[str]:
     """A list of texts, no two the same."""
     texts: dict[str, None] = {}

@@ -55,9 +55,8 @@ class WordPieceTokenizer:
     def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "WordPieceTokenizer":
         """Merges until there are `size` ids, or no pair is left that was seen `min_count` times."""
         clean, split = _cleaner(True, normaliser.lower, True), pre_tokenizers.BertPreTokenizer()
-        words: Counter[str] = Counter()
-        for text in texts:
-            words.update(word for word, _ in split.pre_tokenize_str(clean.normalize_str(normaliser(text))))
+        cleaned = (clean.normalize_str(normaliser(text)) for text in texts)
+        words = Counter(word for text in cleaned for word, _ in split.pre_tokenize_str(text))
         return cls(_learn_pieces(words, size=size, min_count=min_count), normaliser)
 
     def decode(self, ids: Sequence[int]) -> str:

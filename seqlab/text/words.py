@@ -37,9 +37,7 @@ class WordTokenizer:
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "WordTokenizer":
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(split(normaliser(text)))
+        counts = Counter(word for text in texts for word in split(normaliser(text)))
         return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
 
     def encode(self, text: str) -> list[int]:

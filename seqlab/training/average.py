@@ -36,7 +36,7 @@ class NoAverage:
         pass
 
 
-class ExponentialAverage:
+class ExponentialAverage(NoAverage):
     """a <- d a + (1 - d) w after each step, with d growing from 0 so that the random start is forgotten at once."""
 
     def __init__(self, decay: float) -> None:
@@ -51,9 +51,6 @@ class ExponentialAverage:
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.average.values()), [weights[name] for name in self.average], 1 - decay)
 
-    def after_validation(self, model: nn.Module) -> None:
-        pass
-
     def weights(self, model: nn.Module) -> Weights:
         return self.average or parameters_of(model)
 
@@ -64,24 +61,19 @@ class ExponentialAverage:
         self.average = dict(tensors)
 
 
-class LastAverage:
+class LastAverage(NoAverage):
     """The mean of the weights at the last few validations."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.snapshots: list[Weights] = []
 
-    def after_step(self, model: nn.Module, step: int) -> None:
-        pass
-
     def after_validation(self, model: nn.Module) -> None:
         self.snapshots.append({name: weight.clone() for name, weight in parameters_of(model).items()})
         del self.snapshots[: -self.count]
 
     def weights(self, model: nn.Module) -> Weights:
-        recent = (
-            [*self.snapshots[-self.count + 1 :], parameters_of(model)] if self.count > 1 else [parameters_of(model)]
-        )
+        recent = [*self.snapshots, parameters_of(model)][-self.count :]
         return {name: torch.stack([weights[name] for weights in recent]).mean(0) for name in recent[-1]}
 
     def tensors(self) -> Weights:
@@ -95,10 +87,7 @@ class LastAverage:
             self.snapshots[int(index)][name] = weight
 
 
-Average = NoAverage | ExponentialAverage | LastAverage
-
-
-def average(settings: Train) -> Average:
+def average(settings: Train) -> NoAverage:
     """The average that a recipe asks for."""
     if settings.average == "ema":
         return ExponentialAverage(settings.ema_decay)

@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seqlab.equations.hmm import Moves, reestimate
+from seqlab.equations.hmm import Initial, Moves, Trellis, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.kernels.forward_backward import posterior
 from seqlab.models.emissions import Counts
-from seqlab.models.hmm import HMM, Present, Seen
+from seqlab.models.hmm import HMM, Seen
 from seqlab.padded import Padded
+from seqlab.types import PerRow, PositionIds, RowIds
 
 _CELLS = 1 << 22  # numbers in the largest tensor of a batch
 
@@ -29,47 +30,20 @@ class HMMData:
     """What a model is fitted to. A label is a state, -1 where it is unknown; a weight says how often a row counts."""
 
     observations: Padded
-    present: Present = None
-    labels: Int[Tensor, "B T"] | None = None
-    weights: Float[Tensor, " B"] | None = None
+    labels: PositionIds | None = None
+    weights: PerRow | None = None
 
     @property
-    def known_labels(self) -> Int[Tensor, "B T"]:
+    def known_labels(self) -> PositionIds:
         """The label of each position, -1 where it is unknown or a pad."""
         unknown = torch.full(self.observations.real.shape, -1)
         return unknown if self.labels is None else self.labels.where(self.observations.real, unknown)
-
-    def rows(self, chosen: Int[Tensor, " R"]) -> "HMMData":
-        """Some of the rows, without the columns in which all of them are padded."""
-        whole, lengths = self.observations, self.observations.lengths[chosen]
-        width = int(lengths.max())
-        optional = (whole.observed, self.present, self.labels)
-        observed, present, labels = (None if part is None else part[chosen, :width] for part in optional)
-        weights = None if self.weights is None else self.weights[chosen]
-        return HMMData(Padded(whole.values[chosen, :width], lengths, observed), present, labels, weights)
-
-
-@dataclass(frozen=True)
-class HMMSettings:
-    """How EM searches for the best model. A gain below `tolerance`, in nats for each observation, ends the search.
-
-    `pseudo` is added to the counts of all possible starts and moves, `pseudo_emissions` to those of symbols. `floor`
-    is the smallest variance, as a share of each feature's own.
-    """
-
-    restarts: int = 4
-    iterations: int = 100
-    tolerance: float = 1e-6
-    seed: int = 0
-    pseudo: float = 0.0
-    pseudo_emissions: float = 0.0
-    floor: float = 1e-3
 
 
 class Expected(NamedTuple):
     """Expected counts of first states, of moves, and of what was emitted."""
 
-    first: Float[Tensor, " N"]
+    first: Initial
     moves: Moves
     emitted: Counts
 
@@ -77,36 +51,47 @@ class Expected(NamedTuple):
 class Pseudo(NamedTuple):
     """What is added to the counts: a number for all of them, or a table."""
 
-    first: float | Float[Tensor, " N"]
+    first: float | Initial
     moves: float | Moves
     emitted: float | Float[Tensor, "K V"]
+
+
+NO_COUNTS = Pseudo(0.0, 0.0, 0.0)
 
 
 class EMSteps:
     """E11 as its two halves, for models like the one given; rows of like length stand in one part of the data.
 
+    A gain below `tolerance`, in nats for each observation, ends a search; `floor` is the smallest variance, as a share
+    of each feature's own.
     Where several states share a label (pairs that end in one), a known label holds to all of them.
     """
 
     def __init__(
-        self, parts: Sequence[HMMData], like: HMM, *, settings: HMMSettings, pseudo: Pseudo | None = None
+        self,
+        parts: Sequence[HMMData],
+        like: HMM,
+        *,
+        tolerance: float = 1e-6,
+        floor: float = 1e-3,
+        pseudo: Pseudo = NO_COUNTS,
     ) -> None:
-        labels = torch.arange(like.num_states) % like.emissions.num_rows
-        self.settings, self._batches = settings, [_prepared(part, labels) for part in parts]
-        self.pseudo = pseudo or Pseudo(settings.pseudo, settings.pseudo, settings.pseudo_emissions)
+        labels = torch.arange(like.num_states) % like.num_rows
+        self._batches, self.pseudo = [_prepared(part, labels) for part in parts], pseudo
         seen = [batch.seen for batch in self._batches]
         self.num_observed = sum(len(each.values) for each in seen)
-        self.scale = moments(seen)[1] if seen[0].values.is_floating_point() else None
+        self.gain = tolerance * self.num_observed
+        self.floor = floor * moments(seen)[1] if seen[0].values.is_floating_point() else None
 
     def expect(self, model: HMM) -> tuple[Expected, float]:
         """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
         parts, total = [], 0.0
         for batch in self._batches:
-            log_b, chain = _log_emissions(model, batch), (model.initial, model.transitions)
+            seen, log_b, chain = batch.seen, _log_emissions(model, batch), (model.initial, model.transitions)
             gamma, xi, log_p = posterior(*chain, log_b, batch.lengths, batch.weights, which=batch.symbols)
             if batch.weights is not None:
                 gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
-            emitted = model.emissions.counts(batch.seen.values, batch.seen.present, batch.seen.gather(gamma))
+            emitted = model.emissions.counts(seen.values, seen.present, model.folded(seen.gather(gamma)))
             parts.append((gamma[:, 0].sum(0), xi, *emitted))
             total += float(log_p.sum())
         if not math.isfinite(total):
@@ -122,16 +107,14 @@ class EMSteps:
         return log_likelihood + model.log_prior(*self.pseudo)
 
     def converged(self, objectives: Sequence[float]) -> bool:
-        gain = self.settings.tolerance * self.num_observed
-        return len(objectives) > 1 and objectives[-1] - objectives[-2] <= gain
+        return len(objectives) > 1 and objectives[-1] - objectives[-2] <= self.gain
 
     def maximise(self, model: HMM, counts: Expected) -> HMM:
         """The M step (E11)."""
-        floor = None if self.scale is None else self.settings.floor * self.scale
         return HMM(
             reestimate(counts.first, model.initial, pseudo=self.pseudo.first),
             reestimate(counts.moves, model.transitions, pseudo=self.pseudo.moves),
-            model.emissions.maximise(counts.emitted, pseudo=self.pseudo.emitted, floor=floor),
+            model.emissions.maximise(counts.emitted, pseudo=self.pseudo.emitted, floor=self.floor),
         )
 
 
@@ -164,10 +147,10 @@ class _Rows(NamedTuple):
     """Rows of like length, with all that stays the same from one iteration to the next."""
 
     seen: Seen
-    lengths: Int[Tensor, " B"]
-    weights: Float[Tensor, " B"] | None
+    lengths: RowIds
+    weights: PerRow | None
     forbidden: Bool[Tensor, "B T N"] | None
-    symbols: Int[Tensor, "B T"] | None  # where there are few: one more stands for none
+    symbols: PositionIds | None  # where there are few: one more stands for none
 
 
 def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
@@ -175,16 +158,16 @@ def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
     forbidden = None
     if part.labels is not None:
         forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
-    rows, seen, symbols = part.observations, Seen.of(part.observations, part.present), None
+    rows, seen, symbols = part.observations, Seen.of(part.observations), None
     if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
         largest = int(seen.values.max())
         symbols = torch.where(rows.scored, rows.values, largest + 1) if largest < len(seen.values) else None
     return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
 
 
-def _log_emissions(model: HMM, batch: _Rows) -> Float[Tensor, "B T N"] | Float[Tensor, "V N"]:
+def _log_emissions(model: HMM, batch: _Rows) -> Trellis | Float[Tensor, "V N"]:
     """log p(x_t | z_t) of each position, or of each symbol and of none; -inf where the label is another."""
     if batch.symbols is not None:
-        return pad(model.emissions.log_likelihood(torch.arange(int(batch.seen.values.max()) + 1)), (0, 0, 0, 1))
-    log_b = batch.seen.spread(model.emissions.log_likelihood(batch.seen.values, batch.seen.present))
+        return pad(model.log_b(torch.arange(int(batch.seen.values.max()) + 1)), (0, 0, 0, 1))
+    log_b = batch.seen.spread(model.log_b(batch.seen.values, batch.seen.present))
     return log_b if batch.forbidden is None else log_b.masked_fill(batch.forbidden, -math.inf)

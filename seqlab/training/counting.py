@@ -7,7 +7,7 @@ the next coarser one. Bayes then gives b_t(x) = p(t | x) p(x) / p(t), a distribu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -16,10 +16,10 @@ from torch.nn.functional import pad
 
 from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
-from seqlab.models.emissions import Categorical, Untied
+from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, first_pairs, label_chain
 from seqlab.training.average import Weights
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings, Pseudo
+from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo
 from seqlab.training.checkpoint import Progress
 from seqlab.training.hmm_em import Family, draw_hmm
 from seqlab.training.log import Metrics
@@ -100,7 +100,7 @@ def count_labels(
     p = interpolate(ngrams)
     if isinstance(emitted, Symbols):
         table = _leaning(*_words(parts, len(names), len(emitted.parents)), emitted, smoothing)
-        emissions: Untied = Categorical(table / table.sum(-1, keepdim=True))
+        emissions: Emissions = Categorical(table / table.sum(-1, keepdim=True))
     else:
         emissions, table = _gaussians(parts, emitted), p.new_zeros(1, 1)
     model = label_chain(*_by_history(p), emissions)
@@ -182,10 +182,10 @@ def _leaning(
     return (p * (met + once).clamp(min=1.0)[:, None]).mT
 
 
-def _gaussians(parts: Sequence[HMMData], family: Family) -> Untied:
+def _gaussians(parts: Sequence[HMMData], family: Family) -> Emissions:
     """Mean and covariance of the vectors of each label."""
     observed = (replace(part.observations, observed=part.known_labels >= 0) for part in parts)
     labelled = [replace(part, observations=rows) for part, rows in zip(parts, observed, strict=True)]
     model = draw_hmm(family, parts[0].observations.values.shape[-1], seed=0)
-    em = EMSteps(labelled, model, settings=HMMSettings())
-    return cast(Untied, em.maximise(model, em.expect(model)[0]).emissions)
+    em = EMSteps(labelled, model)
+    return em.maximise(model, em.expect(model)[0]).emissions

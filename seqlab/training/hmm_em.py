@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqlab.keyed import uniform
-from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian, Untied
+from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian
 from seqlab.models.hmm import HMM, Probabilities
 from seqlab.recipe import Train
 from seqlab.training.average import Weights, load_weights
@@ -165,7 +165,7 @@ def draw_hmm(family: Family, width: int, *, seed: int, restart: int = 0) -> HMM:
     return HMM(initial, transitions, gaussian(family, means, means.new_ones(width)))
 
 
-def gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Untied:
+def gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Emissions:
     """Gaussians around the means, each as wide as all the data."""
     if family.emissions == "diagonal":
         return DiagonalGaussian(means, scale.repeat(len(means), 1))

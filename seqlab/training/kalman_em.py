@@ -11,16 +11,18 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seqlab.device import keep_memory
-from seqlab.equations.kalman import Pairs, Smoothed, factor, reestimate
+from seqlab.equations.kalman import Evidence, Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
-from seqlab.kernels.kalman import kalman_filter, rts_smoother
-from seqlab.keyed import uniform
-from seqlab.models.lds import LDS, Evidence, Inputs, Present
+from seqlab.kernels.kalman import kalman_filter, num_groups, rts_smoother
+from seqlab.models.emissions import at_least
+from seqlab.models.lds import LDS, Inputs, measured, normal
 from seqlab.padded import Padded
+from seqlab.types import HiddenVector, Mask, Square
 
 PARAMETERS = tuple(field.name for field in fields(LDS))
 NOISES = ("process_noise", "observation_noise")
@@ -58,7 +60,6 @@ class LDSFit(NamedTuple):
 def fit_lds(
     start: LDS,
     observations: Padded,
-    present: Present = None,
     inputs: Inputs = None,
     *,
     settings: LDSSettings | None = None,
@@ -67,7 +68,7 @@ def fit_lds(
     """E16 from a given system until nothing is gained or the iterations are spent."""
     keep_memory()
     settings = settings or LDSSettings()
-    evidence = start.evidence(observations, present, inputs)
+    evidence = start.evidence(observations, inputs)
     gain = settings.tolerance * max(1, int(evidence.seen.sum()))
     iterations, log_likelihoods = em_iterations(start, evidence, settings), list[float]()
     while True:
@@ -92,26 +93,24 @@ def em_iterations(
     )
     before = -math.inf
     while True:
-        filtered = kalman_filter(model.system, *evidence)
+        filtered = kalman_filter(model.system, evidence)
         now = float(filtered.log_likelihood.sum())
         _check_ascent(before, now)
         yield model, now
         before = now
         smoothed = rts_smoother(model.system, filtered, evidence.real)
-        better = _maximise(model, evidence, smoothed, settings.learn, shared=filtered.shared)
+        better = _maximise(model, evidence, smoothed, settings.learn)
         for name in floors.keys() & better.keys():
             better[name] = _above(better[name], floors[name], settings.diagonal)
         model = replace(model, **{name: better[name] for name in settings.learn if name in better})
 
 
-def start_lds(observations: Padded, present: Present = None, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
+def start_lds(observations: Padded, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
     """A start for EM: states that turn at random and fade by half; half of the variance is noise.
 
     States that all move alike would stay alike. Fading states can take any frequency, slow ones cannot.
     """
-    values = observations.values if observations.values.dim() == 3 else observations.values[..., None]
-    observed = observations.scored[..., None].expand(values.shape)
-    observed = observed if present is None else observed & present
+    values, observed = measured(observations)
     power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum((0, 1)).clamp(min=1)
     power = torch.where(power > 0, power, 1.0)
     eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
@@ -126,24 +125,23 @@ def start_lds(observations: Padded, present: Present = None, *, num_states: int,
     )
 
 
-def _maximise(
-    model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...], *, shared: bool
-) -> dict[str, Tensor]:
+def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...]) -> dict[str, Tensor]:
     """The M step (E16): every parameter, each given those others that are not learnt."""
     learnt: dict[str, Tensor] = {}
     size = len(model.transition)
 
-    moved = _moves(evidence, smoothed, shared=shared)
-    columns = [model.transition] if model.input_matrix is None else [model.transition, model.input_matrix]
-    chosen = [name in learn for name in ("transition", "input_matrix")]
+    moved = _moves(evidence, smoothed)
+    matrix = (
+        model.transition if model.input_matrix is None else torch.cat([model.transition, model.input_matrix], dim=1)
+    )
     if len(moved.y):
-        free = torch.cat([torch.full((part.shape[1],), on) for part, on in zip(columns, chosen, strict=False)])
-        matrix, learnt["process_noise"] = reestimate(moved, torch.cat(columns, dim=1), free)
+        free = torch.where(torch.arange(matrix.shape[1]) < size, "transition" in learn, "input_matrix" in learn)
+        matrix, learnt["process_noise"] = reestimate(moved, matrix, free)
         learnt["transition"] = matrix[:, :size]
         if model.input_matrix is not None:
             learnt["input_matrix"] = matrix[:, size:]
 
-    sighted = _sightings(model, evidence, smoothed, shared=shared)
+    sighted = _sightings(model, evidence, smoothed)
     if len(sighted.y):
         free = torch.full((size,), "observation" in learn)
         learnt["observation"], learnt["observation_noise"] = reestimate(sighted, model.observation, free)
@@ -155,28 +153,28 @@ def _maximise(
     return learnt
 
 
-def _moves(evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
+def _moves(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     """h_t beside [h_{t-1}; x_t], at every real step but the first."""
     after, before = evidence.real.clone(), torch.zeros_like(evidence.real)
     after[:, 0] = False
     before[:, :-1] = after[:, 1:]
     z = smoothed.mean[before]
-    yy, yz = (_total(part, after, shared=shared) for part in (smoothed.covariance, smoothed.lagged))
-    zz = _total(smoothed.covariance, before, shared=shared)
-    if evidence.inputs is not None:
-        x = evidence.inputs[after]
-        z, zz = torch.cat([z, x], dim=1), torch.block_diag(zz, zz.new_zeros(x.shape[1], x.shape[1]))
-        yz = torch.cat([yz, yz.new_zeros(len(yz), x.shape[1])], dim=1)
+    yy, yz = (_total(part, after) for part in (smoothed.covariance, smoothed.lagged))
+    zz = _total(smoothed.covariance, before)
+    if evidence.x is not None:
+        x = evidence.x[after]
+        width = x.shape[1]
+        z, yz, zz = torch.cat([z, x], dim=1), pad(yz, (0, width)), pad(zz, (0, width, 0, width))
     return Pairs(smoothed.mean[after], z, yy, yz, zz)
 
 
-def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bool) -> Pairs:
+def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed) -> Pairs:
     """y_t beside h_t, wherever something was seen; entries that were not are expected, given those that were.
 
     With G = R_mo R_oo⁻¹, a missing part is y_m = W_m h + G (y_o - W_o h) + e, where e has the covariance R_mm - G R_om.
     """
     where = evidence.seen.any(-1)
-    y, z, zz = evidence.values[where], smoothed.mean[where], _total(smoothed.covariance, where, shared=shared)
+    y, z, zz = evidence.y[where], smoothed.mean[where], _total(smoothed.covariance, where)
     yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
     gaps = where & ~evidence.seen.all(-1)
     if gaps.any():
@@ -185,9 +183,9 @@ def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed, *, shared: bo
         known = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
         slope = torch.cholesky_solve(noise * (row & ~column), factor(known)).mT
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
-        apart = torch.where(observed, evidence.values[gaps] - mean, 0.0)
+        apart = torch.where(observed, evidence.y[gaps] - mean, 0.0)
         y = y.clone()
-        y[gaps[where]] = torch.where(observed, evidence.values[gaps], mean + (slope @ apart[..., None])[..., 0])
+        y[gaps[where]] = torch.where(observed, evidence.y[gaps], mean + (slope @ apart[..., None])[..., 0])
         lean = (matrix - slope @ matrix) * ~row
         yz = (lean @ spread).sum(0)
         yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
@@ -201,33 +199,31 @@ def _starts(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     return Pairs(y, y.new_ones(len(y), 1), yy, y.new_zeros(y.shape[1], 1), y.new_zeros(1, 1))
 
 
-def _total(part: Float[Tensor, "B T H H"], where: Bool[Tensor, "B T"], *, shared: bool) -> Float[Tensor, "H H"]:
+def _total(part: Float[Tensor, "B T H H"], where: Mask) -> Square:
     """The sum over some positions; rows that share their covariances are counted, not added up one by one."""
-    rows = 1 if shared else len(part)
+    rows = num_groups(part)
     counts = where[:rows].flatten().to(part.dtype) * (len(part) // rows)
     return (counts @ part[:rows].flatten(2).flatten(0, 1)).unflatten(0, part.shape[2:])
 
 
-def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, Float[Tensor, " D"]]:
+def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, HiddenVector]:
     """The smallest variance of each entry of the covariances that are learnt."""
     count = evidence.seen.sum((0, 1)).clamp(min=1)
-    apart = torch.where(evidence.seen, evidence.values, 0.0)
-    apart = torch.where(evidence.seen, evidence.values - apart.sum((0, 1)) / count, 0.0)
+    apart = torch.where(evidence.seen, evidence.y, 0.0)
+    apart = torch.where(evidence.seen, evidence.y - apart.sum((0, 1)) / count, 0.0)
     variance = apart.square().sum((0, 1)) / count
     scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
     scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)
     return {name: settings.floor * scale for name, scale in scales.items() if name in settings.learn}
 
 
-def _above(covariance: Float[Tensor, "D D"], floor: Float[Tensor, " D"], diagonal: bool) -> Float[Tensor, "D D"]:
+def _above(covariance: Square, floor: HiddenVector, diagonal: bool) -> Square:
     """The likeliest covariance of which no direction has less variance than diag(floor) gives it; 0 where that is 0."""
     if diagonal:
         return torch.where(floor > 0, covariance.diagonal().maximum(floor), 0.0).diag()
     free = floor > 0
-    unit = floor[free].sqrt()[:, None] * floor[free].sqrt()
-    values, vectors = torch.linalg.eigh(covariance[free][:, free] / unit)
     whole = torch.zeros_like(covariance)
-    whole[free[:, None] & free] = ((vectors * values.clamp(min=1.0)) @ vectors.mT * unit).flatten()
+    whole[free[:, None] & free] = at_least(covariance[free][:, free], floor[free]).flatten()
     return (whole + whole.mT) / 2
 
 
@@ -241,5 +237,4 @@ def _check_ascent(before: float, now: float) -> None:
 
 def _normal(rows: int, columns: int, seed: int, stream: int) -> Float[Tensor, "_ _"]:
     """Standard normal numbers for each (seed, stream, entry)."""
-    keys = torch.arange(rows * columns)
-    return torch.special.ndtri(uniform(keys, seed, stream).clamp(min=2.0**-54)).unflatten(0, (rows, columns))
+    return normal(torch.arange(rows * columns).view(rows, columns), seed, stream)

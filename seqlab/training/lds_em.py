@@ -38,11 +38,10 @@ class LDSLearner:
         self._num_steps = settings.steps or math.ceil(settings.epochs or 1)
         self.progress = Progress()
         self.starts = [
-            LDS.from_tensors({name: tensor.clone() for name, tensor in system.tensors().items()})
-            for system in model.systems
+            LDS(**{name: tensor.clone() for name, tensor in system.tensors().items()}) for system in model.systems
         ]
         rows = (evidence_of(series, torch.tensor([i])) for i in range(len(self.starts)))
-        self.evidence = [s.evidence(row, None, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)]
+        self.evidence = [s.evidence(row, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)]
         self.num_observed = max(1, sum(int(evidence.seen.sum()) for evidence in self.evidence))
         self._converged = False
         self._iterations: list[Iterator[tuple[LDS, float]]] = []

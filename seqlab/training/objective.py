@@ -4,18 +4,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import cast
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.types import State
+from seqlab.types import Scalar, State
 from seqlab.world import ALONE, World
 
 
@@ -23,19 +20,19 @@ from seqlab.world import ALONE, World
 class Loss:
     """A sum over the scored positions of a batch, how many there are, and the state that the next chunk begins in."""
 
-    total: Float[Tensor, ""]
+    total: Scalar
     num_scored: int
     num_right: int | None  # of classes
     carried: State
-    penalty: Float[Tensor, ""] | None = None
+    penalty: Scalar | None = None
 
     @property
-    def summed(self) -> Float[Tensor, ""]:
+    def summed(self) -> Scalar:
         """The sum, with whatever the model adds for how it worked."""
         return self.total if self.penalty is None else self.total + self.penalty
 
     @property
-    def to_minimise(self) -> Float[Tensor, ""]:
+    def to_minimise(self) -> Scalar:
         """The mean over the scored positions."""
         return self.summed / max(1, self.num_scored)
 
@@ -70,7 +67,8 @@ def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool, world: W
     Of real numbers there is the loss alone. Many processes share the batches, unless each goes on where another ended:
     then they are the leader's. The sum is rounded once, so it is the same for any number of processes.
     """
-    carried, parts = cast(State, ()), []
+    carried: State = ()
+    parts = []
     size = 1 if carries else world.size
     for batch in islice(batches, world.rank, None, size) if world.rank < size else ():
         loss = batch_loss(model, batch, carried if carries else ())

@@ -50,17 +50,15 @@ def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group]
     """Matrices, tables of tokens and vectors, the encoder's apart from the others where the recipe treats it so."""
     by_token = {id(parameter) for module in token_tables(model) for parameter in module.parameters()}
     apart = settings.encoder_rate != 1 or settings.encoder_frozen > 0
+    members = defaultdict[tuple[int, bool], list[nn.Parameter]](list)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            kind = 2 if parameter.dim() < 2 else 1 if id(parameter) in by_token else 0
+            members[kind, apart and name.startswith("encoder.")].append(parameter)
     groups: tuple[list[Group], list[Group], list[Group]] = ([], [], [])
-    for encoder in (False, True):
-        members: tuple[list[nn.Parameter], ...] = ([], [], [])
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad and encoder == (apart and name.startswith("encoder.")):
-                kind = 2 if parameter.dim() < 2 else 1 if id(parameter) in by_token else 0
-                members[kind].append(parameter)
-        for kind, params in enumerate(members):
-            decay = 0.0 if kind == 2 else settings.weight_decay
-            if params:
-                groups[kind].append({"params": params, "weight_decay": decay, "encoder": encoder})
+    for kind, encoder in sorted(members):
+        decay = 0.0 if kind == 2 else settings.weight_decay
+        groups[kind].append({"params": members[kind, encoder], "weight_decay": decay, "encoder": encoder})
     return groups
 
 
@@ -153,12 +151,12 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(state["momentum"], momentum)
 
 
-def orthogonalise(x: Float[Tensor, "N R C"], *, steps: int = 5) -> Float[Tensor, "N R C"]:
+def orthogonalise(x: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:
     """U Vᵀ of each matrix U S Vᵀ, roughly: singular values end between 0.7 and 1.2 (Newton-Schulz iteration)."""
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
-    for _ in range(steps):
+    for _ in range(5):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), x, beta=_A)
     return x.mT if tall else x

@@ -26,7 +26,7 @@ PIECES = learn("bpe", ["the cat sat"], normaliser=Normaliser(), size=300)
 SCALE = Measured((1.0, 2.0), (0.5, 4.0))
 IMAGE = Image(height=2, width=3, channels=1)
 SERIES = SeriesSource(("sales",), ("price",), (1.0, 2.0), (3.0, 4.0), (0.5,), 7, True)
-LABELS, ANGLES = Labels(("A", "B"), (2, 1)), NumberTarget((0.0,), (2.0,), True, "?")
+LABELS, ANGLES = Labels(("A", "B"), (2, 1)), NumberTarget(Measured((0.0,), (2.0,)), True, "?")
 CODECS = {
     "text to text": (Codec(TextSource(LETTERS, markers=True, frame=True), TextTarget(WORDS)), TextSource, TextTarget),
     "shared": (Codec(TextSource(LETTERS), TextTarget(LETTERS)), TextSource, TextTarget),
@@ -97,7 +97,7 @@ def test_a_written_text_keeps_its_end_when_it_is_cut():
 
 
 def test_numbers_and_frames_know_their_width_and_their_gaps():
-    target = NumberTarget((0.0,), (2.0,), False, "?")
+    target = NumberTarget(Measured((0.0,), (2.0,)), False, "?")
     [row] = target.encode([Example(("a", "b"), ("1.5", "?"), "here")], [Places(None, 2)])
     assert row[0, 0] == 1.5
     assert np.isnan(row[1, 0])
@@ -107,7 +107,7 @@ def test_numbers_and_frames_know_their_width_and_their_gaps():
 
 
 def test_an_angle_is_off_by_the_shorter_way_round():
-    target = NumberTarget((0.0,), (1.0,), True)
+    target = NumberTarget(Measured((0.0,), (1.0,)), True)
     assert target.difference(np.array([179.0]), np.array([-179.0])).tolist() == [-2.0]
 
 

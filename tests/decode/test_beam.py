@@ -87,9 +87,10 @@ def test_the_slides_beam_step_by_step():
     )  # fmt: skip
     beams, texts = [], [""]
     for step in found.steps:
-        kept = {place: c for c, place in enumerate(step.places) if place is not None and step.scores[c] > -math.inf}
-        texts = [f"{texts[step.parents[kept[p]]]} {slide.WORDS[step.tokens[kept[p]]]}".strip() for p in sorted(kept)]
-        beams.append([(text, step.scores[kept[p]]) for p, text in enumerate(texts)])
+        parents, tokens, scores, ends = (x[0].tolist() for x in (step.parents, step.tokens, step.scores, step.ends))
+        kept = [c for c in step.live(2)[0].tolist() if not ends[c] and scores[c] > -math.inf]
+        texts = [f"{texts[parents[c]]} {slide.WORDS[tokens[c]]}".strip() for c in kept]
+        beams.append([(text, scores[c]) for text, c in zip(texts, kept, strict=True)])
     expected = [
         [("he", -0.7), ("I", -0.9)],
         [("I was", -1.6), ("he hit", -1.7)],

@@ -6,13 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.equations import kalman
-from seqlab.equations.kalman import System, kalman_filter, rts_smoother
+from seqlab.equations.kalman import Evidence, System, kalman_filter, rts_smoother
 
 H, D, X = 3, 2, 2
 
 
 def numbers(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def evidence(y, real, seen=None, x=None):
+    """Rows as the equations want them; all entries were seen at the steps, or at the entries, that `seen` marks."""
+    entries = real[..., None].expand(y.shape)
+    return Evidence(y, real, entries if seen is None else entries & (seen[..., None] if seen.dim() == 2 else seen), x)
 
 
 def a_covariance(size, seed):
@@ -87,7 +93,7 @@ def test_filter_and_smoother_equal_one_big_gaussian(case, inputs):
         seen = a_pattern(case, T, seed)
         hidden = torch.where(seen, y, math.nan)  # whatever lies at a missing value must not matter
         real = torch.ones(1, T, dtype=torch.bool)
-        filtered = kalman_filter(system, hidden[None], real, seen[None], None if x is None else x[None])
+        filtered = kalman_filter(system, evidence(hidden[None], real, seen[None], None if x is None else x[None]))
         smoothed = rts_smoother(system, filtered, real)
 
         for t in range(T):
@@ -110,8 +116,8 @@ def test_filter_and_smoother_equal_one_big_gaussian(case, inputs):
 def test_a_mask_of_steps_is_a_mask_of_all_their_entries():
     system, y, real = a_system(), numbers(2, 6, D), torch.ones(2, 6, dtype=torch.bool)
     steps = numbers(2, 6, seed=3) > 0
-    one, other = (kalman_filter(system, y, real, m) for m in (steps, steps[..., None].expand(2, 6, D)))
-    assert all(torch.equal(a, b) for a, b in zip(one[:-1], other[:-1], strict=True))
+    one, other = (kalman_filter(system, evidence(y, real, m)) for m in (steps, steps[..., None].expand(2, 6, D)))
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def ragged(lengths, T):
@@ -124,11 +130,11 @@ def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
     system, y, x = a_system(2, inputs=inputs), numbers(5, T, D), numbers(5, T, X, seed=1) if inputs else None
     seen, real = numbers(5, T, D, seed=2) > -0.5, ragged(lengths, T)
     y = torch.where(real[..., None], y, math.nan)
-    together = kalman_filter(system, y, real, seen, x)
+    together = kalman_filter(system, evidence(y, real, seen, x))
     smooth = rts_smoother(system, together, real)
     for row, length in enumerate(lengths):
         part = slice(row, row + 1), slice(0, max(length, 1))
-        alone = kalman_filter(system, y[part], real[part], seen[part], None if x is None else x[part])
+        alone = kalman_filter(system, evidence(y[part], real[part], seen[part], None if x is None else x[part]))
         for a, b in zip(alone[:4], together[:4], strict=True):
             close(a, b[part], atol=1e-11)
         for a, b in zip(rts_smoother(system, alone, real[part]), smooth, strict=True):
@@ -144,7 +150,7 @@ def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
 @given(st.integers(0, 10_000))
 def test_conditioning_never_widens_and_smoothing_never_widens_further(seed):
     system, y, real = a_system(seed), numbers(2, 5, D, seed=seed), torch.ones(2, 5, dtype=torch.bool)
-    filtered = kalman_filter(system, y, real, numbers(2, 5, D, seed=seed + 1) > 0)
+    filtered = kalman_filter(system, evidence(y, real, numbers(2, 5, D, seed=seed + 1) > 0))
     smoothed = rts_smoother(system, filtered, real)
     for wide, narrow in (
         (filtered.predicted_covariance, filtered.covariance),
@@ -161,9 +167,9 @@ def test_zero_noise_gives_no_nan(silent):
     for _ in range(19):
         states.append(system.W_hh @ states[-1])
     y, real = (torch.stack(states) @ system.W_hy.mT)[None], torch.ones(1, 20, dtype=torch.bool)
-    filtered = kalman_filter(system, y, real)
+    filtered = kalman_filter(system, evidence(y, real))
     smoothed = rts_smoother(system, filtered, real)
-    for part in (*filtered[:-1], *smoothed):
+    for part in (*filtered, *smoothed):
         assert part.isfinite().all()
     close(smoothed.mean[0, 0], system.m_1, atol=1e-6 if silent != "Q R P_1" else 1e-12)
 
@@ -172,7 +178,7 @@ def test_two_sensors_without_noise_that_say_the_same():
     """S is singular: the density is a spike, but the state is known and nothing overflows."""
     system = a_system()._replace(W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64))
     y, real = numbers(1, 30, 1).expand(1, 30, 2), torch.ones(1, 30, dtype=torch.bool)
-    filtered = kalman_filter(system, y, real)
+    filtered = kalman_filter(system, evidence(y, real))
     close(filtered.mean.sum(-1), y[..., 0], atol=1e-5)
     assert filtered.log_likelihood.isfinite().all()
 
@@ -187,7 +193,7 @@ def test_one_sighting_of_a_level_by_hand():
     """Prior N(0, 1), noise 1, seen 2: the mean goes half way, the variance halves, and y ~ N(0, 2)."""
     one = torch.ones(1, 1, dtype=torch.float64)
     system = System(one, one, one, one, torch.zeros(1, dtype=torch.float64), one)
-    filtered = kalman_filter(system, 2 * one[None], torch.ones(1, 1, dtype=torch.bool))
+    filtered = kalman_filter(system, evidence(2 * one[None], torch.ones(1, 1, dtype=torch.bool)))
     assert filtered.mean.item() == pytest.approx(1)
     assert filtered.covariance.item() == pytest.approx(0.5)
     assert filtered.log_likelihood.item() == pytest.approx(-0.5 * (4 / 2 + math.log(2 * math.pi * 2)))

@@ -28,8 +28,8 @@ def test_a_trace_holds_the_alignment_and_the_output_it_belongs_to(kind, pairs, t
     model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
     looked = subject(model.bundle, "abc", output="cb")
     trace, weights = looked.trace(), torch.from_numpy(alignment(looked))
-    assert trace.source == list("abc")
-    assert trace.answered[:2] == ["c", "b"]
+    assert trace.tokens["source"] == tuple("abc")
+    assert trace.tokens["answered"][:2] == ("c", "b")
     assert weights.shape == (3, 3)  # the end token looks too
     torch.testing.assert_close(weights.sum(-1), torch.ones(3))
     assert trace["logits"].shape[:2] == (1, 3)

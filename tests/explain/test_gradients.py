@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 
@@ -33,7 +31,7 @@ def test_an_rnn_is_told_by_its_matrix(scale, verdict, bundle_of):
     flow = gradient_flow(subject(recurrent(bundle_of, "rnn", scale), LONG[:24]), each=False)
     layer = flow.names.index("decoder.0.h")
     assert flow.verdict(layer) == verdict
-    assert math.exp(flow.rate(layer)) == pytest.approx(scale, rel=0.05)
+    assert flow.factor(layer) == pytest.approx(scale, rel=0.05)
     assert verdict in flow.sentence(layer)
     assert flow.matrices[0].singular_value == pytest.approx(scale, abs=1e-5)
     assert flow.matrices[0].spectral_radius == pytest.approx(scale, abs=1e-5)

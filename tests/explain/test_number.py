@@ -54,7 +54,7 @@ def test_a_layer_that_does_more_than_its_equation_is_told_without_one(bundle_of)
     turned = bundle_of("translate", f"{BLOCKS} model.encoder.positions=rotary")
     plain = number_view(subject(turned, GIVEN), layer="encoder.0.attention.q", cell="0,2,1").data
     assert plain["equation"] == ""
-    assert plain["products"] == []
+    assert not plain["products"]
     assert number_view(subject(turned, GIVEN), layer="encoder.0.attention.v", cell="0,2,1").data["equation"] == "E45"
 
 

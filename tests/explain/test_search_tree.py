@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from seqlab.decode.beam import Beam, beam_search
-from seqlab.explain.search_tree import recorded_search, replay
+from seqlab.explain.search_tree import beam_view, recorded_search
 from seqlab.padded import Padded
 from seqlab.tasks import subject
 from seqlab.tasks.writing import target_limits
@@ -27,19 +27,14 @@ def test_the_recorded_search_is_the_search(searched):
     assert list(recorded.best) == plain
 
 
-def test_a_replay_with_the_same_settings_is_exact(searched):
-    recorded = searched[3]
-    assert replay(recorded) == recorded.best
-
-
-def test_a_replay_with_another_penalty_finds_what_the_model_would(searched):
-    _, looked, limits, recorded = searched
+def test_the_recorded_search_with_another_penalty_is_the_search(searched):
+    _, looked, limits, _ = searched
     for penalty in (0.0, 0.6, 2.0):
+        beam = Beam(4, penalty)
         with torch.inference_mode():
-            asked = beam_search(
-                looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), Beam(4, penalty), limits
-            ).best[0]
-        assert list(replay(recorded, length_penalty=penalty)) == asked
+            plain = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits).best[0]
+            recorded = recorded_search(looked.decoder, looked.memory(), (SOS,), beam, limits)
+        assert list(recorded.best) == plain
 
 
 def test_the_tree_holds_each_result_and_what_was_cut_off(searched):
@@ -58,9 +53,20 @@ def test_the_tree_holds_each_result_and_what_was_cut_off(searched):
     assert {node.fate for _, node in paths} >= {"kept", "pruned"}
 
 
-def test_a_narrower_beam_that_leaves_the_tree_tells_nothing_false(searched):
-    _, looked, limits, recorded = searched
+def test_a_replay_with_the_same_settings_is_exact(searched):
+    data = beam_view(searched[0], "the cat", beam=4, replay_beam=4).data
+    assert data["replayed"] == data["hypotheses"] != []
+
+
+@pytest.mark.parametrize(("width", "penalty"), [(1, 1.0), (4, 0.0), (2, 0.6), (6, 2.0)])
+def test_a_replay_finds_what_the_model_would(searched, width, penalty):
+    """Also where it leaves the tree: then no path is said to lie in it."""
+    bundle, looked, limits, _ = searched
+    view = beam_view(bundle, "the cat", beam=4, replay_beam=width, replay_penalty=penalty)
+    beam = Beam(width, penalty)
     with torch.inference_mode():
-        asked = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), Beam(1), limits).best[0]
-    found = replay(recorded, width=1)
-    assert all(one.tokens == other.tokens[: len(one.tokens)] for one, other in zip(found, asked, strict=False))
+        plain = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits).best[0]
+    assert [found["score"] for found in view.data["replayed"]] == [best.score for best in plain]
+    nodes = view.data["nodes"]
+    for found, best in zip(view.data["replayed"], plain, strict=True):
+        assert [nodes[place]["token"] for place in found["path"]][: len(best.tokens)] in (list(best.tokens), [])

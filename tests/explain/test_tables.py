@@ -12,5 +12,4 @@ def test_positions_are_compared_by_their_cosine(bundle_of):
     """E2."""
     data = positions_view(bundle_of("translate", TRANSFORMER)).data
     for name, table in data["tables"].items():
-        table = torch.from_numpy(table)
-        torch.testing.assert_close(torch.from_numpy(data["cosine"][name]), cosine(table[:, None], table[None]))
+        torch.testing.assert_close(data["cosine"][name], cosine(table[:, None], table[None]))

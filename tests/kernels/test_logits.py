@@ -21,14 +21,14 @@ class TestWithItsHead:
     @pytest.mark.parametrize("smoothing", [0.0, 0.1])
     def test_it_equals_the_equations(self, parts, smoothing):
         gold = torch.randint(11, (7,))
-        fast = head_cross_entropy(*parts, gold, label_smoothing=smoothing)
+        fast = head_cross_entropy(*parts, gold, smoothing)
         slow = decoding.cross_entropy(torch.nn.functional.linear(*parts), gold, label_smoothing=smoothing).sum()
         torch.testing.assert_close(fast, slow)
         found = [torch.autograd.grad(loss * 0.3, parts) for loss in (fast, slow)]
         torch.testing.assert_close(found[0], found[1])
 
     def test_no_position_is_no_loss(self, parts):
-        loss = head_cross_entropy(parts[0][:0], *parts[1:], torch.zeros(0, dtype=torch.long))
+        loss = head_cross_entropy(parts[0][:0], *parts[1:], torch.zeros(0, dtype=torch.long), 0.0)
         loss.backward()
         assert float(loss.detach()) == 0.0
         assert not parts[1].grad.any()

@@ -30,9 +30,9 @@ def test_many_heads_equal_torchs(num_heads):
     expected, weights = theirs(x, memory, memory, key_padding_mask=~visible, average_attn_weights=False)
     seen = {}
 
-    fused = ours(ours.project_queries(x), ours.project_memory(memory), visible[:, None])
+    fused = ours(ours.project_queries(x), ours.split(ours.keys_and_values(memory)), visible[:, None])
     with listening(lambda name, value: seen.setdefault(name, value)):
-        observed = ours(ours.project_queries(x), ours.project_memory(memory), visible[:, None])
+        observed = ours(ours.project_queries(x), ours.split(ours.keys_and_values(memory)), visible[:, None])
 
     torch.testing.assert_close(fused, expected)
     torch.testing.assert_close(observed, expected)

@@ -87,7 +87,7 @@ def test_a_decoder_gives_the_probability_of_each_token_after_those_before(decode
     model, tokens = decoder.hmm.model, torch.tensor([[0, 3, 1, 2]])
     logits, _ = decoder.read(tokens, *decoder.start(Memory(1)))
     for t in range(1, 4):
-        before, after = (model.log_likelihood(Padded(tokens[:, :n], torch.tensor([n]))) for n in (t, t + 1))
+        before, after = (model.posterior(Padded(tokens[:, :n], torch.tensor([n]))).log_likelihood for n in (t, t + 1))
         torch.testing.assert_close(logits[0, t - 1, tokens[0, t]], (after - before)[0])
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(1, 4, dtype=torch.float64))
 

@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -38,10 +39,10 @@ def ragged(hmm, *, gaps=True):
     lengths, observed = torch.tensor([5, 0, 2, 3]), torch.ones(4, 5, dtype=torch.bool)
     observed[0, 2] = observed[3, 0] = False
     if sampled.values.dim() == 2 or not gaps:
-        return Padded(sampled.values, lengths, observed), None
+        return Padded(sampled.values, lengths, observed)
     present = numbers(4, 5, 4, seed=7) > -0.5
     present[0, 1] = False
-    return Padded(sampled.values.masked_fill(~present, math.nan), lengths, observed), present
+    return Padded(sampled.values.masked_fill(~present, math.nan), lengths, present & observed[..., None])
 
 
 def log_density(emissions, state, value, present):
@@ -55,7 +56,7 @@ def log_density(emissions, state, value, present):
     return normal.log_prob(value[present])
 
 
-def joint_table(hmm, observations, present, row):
+def joint_table(hmm, observations, row):
     """Every state path of a row, with the log of its joint probability with what was observed."""
     length = int(observations.lengths[row])
     paths = list(itertools.product(range(hmm.num_states), repeat=length))
@@ -64,7 +65,7 @@ def joint_table(hmm, observations, present, row):
         for t, state in enumerate(path):
             log_p[i] += (hmm.transitions[path[t - 1], state] if t else hmm.initial[state]).log()
             if observations.scored[row, t]:
-                there = present[row, t] if present is not None else torch.ones(4, dtype=torch.bool)
+                there = observations.observed[row, t].expand(4)
                 log_p[i] += log_density(hmm.emissions, state, observations.values[row, t], there)
     return torch.tensor(paths).view(len(paths), length), log_p
 
@@ -73,12 +74,12 @@ def joint_table(hmm, observations, present, row):
 @pytest.mark.parametrize("gaps", [False, True])
 def test_a_model_equals_its_joint_table(kind, gaps):
     hmm = model(kind)
-    observations, present = ragged(hmm, gaps=gaps)
-    log_likelihood, gamma = hmm.log_likelihood(observations, present), hmm.smooth(observations, present)
-    path, best = hmm.viterbi(observations, present)
+    observations = ragged(hmm, gaps=gaps)
+    gamma, _, log_likelihood = hmm.posterior(observations)
+    path, best = hmm.viterbi(observations)
     for row in (0, 2, 3):
         length = int(observations.lengths[row])
-        paths, table = joint_table(hmm, observations, present, row)
+        paths, table = joint_table(hmm, observations, row)
         expected = torch.nn.functional.one_hot(paths, 3).double().mul(table.softmax(0)[:, None, None]).sum(0)
         torch.testing.assert_close(log_likelihood[row], table.logsumexp(0), atol=1e-8, rtol=0)
         torch.testing.assert_close(gamma[row, :length], expected, atol=1e-8, rtol=0)
@@ -91,15 +92,15 @@ def test_a_model_equals_its_joint_table(kind, gaps):
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
     hmm = model(kind)
-    observations, present = ragged(hmm)
-    together = hmm.posterior(observations, present)
+    observations = ragged(hmm)
+    together = hmm.posterior(observations)
     for row, length in enumerate(observations.lengths.tolist()):
         alone = Padded(
             observations.values[row : row + 1, :length],
             torch.tensor([length]),
             observations.observed[row : row + 1, :length],
         )
-        one = hmm.posterior(alone, None if present is None else present[row : row + 1, :length])
+        one = hmm.posterior(alone)
         torch.testing.assert_close(one.gamma[0], together.gamma[row, :length])
         torch.testing.assert_close(one.log_likelihood[0], together.log_likelihood[row])
 
@@ -108,9 +109,9 @@ def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
 def test_all_features_present_is_no_mask_and_none_is_missing(kind):
     hmm = model(kind)
     _, observations = sample(hmm, 3, 6, seed=1)
-    everything, nothing = (torch.full((3, 6, 4), present) for present in (True, False))
-    torch.testing.assert_close(hmm.smooth(observations, everything), hmm.smooth(observations))
-    assert hmm.log_emissions(observations, nothing).eq(0).all()
+    everything, nothing = (replace(observations, observed=torch.full((3, 6, 4), there)) for there in (True, False))
+    torch.testing.assert_close(hmm.posterior(everything).gamma, hmm.posterior(observations).gamma)
+    assert hmm.log_emissions(nothing).eq(0).all()
 
 
 def test_a_full_gaussian_with_a_diagonal_covariance_is_the_diagonal_one():
@@ -120,8 +121,8 @@ def test_a_full_gaussian_with_a_diagonal_covariance_is_the_diagonal_one():
         diagonal.transitions,
         FullGaussian(diagonal.emissions.means, diagonal.emissions.variances.diag_embed()),
     )
-    observations, present = ragged(diagonal)
-    torch.testing.assert_close(full.log_emissions(observations, present), diagonal.log_emissions(observations, present))
+    observations = ragged(diagonal)
+    torch.testing.assert_close(full.log_emissions(observations), diagonal.log_emissions(observations))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,10 +167,10 @@ def test_a_symbol_that_no_state_emits_makes_the_row_impossible_and_nothing_nan()
     emissions = Categorical(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64))
     hmm = HMM(torch.tensor([0.5, 0.5]).double(), torch.full((2, 2), 0.5).double(), emissions)
     observations = Padded.from_rows([[0, 2, 1], [0, 1, 1]])
-    assert hmm.log_likelihood(observations).tolist()[0] == -math.inf
+    assert hmm.posterior(observations).log_likelihood.tolist()[0] == -math.inf
     assert hmm.viterbi(observations)[1].tolist()[0] == -math.inf
-    assert hmm.smooth(observations).isfinite().all()
-    assert hmm.log_likelihood(observations)[1].isfinite()
+    assert hmm.posterior(observations).gamma.isfinite().all()
+    assert hmm.posterior(observations).log_likelihood[1].isfinite()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -65,7 +65,7 @@ def test_a_forecast_equals_one_big_gaussian_for_each_row(num_inputs):
     x = numbers(4, 10, num_inputs, seed=2) if num_inputs else None
     if x is not None:
         x[1, 7:] = math.nan  # beyond what that row's forecast needs
-    forecast = system.forecast(rows_of(y, *lengths), horizon, seen, x)
+    forecast = system.forecast(Padded(y, torch.tensor(lengths), seen), horizon, x)
     for row, length in enumerate(lengths):
         inputs = None if x is None else x[row]
         mean, cov = expected_later(system, y[row, :length], seen[row, :length], horizon, inputs)
@@ -76,7 +76,7 @@ def test_a_forecast_equals_one_big_gaussian_for_each_row(num_inputs):
 def test_missing_steps_are_those_that_the_series_calls_missing():
     system, y, observed = a_system(), numbers(2, 5, 2), numbers(2, 5, seed=1) > 0
     one = system.filter(Padded(y, torch.tensor([5, 4]), observed)).log_likelihood
-    other = system.filter(rows_of(y, 5, 4), observed[..., None].expand(2, 5, 2)).log_likelihood
+    other = system.filter(Padded(y, torch.tensor([5, 4]), observed[..., None].expand(2, 5, 2))).log_likelihood
     torch.testing.assert_close(one, other)
 
 
@@ -170,7 +170,7 @@ def test_a_short_step_is_half_of_a_long_one():
 @pytest.mark.parametrize("num_inputs", [0, 2])
 def test_saving_and_loading_is_identity(num_inputs):
     system = a_system(num_inputs=num_inputs)
-    again = LDS.from_tensors(load(save(system.tensors())))
+    again = LDS(**load(save(system.tensors())))
     assert again.tensors().keys() == system.tensors().keys()
     assert all(torch.equal(tensor, getattr(again, name)) for name, tensor in system.tensors().items())
 
@@ -181,7 +181,7 @@ def test_rows_may_be_constant_all_missing_or_empty():
     observed = torch.ones(3, 6, dtype=torch.bool)
     observed[1] = False
     series = Padded(values, torch.tensor([6, 6, 0]), observed)
-    for part in (*system.filter(series)[:-1], *system.smooth(series), *system.forecast(series, 3)):
+    for part in (*system.filter(series), *system.smooth(series), *system.forecast(series, 3)):
         assert part.isfinite().all()
     assert system.filter(series).log_likelihood[1:].tolist() == [0, 0]
     torch.testing.assert_close(system.forecast(series, 3).mean[0], values[0, :3], atol=1e-4, rtol=0)
@@ -206,9 +206,9 @@ def test_wrong_parts_are_named():
     with pytest.raises(DataError, match="row 0, step 2: not a number"):
         system.filter(rows_of(y.index_fill(1, torch.tensor([2]), math.nan), 4))
     with pytest.raises(DataError, match="without an input matrix"):
-        system.filter(rows_of(y, 4), None, numbers(1, 4, 1))
+        system.filter(rows_of(y, 4), numbers(1, 4, 1))
     with pytest.raises(DataError, match="inputs for 1x4 rows and steps, where 1x6 must be known"):
-        a_system(num_inputs=1).forecast(rows_of(y, 4), 2, None, numbers(1, 4, 1))
+        a_system(num_inputs=1).forecast(rows_of(y, 4), 2, numbers(1, 4, 1))
 
 
 def test_a_wrong_shape_is_named(monkeypatch):

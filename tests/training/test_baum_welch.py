@@ -7,13 +7,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.hmm_fit import Family, baum_welch, count_hmm, fit_hmm, grouped, select_order, start_hmm
+from experiments.hmm_fit import (
+    Family,
+    HMMSettings,
+    baum_welch,
+    count_hmm,
+    fit_hmm,
+    grouped,
+    rows_of,
+    select_order,
+    start_hmm,
+)
 from seqlab.errors import DataError, RunError
 from seqlab.models.emissions import Categorical, DiagonalGaussian, FullGaussian
 from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
 from seqlab.training import baum_welch as em
-from seqlab.training.baum_welch import HMMData, HMMSettings
+from seqlab.training.baum_welch import HMMData
 from tests.hmm_samples import sample
 
 KINDS = ["categorical", "diagonal", "full"]
@@ -53,11 +63,11 @@ def in_order(model, like):
 
     def renamed(order):
         order = list(order)
-        emitted = {name: tensor[order] for name, tensor in model.emissions.tensors().items()}
+        emitted = {name: tensor[order] for name, tensor in vars(model.emissions).items()}
         return HMM(model.initial[order], model.transitions[order][:, order], type(model.emissions)(**emitted))
 
     def distance(other):
-        pairs = zip(other.emissions.tensors().values(), like.emissions.tensors().values(), strict=True)
+        pairs = zip(vars(other.emissions).values(), vars(like.emissions).values(), strict=True)
         return sum(float((a - b).square().sum()) for a, b in pairs)
 
     return min((renamed(order) for order in itertools.permutations(range(like.num_states))), key=distance)
@@ -112,10 +122,11 @@ def test_the_likelihood_never_falls(kind, num_states, seed, pseudo, gaps, labell
     lengths = torch.tensor([7, 1, 4, 0, 7])
     draw = numbers(5, 7, 2, seed=seed)
     values = draw[..., 0].mul(3).long().abs() % 5 if kind == "categorical" else draw
-    present = numbers(5, 7, 2, seed=seed + 1) > -0.7 if gaps and kind != "categorical" else None
     observed = numbers(5, 7, seed=seed + 2) > -1.0 if gaps else None
+    if gaps and kind != "categorical":
+        observed = (numbers(5, 7, 2, seed=seed + 1) > -0.7) & observed[..., None]
     labels = (numbers(5, 7, seed=seed + 3).abs() * 3).long() % (num_states + 1) - 1 if labelled else None
-    evidence = HMMData(Padded(values, lengths, observed), present, labels, numbers(5, seed=seed + 4).exp())
+    evidence = HMMData(Padded(values, lengths, observed), labels, numbers(5, seed=seed + 4).exp())
     search = HMMSettings(
         restarts=2, iterations=15, tolerance=-math.inf, seed=seed, pseudo=pseudo, pseudo_emissions=pseudo
     )
@@ -131,7 +142,7 @@ def test_a_restart_finds_the_planted_model(kind):
     fit = fit_hmm(evidence, family(kind), settings=HMMSettings(restarts=3, iterations=200))
     assert fit.best.converged
     assert fit.best.log_likelihood == max(restart.log_likelihood for restart in fit.restarts)
-    assert fit.best.log_likelihood > float(planted(kind).log_likelihood(evidence.observations).sum())
+    assert fit.best.log_likelihood > float(planted(kind).posterior(evidence.observations).log_likelihood.sum())
     assert_same(in_order(fit.best.model, planted(kind)), planted(kind), atol=0.1, rtol=0.1)
 
 
@@ -139,8 +150,9 @@ def test_holes_in_the_data_do_not_keep_the_planted_model_from_being_found():
     """A fifth of the positions unobserved, a third of the features missing at the others, what lies there is NaN."""
     _, evidence = data("full", num=200, length=60)
     observed, present = numbers(200, 60, seed=5) > -0.84, numbers(200, 60, 2, seed=6) > -0.43
-    values = evidence.observations.values.masked_fill(~(present & observed[..., None]), math.nan)
-    holed = HMMData(Padded(values, evidence.observations.lengths, observed), present)
+    observed = present & observed[..., None]
+    values = evidence.observations.values.masked_fill(~observed, math.nan)
+    holed = HMMData(Padded(values, evidence.observations.lengths, observed))
     fit = fit_hmm(holed, family("full"), settings=HMMSettings(restarts=2, iterations=200))
     assert_same(in_order(fit.best.model, planted("full")), planted("full"), atol=0.15, rtol=0.15)
 
@@ -198,8 +210,8 @@ def test_some_labels_and_the_rest_without_are_better_than_the_labels_alone(kind)
     both = fit_hmm(replace(evidence, labels=labels), family(kind), settings=smooth).best.model
 
     truth, unseen = data(kind, num=200, length=40, seed=2)
-    right = [float((m.smooth(unseen.observations).argmax(-1) == truth).double().mean()) for m in (few, both)]
-    told = [float(m.log_likelihood(unseen.observations).sum()) for m in (few, both)]
+    right = [float((m.posterior(unseen.observations).gamma.argmax(-1) == truth).double().mean()) for m in (few, both)]
+    told = [float(m.posterior(unseen.observations).log_likelihood.sum()) for m in (few, both)]
     assert right[1] > right[0] - 0.005
     assert right[1] > 0.85
     assert told[1] > told[0]
@@ -222,7 +234,7 @@ def test_a_weight_is_a_number_of_copies():
     search = HMMSettings(iterations=5)
     assert_same(
         baum_welch(start, replace(evidence, weights=weights), settings=search).model,
-        baum_welch(start, evidence.rows(copies), settings=search).model,
+        baum_welch(start, rows_of(evidence, copies), settings=search).model,
         atol=1e-3,  # the floor is measured by the vectors as they lie there
         rtol=1e-3,
     )
@@ -254,9 +266,9 @@ def test_a_gaussian_that_nothing_visits_keeps_its_parameters(kind):
     start = planted(kind)
     start = HMM(torch.tensor([1.0, 0.0, 0.0]).double(), torch.eye(3).double(), start.emissions)
     model = baum_welch(start, data(kind, num=3)[1], settings=HMMSettings(iterations=3)).model
-    for name, tensor in model.emissions.tensors().items():
-        assert tensor[1:].equal(start.emissions.tensors()[name][1:])
-        assert not tensor[:1].equal(start.emissions.tensors()[name][:1])
+    for name, tensor in vars(model.emissions).items():
+        assert tensor[1:].equal(vars(start.emissions)[name][1:])
+        assert not tensor[:1].equal(vars(start.emissions)[name][:1])
 
 
 def test_a_chain_that_only_goes_right_keeps_its_shape():
@@ -275,7 +287,7 @@ def test_no_state_collapses_onto_a_point(kind):
     fit = fit_hmm(HMMData(Padded(values, torch.tensor([21]))), family(kind, 3), settings=HMMSettings(floor=1e-2))
     assert all(tensor.isfinite().all() for tensor in fit.best.model.tensors().values())
     assert all(math.isfinite(restart.log_likelihood) for restart in fit.restarts)
-    spread = fit.best.model.emissions.tensors()["variances" if kind == "diagonal" else "covariances"]
+    spread = vars(fit.best.model.emissions)["variances" if kind == "diagonal" else "covariances"]
     spread = spread if kind == "diagonal" else spread.diagonal(dim1=1, dim2=2)
     assert (spread[:, 0] >= 0.99e-2 * values[0, :, 0].var(correction=0)).all()
 
@@ -334,5 +346,6 @@ def test_what_such_states_cannot_emit_is_refused():
         fit_hmm(vectors, Family(2))
     with pytest.raises(DataError, match="full states emit vectors, and these are symbols"):
         fit_hmm(HMMData(Padded.from_rows([[0, 1]])), Family(2, "full"))
+    nothing = replace(vectors.observations, observed=torch.zeros(1, 2, 1, dtype=torch.bool))
     with pytest.raises(DataError, match="nothing was observed"):
-        fit_hmm(replace(vectors, present=torch.zeros(1, 2, 1, dtype=torch.bool)), Family(2, "full"))
+        fit_hmm(HMMData(nothing), Family(2, "full"))

@@ -4,11 +4,11 @@ from functools import partial
 import pytest
 import torch
 
-from experiments.hmm_fit import Family, baum_welch, draw_hmm
+from experiments.hmm_fit import Family, HMMSettings, baum_welch, draw_hmm
 from seqlab.models.hmm import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import Train
-from seqlab.training.baum_welch import EMSteps, HMMData, HMMSettings
+from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo
 from seqlab.training.counting import CountingLearner
 from seqlab.training.hmm_em import HMMLearner
 from seqlab.training.log import Silence
@@ -32,12 +32,12 @@ def climbing(evidence, tmp_path):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         model = Probabilities(draw_hmm(FAMILY, 4, seed=0))
-        search = HMMSettings(pseudo=0.1, pseudo_emissions=0.1, tolerance=settings.get("tolerance", 1e-4))
+        search = {"pseudo": Pseudo(0.1, 0.1, 0.1), "tolerance": settings.get("tolerance", 1e-4)}
         train = Train(**{"steps": 6, "restarts": 3, **settings})
         if counted:
             learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1).tensors())
         else:
-            em = EMSteps([evidence], model.model, settings=search)
+            em = EMSteps([evidence], model.model, **search)
             start = partial(draw_hmm, FAMILY, 4, seed=1)
             learner = HMMLearner(model, lambda r: start(restart=r), em, train, by_validation=by_validation)
         scores = iter(losses or ())

@@ -53,10 +53,10 @@ def test_the_likelihood_never_falls(seed, size, width, num_inputs, learn, diagon
     """Ragged rows, missing steps and entries, inputs, any choice of parameters: each iteration gains or stands."""
     truth, lengths = a_system(size, width, num_inputs, seed), torch.tensor([12, 7, 1, 0])
     x = numbers(4, 12, num_inputs, seed=seed + 9) if num_inputs else None
-    observations = replace(truth.sample(4, 12, seed=seed, inputs=x)[1], lengths=lengths)
-    present = numbers(4, 12, width, seed=seed + 7) > -0.6
+    observed = numbers(4, 12, width, seed=seed + 7) > -0.6
+    observations = replace(truth.sample(4, 12, seed=seed, inputs=x)[1], lengths=lengths, observed=observed)
     search = LDSSettings(learn=tuple(sorted(learn)), diagonal=diagonal, iterations=8, tolerance=0.0)
-    fit = fit_lds(a_system(size, width, num_inputs, seed + 20), observations, present, x, settings=search)
+    fit = fit_lds(a_system(size, width, num_inputs, seed + 20), observations, x, settings=search)
     rises(fit)  # and `fit_lds` itself raises where it falls
     kept = set(PARAMETERS) - learn - ({"input_matrix"} if not num_inputs else set())
     for name in kept:
@@ -80,13 +80,13 @@ def test_where_em_stops_the_likelihood_is_flat():
     """With full noise and single entries missing, which a wrong E step would not survive."""
     noise = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
     truth, present = replace(a_system(2, 2, seed=7), observation_noise=noise), numbers(80, 4, 2, seed=2) > -0.3
-    _, seen = truth.sample(80, 4, seed=1)
+    seen = replace(truth.sample(80, 4, seed=1)[1], observed=present)
     search = LDSSettings(learn=("observation", "observation_noise"), iterations=500, tolerance=1e-11)
-    fit = fit_lds(truth, seen, present, settings=search)
+    fit = fit_lds(truth, seen, settings=search)
 
     def slope(name, way):
         there, back = (replace(fit.model, **{name: getattr(fit.model, name) + h * way}) for h in (1e-4, -1e-4))
-        apart = there.filter(seen, present).log_likelihood - back.filter(seen, present).log_likelihood
+        apart = there.filter(seen).log_likelihood - back.filter(seen).log_likelihood
         return apart.sum().item() / 2e-4
 
     for way in torch.eye(4, dtype=torch.float64).view(4, 2, 2):
@@ -96,12 +96,10 @@ def test_where_em_stops_the_likelihood_is_flat():
 
 def test_known_inputs_and_gaps_are_fitted_too():
     truth, x = a_system(2, 2, 1, seed=5), numbers(30, 50, 1)
-    _, seen = truth.sample(30, 50, seed=1, inputs=x)
-    present = numbers(30, 50, 2, seed=1) > -0.8
+    observed = numbers(30, 50, 2, seed=1) > -0.8
+    seen = replace(truth.sample(30, 50, seed=1, inputs=x)[1], observed=observed)
     blind = replace(truth, input_matrix=torch.zeros(2, 1, dtype=torch.float64), process_noise=2 * truth.process_noise)
-    fit = fit_lds(
-        blind, seen, present, x, settings=LDSSettings(learn=("input_matrix", "process_noise"), iterations=100)
-    )
+    fit = fit_lds(blind, seen, x, settings=LDSSettings(learn=("input_matrix", "process_noise"), iterations=100))
     torch.testing.assert_close(fit.model.input_matrix, truth.input_matrix, atol=0.1, rtol=0)
     torch.testing.assert_close(fit.model.process_noise, truth.process_noise, atol=0.15, rtol=0)
     assert torch.equal(fit.model.transition, truth.transition)
