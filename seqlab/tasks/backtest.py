@@ -78,7 +78,7 @@ class Tally:
         origins = sorted(self.moments)
         sums = np.stack([self.moments[origin] for origin in origins])
         horizon = len(self.sums["mae"])
-        apart = max(1.0, (origins[-1] - origins[0]) / max(1, len(origins) - 1))
+        apart = max(1.0, (int(origins[-1]) - int(origins[0])) / max(1, len(origins) - 1))
         run = math.ceil(horizon / apart)
         return ExampleScores("mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True, run)
 

@@ -126,7 +126,7 @@ def _smooth_again(bundle: Bundle, windows: Windows) -> None:
 
     A short series has no rows to spare: what was held out to choose a model by is learnt from before it forecasts.
     """
-    if (smoothing := smoothing_of(cast(nn.Module, bundle.model))) is not None:
+    if (smoothing := smoothing_of(bundle.model)) is not None:
         settings = bundle.recipe.model.smoothing
         form = "best" if settings is None else settings.form
         fit_smoothing(smoothing, series_of(bundle.codec), windows, form)
@@ -198,7 +198,7 @@ def _predict(job: Job) -> list[Forecast]:
 def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     """Scores of a forecast from every moment, or from some that lie evenly, beside baselines."""
     windows, train = data.windows, None
-    if data.before is not None and smoothing_of(cast(nn.Module, bundle.model)) is not None:
+    if data.before is not None and smoothing_of(bundle.model) is not None:
         bundle = replace(bundle, model=copy.deepcopy(bundle.model))
         _smooth_again(bundle, data.before)
     note = "the linear floor needs the training part, which is not beside this model"

@@ -22,7 +22,7 @@ from seqlab.training.counting import CountingLearner
 from seqlab.training.run import Learner
 
 MOMENTS = 300  # from which each variable is forecast, with each choice of rates
-FORECASTS = 8_000  # of all variables together
+FORECASTS = 2_000  # of all variables together
 ROWS = 20_000  # variables times choices that are computed together
 DEVIATIONS_ON = 2_000  # windows
 PER_RATE = 0.02  # how much smaller the error must be for each rate that a form chooses
