@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Float32
 
-from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_numbers, part_of
+from seqlab.codecs.codec import Codec, Examples, Json, Row, Source, entry_of, parse_numbers, part_of
 from seqlab.data.series import Series, calendar, read_series
 from seqlab.data.store import Column
 from seqlab.errors import BundleError, DataError, SeqlabError, UsageError
@@ -19,7 +19,7 @@ from seqlab.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class SeriesSource:
+class SeriesSource(Source):
     """What is forecast and what is known in advance; mean and deviation of each of both over the training part.
 
     `season` is the number of rows in one season, `naive` the mean error, in deviations, of repeating the value of one
@@ -84,12 +84,6 @@ class SeriesSource:
         return [self.table(value) for value in values]
 
     def column(self, path: Path) -> Column | None:
-        return None
-
-    def starts(self, value: Any) -> None:
-        return None
-
-    def names(self, value: Any, row: Row) -> None:
         return None
 
     def show(self, value: Any) -> str:

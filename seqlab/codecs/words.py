@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, parse_text
+from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, Source, parse_text
 from seqlab.codecs.text import framed, learn_tokenizer, normaliser, old_tokens, read_tokens, tokens_json
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
@@ -21,10 +21,9 @@ LONGEST_WORD = 24  # characters of a word's spelling: of a longer one its two en
 
 
 @dataclass(frozen=True)
-class WordSource:
+class WordSource(Source):
     """Sentences as tuples of words. With `letters`, each word is read with its spelling."""
 
-    by_line: ClassVar[bool] = True
     tokenizer: Tokenizer
     letters: CharacterTokenizer | None = None
     markers: bool = False
@@ -85,8 +84,6 @@ class WordSource:
 
     def show(self, value: Any) -> str:
         return value if isinstance(value, str) else " ".join(value)
-
-    typed = show
 
     def to_json(self) -> Json:
         letters = {} if self.letters is None else {"letters": self.letters.to_json()}

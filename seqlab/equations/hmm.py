@@ -173,4 +173,4 @@ def _distribution(log_p: Trellis, lengths: RowIds) -> Trellis:
 def _at_real(x: Trellis, lengths: RowIds) -> Trellis:
     """Zeros at the pads: as `log_b` they observe nothing, and since the rows of A sum to one they change nothing."""
     pads = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
-    return x.masked_fill(pads[..., None], 0.0) if pads.any() else x
+    return x.masked_fill(pads[..., None], 0.0)

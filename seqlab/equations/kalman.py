@@ -99,7 +99,7 @@ def spread(P: Covariance, system: System) -> Covariance:
 
 
 def gain(
-    P: Covariance, system: System, entries: Bool[Tensor, "*rows D"] | None = None
+    P: Covariance, system: System, entries: Bool[Tensor, "*rows D"]
 ) -> tuple[Float[Tensor, "*rows H D"], Factor, Covariance]:
     """E13: K = P W_hyᵀ S⁻¹ with S = W_hy P W_hyᵀ + R; L Lᵀ = S; and P - K W_hy P, as a sum of squares.
 
@@ -107,11 +107,8 @@ def gain(
     """
     U = system.W_hy @ P
     S = U @ system.W_hy.mT + system.R
-    if entries is not None:
-        U = U * entries[..., None]
-        S = torch.where(entries[..., :, None] & entries[..., None, :], S, _eye(S))
-    L = factor(S)
-    K = torch.cholesky_solve(U, L).mT
+    L = factor(torch.where(entries[..., :, None] & entries[..., None, :], S, _eye(S)))
+    K = torch.cholesky_solve(U * entries[..., None], L).mT
     return K, L, _joseph(P, K, system.W_hy, system.R)
 
 

@@ -68,7 +68,8 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
     name = f"{layer.rpartition('.')[2]}[{where}]"
     sums = [f"{product.what} = {number(product.sum)}" for product in filled.products]
     lines = [filled.formula, *sums, *filled.lines, f"{name} = {number(filled.value)}"]
-    data = {"stage": layer, "cell": place, "name": name, **asdict(filled)}
+    products = [asdict(product) for product in filled.products]
+    data = {"stage": layer, "cell": place, "name": name, **asdict(filled), "products": products}
     picture = table(lines[:1], [[line] for line in lines[1:]], title="the equation, filled with the actual values")
     return View("number", f"{layer} at {where}", data, [picture, *lines])
 

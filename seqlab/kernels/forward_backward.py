@@ -44,9 +44,8 @@ def posterior(
     moves, A = A, hmm.as_matrix(A)
     num_steps = log_b.shape[1] if which is None else which.shape[1]
     real = (torch.arange(num_steps)[:, None] < lengths)[..., None]
-    whole = bool(real.all())
     if which is None:  # a pad observes nothing: since the rows of A sum to one it changes nothing
-        b, top = _scaled(log_b.transpose(0, 1) if whole else log_b.transpose(0, 1).masked_fill(~real, 0.0))
+        b, top = _scaled(log_b.transpose(0, 1).masked_fill(~real, 0.0))
     else:
         b, top = (x.index_select(0, which.mT.flatten()).unflatten(0, which.mT.shape) for x in _scaled(log_b))
     arriving = b.contiguous()
@@ -59,8 +58,7 @@ def posterior(
     share, count = 1 / z, d / (c * z)
     for part in (alpha, joint, arriving, share, count):
         part[:, lost] = 0.0
-    if not whole:
-        share, count = share * real, count * real
+    share, count = share * real, count * real
     gamma = joint.mul_(share).transpose(0, 1)
     arriving.mul_(count if weights is None else count * weights[:, None])
     xi = A * torch.from_numpy(alpha[:-1].flatten(0, 1).numpy().T @ arriving[1:].flatten(0, 1).numpy())

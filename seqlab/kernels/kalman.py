@@ -86,7 +86,6 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor
     Once they settle they are not computed again until the pattern changes.
     """
     pattern = torch.cat([entries, real[..., None]], dim=-1)
-    whole = pattern.flatten(1).all(1).tolist()
     same = [False, *(pattern[1:] == pattern[:-1]).flatten(1).all(1).tolist()]
     alive, by_step = _plain(real[..., None, None]), _plain(entries[..., None])[..., 0]
     W, Q, P = system.W_hh.numpy(), system.Q.numpy(), _plain(system.P_1.expand(real.shape[1], -1, -1))
@@ -95,9 +94,8 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor
     steady = False
     for t, unchanged in enumerate(same):
         if not (steady and unchanged):
-            prior = P if t == 0 else _symmetric(W @ P @ W.T + Q)
-            prior = prior if whole[t] else np.where(alive[t], prior, P)
-            K, L, P = _gain(prior, system, None if whole[t] else by_step[t])
+            prior = np.where(alive[t], _symmetric(W @ P @ W.T + Q), P) if t else P
+            K, L, P = _gain(prior, system, by_step[t])
             steady = unchanged and _settled(prior, steps[-1][0])
             steps.append((prior, P, K, L))
         places.append(len(steps) - 1)
@@ -105,14 +103,12 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor
     return tuple(part[:, None] if part.dim() == 3 else part for part in parts)
 
 
-def _gain(P: np.ndarray, system: System, entries: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _gain(P: np.ndarray, system: System, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The twin of `equations.kalman.gain`, to which it turns where S is singular."""
     Z, R = system.W_hy.numpy(), system.R.numpy()
-    U = Z @ P
-    S, eye = U @ Z.T + R, np.eye(len(Z))
-    if entries is not None:
-        U = U * entries[..., None]
-        S = np.where(entries[..., :, None] & entries[..., None, :], S, eye)
+    U, eye = Z @ P, np.eye(len(Z))
+    S = np.where(entries[..., :, None] & entries[..., None, :], U @ Z.T + R, eye)
+    U = U * entries[..., None]
     try:
         L = np.linalg.cholesky(S * (1 + 8 * np.finfo(S.dtype).eps * eye))
         apart = np.linalg.inv(L)
@@ -120,8 +116,7 @@ def _gain(P: np.ndarray, system: System, entries: np.ndarray | None) -> tuple[np
     except np.linalg.LinAlgError:
         singular = True
     if singular:
-        mask = None if entries is None else torch.from_numpy(entries)
-        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, mask))
+        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, torch.from_numpy(entries)))
         return K, L, P
     K = (apart.swapaxes(-1, -2) @ (apart @ U)).swapaxes(-1, -2)
     keep = np.eye(P.shape[-1]) - K @ Z
