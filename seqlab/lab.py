@@ -159,7 +159,7 @@ def _train_folds(
     folds, baseline, reports = num_folds(network, corpus), task_of(network).baseline(network), []
     if folds == 1 or not baseline:
         return
-    report.say(f"few examples: each of {folds} parts is held out in turn, and scored by models of their own")
+    report.say(f"few examples: scored in {folds} folds, each by models trained on the others")
     for fold in range(2, folds + 1):
         part, out = override(network, [f"data.fold={fold}"]), folder / RUN / "fold"
         with temporary(out), warnings.catch_warnings(), suppress(DataError):  # nothing may be left for a part

@@ -156,6 +156,15 @@ def print_text(text: str) -> None:
     Console(highlight=False, soft_wrap=True).print(escape(text))
 
 
+def print_sentence(text: str) -> None:
+    """Words without an address to copy: on a terminal they are wrapped between words."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False)
+    console.print(escape(text), soft_wrap=not console.is_terminal)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
     """A table; columns of numbers are aligned on the right."""
     from rich.console import Console

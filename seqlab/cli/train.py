@@ -22,6 +22,7 @@ from seqlab.cli.command import (
     print_fit,
     print_json,
     print_scores,
+    print_sentence,
     print_table,
     print_text,
     program,
@@ -152,13 +153,14 @@ def _show_scores(model: "Model") -> None:
     floors, steps = held_out.get("floors", {}), model.metrics["steps"]
     for finding in beside_floor(model.task, held_out, floors, recipe=model.recipe, steps=steps):
         if not finding.well:
-            print_text(f"note: {finding.said}; {finding.remedy}")
+            print_sentence(f"note: {finding.said}; {finding.remedy}")
     for name, (low, high) in held_out.get("interval", {}).items():
         if number < HELD_OUT:
             score = f"{name.replace('_', ' ')} anywhere from {figure(name, low)} to {figure(name, high)}"
-            print_text(f"note: {number} held out tell little: with as many others it may have {score}")
+            print_sentence(f"note: {number} held out tell little: with as many others it may have {score}")
     if selection := model.metrics.get("selection"):
-        print_text(f"{selection['sentence']}\nthe other one: {model.path}/{selection['other']}")
+        print_sentence(selection["sentence"])
+        print_text(f"the other one: {model.path}/{selection['other']}")
     print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
 
 

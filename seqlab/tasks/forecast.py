@@ -72,9 +72,6 @@ class Moments:
     def batch(self, bundle: Bundle, most: int) -> Batch:
         return self.windows.batch(np.arange(min(most, len(self.windows))))
 
-    def examples(self) -> list[Example]:
-        raise UsageError("a model of a series has no examples to examine", hint="`seqlab evaluate` scores it.")
-
     def typed(self, bundle: Bundle, most: int) -> list[str]:
         return list(bundle.metrics.get("examples", []))
 
