@@ -104,13 +104,17 @@ def generate(
     return Generated(Padded.from_rows(new), [tuple(row) for row in logs])
 
 
-@torch.inference_mode()  # while a step is made: whoever takes the token has a mode of their own
 def stream(
     decoder: Decoder, memory: Memory, prefix: Padded, rule: Rule, limits: Limits, *, row: int
 ) -> Iterator[tuple[int, float]]:
     """The tokens of a single row as they are chosen, the end token too, each with its log-probability."""
-    for _, token, log_p in _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row])):
-        yield int(token[0]), float(log_p[0])
+    steps = _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row]))
+    while True:
+        with torch.inference_mode():  # while a step is made: whoever takes the token has a mode of their own
+            step = next(steps, None)
+        if step is None:
+            return
+        yield int(step[1][0]), float(step[2][0])
 
 
 def _steps(
