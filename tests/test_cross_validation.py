@@ -35,7 +35,7 @@ def test_each_example_of_a_small_file_is_scored_once(tmp_path):
     path, heard = _write(tmp_path / "few.tsv", 60), Heard()
     trained = lab.train("classify", path, settings=QUICK, out=tmp_path / "m", report=heard)
     scores, chosen = trained.model.metrics["validation"], trained.model.metrics["selection"]
-    assert heard.heard == ["few examples: each of 3 parts is held out in turn, and scored by models of their own"]
+    assert heard.heard == ["few examples: scored in 3 folds, each by models trained on the others"]
     assert scores["folds"] == 3
     assert scores["examples"] == chosen["examples"] == 59  # labels are not multiples of three
     assert scores["accuracy"] == chosen["values"][chosen["kept"]]
