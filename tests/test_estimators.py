@@ -78,18 +78,13 @@ def test_sequences_of_numbers_and_of_vectors_are_read_too():
     assert SeqlabClassifier(settings=QUICK).fit(rows, y).predict(rows[:, :2]).shape == (60,)
 
 
-def test_a_label_that_was_only_held_out_has_no_probability_but_its_place():
+def test_a_label_with_one_example_is_not_held_out():
     texts, labels = reviews(40)
     model = SeqlabClassifier(settings=(*QUICK, "data.validation=0.5"), seed=1)
-    seen = next(label for place in range(40) if (label := odd_one(model, texts, labels, place)) is not None)
-    assert seen.classes_.tolist() == ["neg", "odd", "pos"]
-    np.testing.assert_array_equal(seen.predict_proba(["great"])[:, 1], 0)
-
-
-def odd_one(model, texts, labels, place):
-    """The model, where the row at this place is held out."""
-    model.fit(texts, [*labels[:place], "odd", *labels[place + 1 :]])
-    return None if "odd" in model.model_.predict("great").details["probabilities"] else model
+    for place in range(0, 40, 8):
+        model.fit(texts, [*labels[:place], "odd", *labels[place + 1 :]])
+        assert model.classes_.tolist() == ["neg", "odd", "pos"]
+        assert (model.predict_proba(["great"])[:, 1] > 0).all()
 
 
 def test_parameters_go_in_and_come_out():

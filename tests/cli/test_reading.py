@@ -165,7 +165,7 @@ class TestFilesToTag:
         (here / "x.conll").write_text("".join(f"n{i} O\nAda B-PER\n\n" for i in range(20)))
         said = run("train", "tag", "x.conll", "-o", "m", "-q", *small("tag"), "-s", "data.validation=0.3")
         assert said.code == 0
-        rows = [line for line in said.stdout.splitlines() if "entity" in line]
+        rows = [line for line in said.stdout.splitlines() if line.startswith("│ entity")]
         assert len(rows) == 3
         assert all("%" in row for row in rows)
 

@@ -32,6 +32,7 @@ def forecaster(output=OUTPUTS[0], *, covariates=0, scale_windows=True, variables
         Pooling("final", 5, summary_size=5),
         output,
         patch=PATCH,
+        look_back=LOOK,
         horizon=AHEAD,
         num_variables=variables,
         num_covariates=covariates,

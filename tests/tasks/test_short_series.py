@@ -28,7 +28,7 @@ def _seasonal(rows=ROWS):
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("short")
     path = _written(folder, _seasonal())
-    settings = ["model.encoder.size=8", "model.embedding=8", "train.steps=10"]
+    settings = ["train.steps=10"]
     return lab.train("forecast", path, settings=settings, out=folder / "run"), path
 
 
