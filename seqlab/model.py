@@ -13,9 +13,10 @@ from torch import Tensor
 from seqlab.bundle import Bundle, find_bundle, to_int8
 from seqlab.codecs.codec import Json, Row
 from seqlab.data.in_memory import as_files, inputs_of, is_table
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, nearest
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
+from seqlab.metrics.scores import figure_between
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.tasks import load_bundle, predict, task_of
@@ -127,6 +128,21 @@ class Model:
         """A few examples of the given files, or of what training held out, as the model reads them."""
         return self.data(*data).batch(self.bundle, most)
 
+    def __str__(self) -> str:
+        """A summary: what it is, where it lies, and how good it was on what was held out."""
+        held_out = self.metrics.get("validation", {})
+        intervals = held_out.get("interval", {})
+        scores = [
+            f"{name.replace('_', ' ')} {figure_between(name, value, intervals.get(name))}"
+            for name, value in held_out.items()
+            if isinstance(value, float)
+        ]
+        size = f"{self.bundle.num_parameters:,} weights"
+        lines = [f"{self.recipe.name}, a model for '{self.recipe.task}' with {size}, in {self.path}", self.recipe.about]
+        if scores:
+            lines.append(f"on {held_out.get('examples', 0):,} held out: {', '.join(scores)}")
+        return "\n".join(line for line in lines if line)
+
     def info(self) -> Json:
         """What it is: recipe, sizes, scores."""
         files = [file for file in self.path.iterdir() if file.is_file()]
@@ -167,6 +183,8 @@ def decode_settings(recipe: Decode, overrides: Json) -> Decode:
     except ValueError as error:
         first = error.errors()[0]  # type: ignore[attr-defined]
         name = ".".join(map(str, first["loc"]))
+        if name not in Decode.model_fields:
+            raise UsageError(f"there is no option '{name}'", hint=nearest(name, Decode.model_fields)) from None
         raise UsageError(
             f"{name}: {first['msg']} (it is {first['input']!r})", hint="see `seqlab predict --help`."
         ) from None

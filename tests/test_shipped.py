@@ -17,7 +17,7 @@ from seqlab.bundle import find_bundle, shipped
 from seqlab.data.sources import Example, source_key
 from seqlab.data.split import held_out_keys
 from seqlab.data.synthetic import dates, reversals, split_dates
-from seqlab.errors import BundleError
+from seqlab.errors import BundleError, UsageError
 from seqlab.lab import export
 from tests.scoring import evaluate_examples
 
@@ -247,3 +247,16 @@ def _held_out(model, path, source):
     held = held_out_keys(keys, np.zeros(len(keys), np.int64), fraction=data.validation, most=data.max_validation)
     chosen = [row for row, key in zip(rows, keys.tolist(), strict=True) if key in held]
     return [Example(row[source], row[1 - source], path.name) for row in chosen]
+
+
+def test_printing_a_model_says_what_it_is_and_how_good():
+    summary = str(seqlab.load("dates")).splitlines()
+    assert summary[0].startswith("dates-attention, a model for 'translate' with ")
+    assert summary[-1].startswith("on ")
+    assert "exact" in summary[-1]
+
+
+def test_an_unknown_option_of_decoding_names_the_nearest():
+    with pytest.raises(UsageError, match="there is no option 'bem'") as error:
+        seqlab.load("dates").predict("3 mai 1997", bem=3)
+    assert error.value.hint == "did you mean 'beam'?"
