@@ -22,6 +22,8 @@ OTHER_DATA: dict[str, list[str]] = {
     "row-lstm": ["digits.npz"],
     "patch-transformer": ["digits.npz"],
     "glimpse-digits": ["digits.npz"],
+    "linear-pixels": ["digits.npz"],
+    "linear-vectors": ["frames.npz"],
     "caption-features": ["captions.tsv", "features.safetensors"],
 }
 SETTINGS = ("train.steps=3", "train.validate_every=1", "data.validation=0.1", "decode.max_length=8")
