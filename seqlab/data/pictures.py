@@ -91,7 +91,7 @@ def _opened(
     if len(paths) > 2:
         raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
     names = ("image", "label" if labels else "caption")
-    layout = Layout(names=names, positions=(0, 1), names_may_differ=True, few_labels=labels)
+    layout = Layout(names=names, positions=(0, 1), few_labels=labels)
     first, second = (paths[0], None) if len(paths) == 1 else sorted(paths, key=_is_container)
     if second is None and not _is_container(first):
         second = os.path.dirname(first)

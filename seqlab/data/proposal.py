@@ -11,9 +11,8 @@ from pathlib import Path
 
 from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
-from seqlab.data.parquet import open_parquet
 from seqlab.data.series import TIMES, facts_of, read_series
-from seqlab.data.tables import HEAD, TABLES, Table, open_table, parquet_head
+from seqlab.data.tables import HEAD, TABLES, Table, open_table
 from seqlab.data.tagged import read_tagged
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
@@ -83,13 +82,8 @@ def _plain(path: str) -> tuple[str, ...]:
 
 
 def _table(path: str) -> tuple[str, ...]:
-    if extension(path) == ".parquet":
-        with open_parquet(path) as parquet:
-            table = parquet_head(path, parquet)
-            rows = parquet.file.metadata.num_rows
-    else:
-        table = open_table(path)
-        rows = _count(table.rows)
+    table = open_table(path)
+    rows = _count(table.rows)
     profiles = [profile for profile in table.profiles if profile.cells]
     if series := _series(path, profiles):
         return series

@@ -19,8 +19,8 @@ from seqlab.errors import DataError, UsageError, shorten
 
 Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
-_PAIRS = Layout(names=("source", "target"), positions=(0, 1), names_may_differ=True)
-_LABELLED = Layout(names=("text", "label"), positions=(1, 0), names_may_differ=False, few_labels=True)
+_PAIRS = Layout(names=("source", "target"), positions=(0, 1))
+_LABELLED = Layout(names=("text", "label"), positions=(1, 0), few_labels=True)
 
 
 @dataclass(frozen=True)

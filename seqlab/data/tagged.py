@@ -15,7 +15,7 @@ from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
 
 _LOOKED_AT = 100  # rows, to see whether words or characters are tagged
 _HEAD = 1000  # lines, to see how a file is written
-_TAGGED = Layout(names=("words", "tags"), positions=(0, 1), names_may_differ=True)
+_TAGGED = Layout(names=("words", "tags"), positions=(0, 1))
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
 Word = tuple[str, str, str]  # "file:line", the word, its tag
@@ -152,7 +152,7 @@ def _named(profile: Profile) -> Profile:
 
 def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
     """Whether a column says to which sentence a word belongs: on its first word alone, or the same on each of them."""
-    column = [(cells[place] or "").strip() if place < len(cells) else "" for _, cells in table.head]
+    column = [str(cells[place]).strip() if place < len(cells) else "" for _, cells in table.head]
     if len(column) < 4 or not column[0]:
         return False
     if "" in column:
@@ -166,15 +166,15 @@ def _table_words(table: Table, columns: tuple[int, int, int | None], head: Seque
     word, tag, group = columns
     sentence, before = "", 0
     for number, cells in table.rows:
-        here = (cells[group] or "").strip() if group is not None and group < len(cells) else ""
+        here = str(cells[group]).strip() if group is not None and group < len(cells) else ""
         if (here and here != sentence) or (group is None and number > before + 1):
             yield None
             sentence = here
         before = number
-        texts = [(cells[place] or "").strip() if place < len(cells) else "" for place in (word, tag)]
+        texts = [str(cells[place]).strip() if place < len(cells) else "" for place in (word, tag)]
         where = f"{table.where}:{number}"
         if not all(texts):
-            raise _missing_tag(where, [cell or "" for cell in cells], max(word, tag) + 1)
+            raise _missing_tag(where, [str(cell) for cell in cells], max(word, tag) + 1)
         yield where, texts[0], texts[1]
 
 

@@ -20,7 +20,7 @@ from seqlab.data.sources import Example, Vectors
 from seqlab.data.tables import TABLES, Layout, two_columns
 from seqlab.errors import DataError, UsageError, shorten
 
-_LAYOUT = Layout(names=("file", "label"), positions=(0, 1), names_may_differ=True)
+_LAYOUT = Layout(names=("file", "label"), positions=(0, 1))
 _FORMATS = (
     "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
     "a sub-directory of .npy files for each label, or an .npz with values, lengths and labels."
