@@ -1,16 +1,11 @@
 """All cells of a table of numbers, as text: the names of its columns and its rows, each with the number of its line."""
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seqlab.data.columns import is_number
-from seqlab.data.panel import is_one_a_row, values_begin
+from seqlab.data.panel import is_one_a_row
 from seqlab.data.tables import open_table, text_of
-from seqlab.data.times import moment_of, read_times, step_of
-from seqlab.errors import DataError, SeqlabWarning, shorten
+from seqlab.errors import DataError, shorten, warn
 
 Line = tuple[int, list[str]]  # its number, and its cells
 
@@ -59,19 +54,7 @@ def _named(names: list[str] | None, lines: list[Line]) -> tuple[list[str], list[
             names = lines.pop(0)[1]
     if names is not None:
         return names, lines
-    first, below = lines[0][1], [row for _, row in lines[1:]]
-    if width > 8 and below and _count(first[values_begin(first, below) :]):  # years name the columns
-        return [cell.strip() for cell in first], lines[1:]
+    first = [cell.strip() for cell in lines[0][1]]
+    if is_one_a_row(first, [row for _, row in lines[1:]]):  # years name the columns
+        return first, lines[1:]
     return ["value"] if width == 1 else [str(place + 1) for place in range(width)], lines
-
-
-def _count(cells: Sequence[str]) -> bool:
-    """Whether cells are moments that follow each other, as the header of a table with a series in each row."""
-    moments = [moment_of(time) or 0.0 for time in read_times(cells) or ()]
-    step = step_of(moments)
-    return step is not None and bool(np.all(np.abs(np.diff(step.places(moments)) - 1) < 0.01))
-
-
-def warn(message: str) -> None:
-    """Tell the user of something in the file."""
-    warnings.warn(message, SeqlabWarning, stacklevel=3)

@@ -12,48 +12,29 @@ _TIME = re.compile(
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$|\d{4}[-/.]?(0?[1-9]|1[0-2])$|\d{4}-?[QW]\d+$"
 )
 _WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
-_TEXTS = (
-    "text sentence sentences review reviews content comment comments message tweet utterance question query phrase "
-    "document body headline article news sms email description title input source review_text reviewtext "
-    "sentence1 words tokens 评论 内容 文本"
-)
-_LABELS = (
-    "label labels class category categories sentiment target intent topic polarity emotion tag tags type language lang "
-    "genre y output stars rating score group 标签 类别"
-)
-NAMES: dict[str, tuple[str, ...]] = {  # what the columns of each role are called, the likeliest first
-    "text": tuple(_TEXTS.split()),
-    "label": tuple(_LABELS.split()),
-    "source": ("source", "src", "input", "question", "prompt", "original", "text", "article", "document"),
-    "target": ("target", "tgt", "trg", "output", "answer", "translation", "reference", "summary", "label"),
-    "words": ("words", "tokens", "word", "token", "sentence", "text", "form", "source"),
-    "tags": ("tags", "tag", "ner_tags", "pos_tags", "labels", "label", "pos", "upos", "ner", "target"),
-    "file": ("file", "path", "filename", "file_name", "filepath"),
-    "image": ("image", "file", "path", "filename", "file_name", "image_name", "picture"),
-    "caption": ("caption", "captions", "text", "description", "sentence", "comment"),
+NAMES = {  # what the columns of each role are called, the likeliest first
+    role: tuple(names.split())
+    for role, names in {
+        "text": "text sentence sentences review reviews content comment comments message tweet utterance question "
+        "query phrase document body headline article news sms email description title input source review_text "
+        "reviewtext sentence1 words tokens 评论 内容 文本",
+        "label": "label labels class category categories sentiment target intent topic polarity emotion tag tags type "
+        "language lang genre y output stars rating score group 标签 类别",
+        "source": "source src input question prompt original text article document",
+        "target": "target tgt trg output answer translation reference summary label",
+        "words": "words tokens word token sentence text form source",
+        "tags": "tags tag ner_tags pos_tags labels label pos upos ner target",
+        "file": "file path filename file_name filepath",
+        "image": "image file path filename file_name image_name picture",
+        "caption": "caption captions text description sentence comment",
+        "id": "id idx index no no. nr row key uid uuid guid _id line docid",
+        "language": "en de fr es it pt nl pl cs ru zh ja ko ar tr hi sv fi english german french spanish italian "
+        "chinese russian",
+        "other": "date time user name",
+    }.items()
 }
-IDS = (
-    "id",
-    "idx",
-    "index",
-    "no",
-    "no.",
-    "nr",
-    "row",
-    "key",
-    "uid",
-    "uuid",
-    "guid",
-    "_id",
-    "line",
-    "docid",
-    "unnamed: 0",
-)
-_LANGUAGES = (
-    "en de fr es it pt nl pl cs ru zh ja ko ar tr hi sv fi english german french spanish italian chinese russian"
-)
-KNOWN_NAMES = {name for names in NAMES.values() for name in names} | {*IDS, "date", "time", "user", "name"}
-KNOWN_NAMES |= {*_LANGUAGES.split()}
+KNOWN_NAMES = {name for names in NAMES.values() for name in names} | {"unnamed: 0"}
+IDS = (*NAMES["id"], "unnamed: 0")
 
 
 def is_number(cell: str) -> bool:

@@ -47,13 +47,12 @@ def holds_vectors(paths: Sequence[str]) -> bool:
     """Whether the sources in the files are sequences of vectors that NumPy saved."""
     path = paths[0] if len(paths) == 1 else ""
     if os.path.isdir(path):
-        return any(file.suffix == ".npy" for file in islice(Path(path).glob("*/*"), HEAD))
+        return any(Path(path).glob("*/*.npy"))
     if extension(path) == ".npz" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return "values.npy" in archive.namelist()
+        return "values.npy" in _names_in(path)
     if extension(path) not in TABLES or extension(path) == ".parquet":
         return False
-    return any(profile.is_file and profile.cells[0].lower().endswith(".npy") for profile in open_table(path).profiles)
+    return any(profile.is_file and _are_vectors(profile.cells) for profile in open_table(path).profiles)
 
 
 def _proposed(paths: list[str]) -> tuple[str, ...]:
@@ -66,15 +65,14 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     if len(paths) == 2:
         return _parallel(paths[0], paths[1])
     path = paths[0]
-    if extension(path) in TABLES:
-        return _table(path)
-    head = [line for _, line in islice(lines(path), HEAD)]
-    if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
-        return "tag", f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line"
-    table = open_table(path)
-    if len(table.profiles) > 1 or table.profiles[0].is_numeric or _are_numbers(head):
-        return _table(path)
-    return _plain(path)
+    if extension(path) not in TABLES:
+        head = [line for _, line in islice(lines(path), HEAD)]
+        if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
+            return "tag", f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line"
+        profiles = open_table(path).profiles
+        if len(profiles) < 2 and not profiles[0].is_numeric and not _are_numbers(" ".join(head[1:]).split()):
+            return _plain(path)
+    return _table(path)
 
 
 def _plain(path: str) -> tuple[str, ...]:
@@ -91,7 +89,7 @@ def _table(path: str) -> tuple[str, ...]:
         return _plain(path)
     if (files := by_content(profiles, ("file", "label"), (0, 1))) is not None:
         return _files(profiles[files[0]], profiles[files[1]], rows)
-    if _are_tagged(path, table, profiles):
+    if _are_tagged(table, profiles):
         return "tag", f"{_count(read_tagged([path])):,} sentences with a tag for each word"
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
     label = by_usual_name(profiles, "label", None)
@@ -126,40 +124,43 @@ def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
 
 
 def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
-    vectors = files.cells[0].lower().endswith(".npy")
-    what = ".npy files" if vectors else "pictures"
     if others.is_label or others.num_distinct < len(others.cells) / 2:
-        return "classify", f"{rows:,} {what} with a label each", *(() if vectors else PICTURES)
-    if vectors:
-        return "translate", f"{rows:,} {what} with a text each", *VECTORS
+        return _labelled(f"{rows:,} ", files.cells, " with a label each")
+    if _are_vectors(files.cells):
+        return "translate", f"{rows:,} .npy files with a text each", *VECTORS
     return "caption", f"{rows:,} pictures with a text each"
+
+
+def _labelled(count: str, files: Sequence[str], end: str) -> tuple[str, ...]:
+    if _are_vectors(files):
+        return "classify", f"{count}.npy files{end}"
+    return "classify", f"{count}pictures{end}", *PICTURES
 
 
 def _with_container(container: str, table: str | None) -> tuple[str, ...]:
     """A folder or an archive, alone or with the table that goes with it."""
     if table is not None:
-        profiles = open_table(table).profiles
-        texts = any(_is_long(profile) and not profile.is_file for profile in profiles)
-        return (
-            ("caption", "pictures with a text each") if texts else ("classify", "pictures with a label each", *PICTURES)
-        )
-    if extension(container) == ".npz":
-        with zipfile.ZipFile(container) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
-        pictures = "images" in names
-        if pictures and "captions" in names:
-            return "caption", "pictures with captions"
-        what = "pictures" if pictures else "sequences of vectors"
-        return "classify", f"{what} with labels", *(PICTURES if pictures else ())
-    if os.path.isdir(container):
-        files = [file.name for file in islice(Path(container).rglob("*"), 2000) if file.is_file()]
-    else:
-        with zipfile.ZipFile(container) as archive:
-            files = [Path(name).name for name in archive.namelist()]
-    if any(Path(file).stem == "captions" for file in files):
+        if any(_is_long(profile) and not profile.is_file for profile in open_table(table).profiles):
+            return "caption", "pictures with a text each"
+        return "classify", "pictures with a label each", *PICTURES
+    names = _names_in(container)
+    if "captions" in {Path(name).stem for name in names} and (extension(container) != ".npz" or "images.npy" in names):
         return "caption", "pictures with captions"
-    vectors = any(file.endswith(".npy") for file in files)
-    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(() if vectors else PICTURES)
+    if extension(container) == ".npz" and "images.npy" not in names:
+        return "classify", "sequences of vectors with labels"
+    return _labelled("", [] if extension(container) == ".npz" else names, " with labels")
+
+
+def _names_in(container: str) -> list[str]:
+    """The names of the files in a folder or an archive."""
+    if os.path.isdir(container):
+        return [file.name for file in islice(Path(container).rglob("*"), 2 * HEAD) if file.is_file()]
+    with zipfile.ZipFile(container) as archive:
+        return [Path(name).name for name in archive.namelist()]
+
+
+def _are_vectors(files: Sequence[str]) -> bool:
+    return any(file.lower().endswith(".npy") for file in files)
 
 
 def _parallel(one: str, other: str) -> tuple[str, ...]:
@@ -187,24 +188,19 @@ def _is_a_word_a_line(head: Sequence[str]) -> bool:
     return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not any(map(is_number, filled[0][-1:]))
 
 
-def _are_tagged(path: str, table: Table, profiles: Sequence[Profile]) -> bool:
+def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
     """Whether each word of a column has a tag in another one."""
-    if table.names is not None and any("sent" in name.lower() and "#" in name for name in table.names):
+    if any("sent" in name.lower() and "#" in name for name in table.names or ()):
         return True
     columns = by_content(profiles, ("words", "tags"), (0, 1))
     if columns is None:
         return False
-    words, tags = (profiles[place] for place in columns)
-    kinds = [len({word for cell in each.cells for word in cell.split()}) for each in (words, tags)]
-    return (
-        len(words.cells) > 1
-        and 2 * kinds[1] < kinds[0]
-        and sum(len(cell.split()) for cell in tags.cells) > 3 * kinds[1]
-    )
+    words, tags = (" ".join(profiles[place].cells).split() for place in columns)
+    kinds = len(set(tags))
+    return len(profiles[columns[0]].cells) > 1 and 2 * kinds < len(set(words)) and len(tags) > 3 * kinds
 
 
-def _are_numbers(head: Sequence[str]) -> bool:
-    cells = [cell for line in head[1:] for cell in line.split()]
+def _are_numbers(cells: Sequence[str]) -> bool:
     return bool(cells) and all(map(is_number, cells))
 
 

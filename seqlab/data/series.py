@@ -14,12 +14,12 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.data.cells import Cells, read_cells, warn
+from seqlab.data.cells import Cells, read_cells
 from seqlab.data.columns import IDS, Profile
 from seqlab.data.numerals import MISSING, Numerals, find_numerals
 from seqlab.data.panel import id_columns, is_one_a_row, side_by_side, times_of_columns, values_begin
 from seqlab.data.times import calendar, future_stamps, grid, moment_of, read_times, step_of, written
-from seqlab.errors import DataError, UsageError, nearest, shorten
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 __all__ = ["MISSING", "Series", "SeriesFacts", "calendar", "facts_of", "future_times", "read_series", "usual_season"]
 TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year", "quarter", "week", "period")

@@ -123,18 +123,17 @@ def _parallel(one: str, other: str, encoding: str | None) -> Iterator[tuple[str,
                 f"{path}: a table where a parallel file, one text a line, is needed",
                 hint="give one table at a time; tables are joined with cat.",
             )
-    totals, counts = [0, 0], [0, 0]  # all lines, and lines up to the last that is not blank
     for number, sides in enumerate(zip_longest(lines(one, encoding), lines(other, encoding)), start=1):
         texts = ["" if side is None else side[1] for side in sides]
-        totals = [total if side is None else number for side, total in zip(sides, totals, strict=True)]
-        counts = [number if text.strip() else count for text, count in zip(texts, counts, strict=True)]
-        if None not in sides and any(text.strip() for text in texts):
-            yield f"{display_name(one)}:{number}", texts[0], texts[1]
-    if counts[0] > totals[1] or counts[1] > totals[0]:
-        raise DataError(
-            f"{display_name(one)} has {totals[0]:,} lines and {display_name(other)} has {totals[1]:,}",
-            hint="line n of one belongs to line n of the other, so both need the same number of lines.",
-        )
+        if not any(text.strip() for text in texts):
+            continue
+        if None in sides:
+            counts = [sum(1 for _ in lines(path, encoding)) for path in (one, other)]
+            raise DataError(
+                f"{display_name(one)} has {counts[0]:,} lines and {display_name(other)} has {counts[1]:,}",
+                hint="line n of one belongs to line n of the other, so both need the same number of lines.",
+            )
+        yield f"{display_name(one)}:{number}", texts[0], texts[1]
 
 
 def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:

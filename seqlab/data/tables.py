@@ -6,7 +6,6 @@ and a note says so if there was a choice.
 
 import csv
 import json
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from seqlab.data.dialect import DELIMITERS, Dialect, find_dialect, has_header
 from seqlab.data.json_objects import json_objects
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.parquet import open_parquet
-from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 HEAD = 1000  # rows that show what the columns hold
@@ -116,8 +115,10 @@ def choose_columns(table: Table, wanted: Columns, layout: Layout) -> tuple[int, 
             return first, second
     if len(profiles) < 2 and table.separator:
         raise _too_few(table.place, table.head[0][1], 2, table.separator)
-    chosen = by_content(profiles, layout.names, layout.positions) or layout.positions
-    if max(chosen) >= len(profiles):
+    chosen = by_content(profiles, layout.names, layout.positions)
+    if chosen is None and not (layout.names[0] == "text" and table.names and len(profiles) > 2):
+        chosen = layout.positions
+    if chosen is None or max(chosen) >= len(profiles):
         raise _no_column(table, layout.names[0])
     _check_labels(table, profiles[chosen[1]], layout)
     _note(table, chosen, layout, exact=chosen == layout.positions)
@@ -179,7 +180,7 @@ def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool)
     if unused:
         message += "; not used: " + ", ".join(unused)
     choice = "(--set data.source=... and data.target=... choose others)"
-    warnings.warn(f"{table.where}: {message} {choice}", SeqlabWarning, stacklevel=2)
+    warn(f"{table.where}: {message} {choice}")
 
 
 def _text(value: object, name: str, where: str) -> str:

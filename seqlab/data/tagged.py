@@ -3,7 +3,6 @@
 Which of these a file is follows from its name and from its first lines.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
@@ -11,7 +10,7 @@ from seqlab.data.columns import Profile, by_usual_name
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.sources import Example, at_least_one, only, two_texts
 from seqlab.data.tables import TABLES, Layout, Table, open_table
-from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 _LOOKED_AT = 100  # rows, to see whether words or characters are tagged
 _HEAD = 1000  # lines, to see how a file is written
@@ -40,10 +39,8 @@ def read_tagged(
 def _word_a_line(path: str, words: str | None, tag: str | None, encoding: str | None) -> Iterator[Example] | None:
     """The sentences of a file that has a word on each line; None where a line is a sentence."""
     where = display_name(path)
-    if extension(path) == ".conllu":
-        return _sentences(where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU))
     head = [text.strip() for _, text in islice(lines(path, encoding), _HEAD)]
-    if extension(path) not in TABLES and _is_conllu(head):
+    if extension(path) == ".conllu" or (extension(path) not in TABLES and _is_conllu(head)):
         return _sentences(where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU))
     named = words is not None or not (tag or "0").isdecimal()
     if extension(path) == ".csv" or (named and extension(path) in TABLES):
@@ -106,7 +103,7 @@ def _sentences(file: str, words: Words, word: int, tag: int, needed: int) -> Ite
                 places, source, target = zip(*sentence, strict=True)
                 yield Example(source, target, places[0])
             sentence = []
-        elif len(cells) < needed or not (cells[word] and cells[tag]):
+        elif len(cells) < needed or not cells[tag]:
             raise _missing_tag(where, cells, needed)
         else:
             sentence.append((where, cells[word], cells[tag]))
@@ -139,7 +136,7 @@ def _columns_of_words(
     if len(tags) > 1:
         shown = ", ".join(map(table.shown, tags))
         message = f"{table.where}: of the columns {shown} the last is the tag (--set data.target=NAME chooses another)"
-        warnings.warn(message, SeqlabWarning, stacklevel=2)
+        warn(message)
     return word, tags[-1], group
 
 
@@ -197,7 +194,7 @@ def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int
         return (1 if counted or tag == "1" else 0), int(tag) - 1
     if width == 2 and len(rows) >= 50 and 3 * len({row[0] for row in rows}) < len({row[1] for row in rows}):
         message = f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
-        warnings.warn(f"{message} (--set data.target=2 turns them round)", SeqlabWarning, stacklevel=2)
+        warn(f"{message} (--set data.target=2 turns them round)")
         return 1, 0
     return int(counted), -1
 
