@@ -4,13 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, combinations
 
 from seqlab.data.times import read_times
 
 FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
-_TIME = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$|\d{4}[-/.]?(0?[1-9]|1[0-2])$|\d{4}-?[QW]\d+$"
-)
 _WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
 NAMES = {  # what the columns of each role are called, the likeliest first
     role: tuple(names.split())
@@ -46,7 +44,7 @@ def is_number(cell: str) -> bool:
 
 
 def is_time(cell: str) -> bool:
-    return _TIME.match(cell) is not None
+    return read_times([cell], numbers=False) is not None
 
 
 @dataclass(frozen=True)
@@ -179,12 +177,12 @@ def _size(profile: Profile) -> tuple[bool, float]:
 
 def _words_and_tags(profiles: Sequence[Profile]) -> tuple[int, int] | None:
     """The two columns with as many words in each row: words and their tags."""
-    counts = [[len(cell.split()) for cell in each.cells] for each in profiles]
-    words = [[word for cell in each.cells for word in cell.split()] for each in profiles]
-    for one in range(len(profiles)):
-        for other in range(one + 1, len(profiles)):
-            if counts[one] == counts[other] and max(counts[one], default=0) > 1:
-                return (other, one) if _are_tags(words[one], words[other]) else (one, other)
+    words = [[cell.split() for cell in each.cells] for each in profiles]
+    counts = [list(map(len, cells)) for cells in words]
+    for one, other in combinations(range(len(profiles)), 2):
+        if counts[one] == counts[other] and max(counts[one], default=0) > 1:
+            swapped = _are_tags(list(chain(*words[one])), list(chain(*words[other])))
+            return (other, one) if swapped else (one, other)
     return None
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seqlab.data.columns import FILE, KNOWN_NAMES, is_number, is_time
+from seqlab.data.columns import FILE, KNOWN_NAMES, Profile, is_number, is_time
 
 DELIMITERS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # where two fit as well, the first is meant
 _LABEL = "__label__"  # how fastText marks the label at the beginning of a line
@@ -57,8 +57,10 @@ def _is_name(cell: str, below: Sequence[str]) -> bool | None:
     """Whether a cell names its column; None where that cannot be told."""
     if not below:
         return None
-    for like in (is_number, is_time, FILE.search):
-        if sum(bool(like(each)) for each in below) > 0.9 * len(below):
+    cells = Profile("", tuple(below))
+    kinds = ((cells.is_numeric, is_number), (cells.is_time, is_time), (cells.is_file, FILE.search))
+    for is_kind, like in kinds:
+        if is_kind:
             return not like(cell)
     if not cell:
         return True

@@ -165,14 +165,12 @@ def _are_vectors(files: Sequence[str]) -> bool:
 
 def _parallel(one: str, other: str) -> tuple[str, ...]:
     """Two files whose lines belong together."""
-    pairs = list(
-        zip((t for _, t in islice(lines(one), HEAD)), (t for _, t in islice(lines(other), HEAD)), strict=False)
-    )
-    right = Profile("", tuple(pair[1].strip() for pair in pairs))
-    kinds = len({word for _, text in pairs for word in text.split()})
-    words = sum(len(text.split()) for _, text in pairs)
-    if all(len(a.split()) == len(b.split()) for a, b in pairs) and 5 * kinds < words:
+    heads = [[text.strip() for _, text in islice(lines(path), HEAD)] for path in (one, other)]
+    counts = [[len(text.split()) for text in head] for head in heads]
+    words = " ".join(heads[1]).split()
+    if counts[0] == counts[1] and 5 * len(set(words)) < len(words):
         return "tag", "sentences, and a tag for each word"
+    right = Profile("", tuple(heads[1]))
     if right.is_label and not _is_long(right):
         return "classify", "texts, and a label for each"
     return "translate", "two texts on each pair of lines"
@@ -181,11 +179,10 @@ def _parallel(one: str, other: str) -> tuple[str, ...]:
 def _is_a_word_a_line(head: Sequence[str]) -> bool:
     """Lines of a word and its columns, with blank lines between sentences."""
     filled = [line.split("\t") if "\t" in line else line.split() for line in head if line.strip()]
-    counts = {len(cells) for cells in filled}
-    text = "\n".join(head).strip()
-    if counts - {1} != counts or len(counts) != 1 or max(counts) > 12 or "\n\n" not in text:
+    widths = {len(cells) for cells in filled}
+    if len(widths) != 1 or not 1 < max(widths) <= 12 or "\n\n" not in "\n".join(head).strip():
         return False
-    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not any(map(is_number, filled[0][-1:]))
+    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not is_number(filled[0][-1])
 
 
 def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:

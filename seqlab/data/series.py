@@ -69,18 +69,18 @@ def read_series(
     """
     cells = read_cells(path, encoding)
     if ids is None and time is None and is_one_a_row(cells.names, cells.rows):
-        return _checked(_chosen(_one_a_row(cells), columns))
+        return _checked(with_columns(_one_a_row(cells), columns))
     when = _time_columns(cells, time)
     times = _read_times(cells, when)
     apart = _id_columns(cells, ids, when, times)
     wanted = [] if apart and not set(columns) <= set(cells.names) else columns  # else they are names of series
-    chosen = [_column(cells.names, name) for name in wanted] or _numeric_columns(cells, [*when, *apart])
-    names = [cells.names[place] for place in chosen]
-    values = np.asarray([_column_numbers(cells, place) for place in chosen]).T.reshape(-1, len(chosen))
+    places = [_column(cells.names, name) for name in wanted] or _numeric_columns(cells, [*when, *apart])
+    names = [cells.names[place] for place in places]
+    values = np.asarray([_column_numbers(cells, place) for place in places]).T.reshape(-1, len(places))
     if apart:
         labels = ["/".join(row[place].strip() for place in apart) for row in cells.rows]
         series = Series(cells.where, *side_by_side(labels, times, names, values, cells.where, cells.numbers))
-        series = series if wanted else _chosen(series, columns)
+        series = series if wanted else with_columns(series, columns)
     else:
         stamps = times or [str(row) for row in range(len(values))]
         series = Series(cells.where, tuple(names), tuple(stamps), values)
@@ -268,7 +268,7 @@ def _regular(series: Series, numbers: Sequence[int]) -> Series:
     return replace(series, times=tuple(stamps), values=values)
 
 
-def _chosen(series: Series, columns: Sequence[str]) -> Series:
+def with_columns(series: Series, columns: Sequence[str]) -> Series:
     """Only the series of these names, in this order."""
     if not columns:
         return series

@@ -80,9 +80,12 @@ def at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator[
 def two_texts(paths: Sequence[str], wanted: Columns, layout: Layout, encoding: str | None) -> Iterator[Example]:
     """Two columns of a table, or two parallel files."""
     if len(paths) == 2:
-        _refuse_columns(wanted)
-        for where, one, other in _parallel(paths[0], paths[1], encoding):
-            yield Example(one, other, where)
+        if (named := wanted[0] or wanted[1]) is not None:
+            raise UsageError(
+                f"the column '{named}' was asked for, but two parallel files have no columns",
+                hint="give one table, or leave the columns out.",
+            )
+        yield from _parallel(paths[0], paths[1], encoding)
     else:
         for where, (one, other) in two_columns(only(paths), wanted, layout, encoding):
             yield Example(one, other, where)
@@ -106,16 +109,7 @@ def only(paths: Sequence[str]) -> str:
     return paths[0]
 
 
-def _refuse_columns(wanted: Sequence[str | None]) -> None:
-    named = [name for name in wanted if name is not None]
-    if named:
-        raise UsageError(
-            f"the column '{named[0]}' was asked for, but two parallel files have no columns",
-            hint="give one table, or leave the columns out.",
-        )
-
-
-def _parallel(one: str, other: str, encoding: str | None) -> Iterator[tuple[str, str, str]]:
+def _parallel(one: str, other: str, encoding: str | None) -> Iterator[Example]:
     """Line by line through two files; where both are blank there is no example. Blank lines at an end do not count."""
     for path in (one, other):
         if extension(path) in TABLES:
@@ -133,7 +127,7 @@ def _parallel(one: str, other: str, encoding: str | None) -> Iterator[tuple[str,
                 f"{display_name(one)} has {counts[0]:,} lines and {display_name(other)} has {counts[1]:,}",
                 hint="line n of one belongs to line n of the other, so both need the same number of lines.",
             )
-        yield f"{display_name(one)}:{number}", texts[0], texts[1]
+        yield Example(texts[0], texts[1], f"{display_name(one)}:{number}")
 
 
 def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:

@@ -195,7 +195,7 @@ def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int
     if width == 2 and len(rows) >= 50 and 3 * len({row[0] for row in rows}) < len({row[1] for row in rows}):
         message = f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
         warn(f"{message} (--set data.target=2 turns them round)")
-        return 1, 0
+        return 1, 0 if max(map(len, rows)) == 2 else -1
     return int(counted), -1
 
 
