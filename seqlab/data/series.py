@@ -6,7 +6,7 @@ column, become columns side by side. What is not a number or not finite is refus
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,10 +18,9 @@ from seqlab.data.cells import Cells, read_cells
 from seqlab.data.columns import IDS, Profile
 from seqlab.data.numerals import MISSING, Numerals, find_numerals
 from seqlab.data.panel import id_columns, is_one_a_row, side_by_side, times_of_columns, values_begin
-from seqlab.data.times import calendar, future_stamps, grid, moment_of, read_times, step_of, written
+from seqlab.data.times import future_stamps, grid, moment_of, read_times, step_of, written
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
-__all__ = ["MISSING", "Series", "SeriesFacts", "calendar", "facts_of", "future_times", "read_series", "usual_season"]
 TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year", "quarter", "week", "period")
 _LOOKED_AT = 1000  # cells that show what a column holds
 PARTS = ("year", "month", "day", "hour", "minute")
@@ -203,11 +202,11 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
 
 
 def _column_numbers(cells: Cells, place: int) -> list[float]:
-    places = [f"{cells.where}:{number}, column '{cells.names[place]}'" for number in cells.numbers]
+    places = (f"{cells.where}:{number}, column '{cells.names[place]}'" for number in cells.numbers)
     return _numbers(cells.column(place), cells.separator, places)
 
 
-def _numbers(texts: Sequence[str], separator: str, places: Sequence[str]) -> list[float]:
+def _numbers(texts: Sequence[str], separator: str, places: Iterable[str]) -> list[float]:
     """Numbers as they are written all in one way, NaN where none is; `places` are what messages call the cells."""
     with suppress(ValueError):  # the usual form, and no gaps
         values = np.asarray(texts).astype(np.float64)
@@ -233,7 +232,7 @@ def _number(text: str, numerals: Numerals, where: str) -> float:
 
 def _regular(series: Series, numbers: Sequence[int]) -> Series:
     """The rows in the order of time, each moment once, with a row of gaps for each moment that is missing."""
-    moments = [moment_of(time) for time in series.times]
+    moments = [moment_of(time) or 0.0 for time in series.times]
     order = np.argsort(np.asarray(moments), kind="stable")
     if (np.diff(order) < 0).any():
         there = "the last is first" if (np.diff(order) < 0).all() else "they are not"

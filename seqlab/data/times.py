@@ -109,7 +109,8 @@ class Step:
         """How many steps each moment is after the first, whole numbers where they lie on the grid."""
         dates = _dates(moments)
         if not dates:
-            return (np.asarray(moments, dtype=np.float64) - moments[0]) / self.number
+            numbers = np.asarray(moments, dtype=np.float64)
+            return (numbers - numbers[0]) / self.number
         if self.months:
             months = np.asarray([12 * date.year + date.month for date in dates])
             return (months - months[0]) / self.months
@@ -169,7 +170,8 @@ def step_of(moments: Sequence[Moment | None]) -> Step | None:
         return None
     dates = _dates(moments)
     if not dates:
-        number = Counter(b - a for a, b in pairwise(moments)).most_common(1)[0][0]  # type: ignore[operator]
+        differences = np.diff(np.asarray(moments, dtype=np.float64)).tolist()
+        number = Counter(differences).most_common(1)[0][0]
         return Step(number=number) if number > 0 else None
     gaps = [b - a for a, b in pairwise(dates)]
     usual = Counter(gaps).most_common(1)[0][0]

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from seqlab.data.series import SeriesFacts, calendar, facts_of, future_times, read_series, usual_season
+from seqlab.data.series import SeriesFacts, facts_of, future_times, read_series, usual_season
+from seqlab.data.times import calendar
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 
 MONTHS = ["Month,Passengers", "1949-11,104", "1949-12,118", "1950-01,115"]
