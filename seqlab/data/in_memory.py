@@ -8,7 +8,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,15 @@ Columns = dict[str, list[Any]]
 def as_files(*data: Any) -> Iterator[list[list[str]]]:
     """The paths of each of the data; what is no path is written to a file that is there for as long as this lasts."""
     with tempfile.TemporaryDirectory() as folder:
-        yield [_paths(each, os.path.join(folder, str(number))) for number, each in enumerate(data)]
+        yield [_in_file(each, os.path.join(folder, str(number))) for number, each in enumerate(data)]
 
 
 def names_of(data: Any) -> list[str]:
     """The paths that data consists of, else a name for it; nothing where it is empty."""
-    if isinstance(data, str | Path):
-        return [str(data)]
     if hasattr(data, "__len__") and len(data) == 0:
         return []
-    return [str(path) for path in data] if isinstance(data, list | tuple) and _are_paths(data) else [IN_MEMORY]
+    paths = _paths(data)
+    return [IN_MEMORY] if paths is None else paths
 
 
 def inputs_of(data: Any, column: str | None) -> Any:
@@ -57,22 +56,25 @@ def is_table(data: Any) -> bool:
     return isinstance(data, Mapping) or _is_frame(data)
 
 
-def _paths(data: Any, folder: str) -> list[str]:
+def _paths(data: Any) -> list[str] | None:
+    """The paths that data consists of: one, none, or a list of one or two strings or of files that exist; a longer list
+    is of texts, and None stands for anything else."""
     if isinstance(data, str | Path):
         return [str(data)]
+    if not isinstance(data, list | tuple) or not all(isinstance(each, str | Path) for each in data):
+        return None
+    known = len(data) <= 2 or any(isinstance(each, Path) for each in data) or all(map(os.path.exists, data))
+    return [str(path) for path in data] if known else None
+
+
+def _in_file(data: Any, folder: str) -> list[str]:
     if isinstance(data, Iterator):
         data = list(data)
-    if isinstance(data, list | tuple) and _are_paths(data):
-        return [str(path) for path in data]
-    os.makedirs(folder)
-    return [_written(data, os.path.join(folder, IN_MEMORY))]
-
-
-def _are_paths(data: Sequence[Any]) -> bool:
-    """Whether a list names files: it is empty, or of one or two strings, or of paths. A longer list is of texts."""
-    if not all(isinstance(each, str | Path) for each in data):
-        return False
-    return len(data) <= 2 or any(isinstance(each, Path) for each in data) or all(map(os.path.exists, data))
+    paths = _paths(data)
+    if paths is None:
+        os.makedirs(folder)
+        paths = [_written(data, os.path.join(folder, IN_MEMORY))]
+    return paths
 
 
 def _written(data: Any, path: str) -> str:
