@@ -11,6 +11,7 @@ pairs.tsv:1042: 1 column where 2 are needed: 'Bonjour tout le monde'
 hint: columns are separated by a tab; this line has none. Nothing was written.
 """
 
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -45,6 +46,11 @@ class RunError(SeqlabError):
 
 class SeqlabWarning(UserWarning):
     """Something the user should know that is not an error: a row that was cut, a label never seen."""
+
+
+def warn(message: str) -> None:
+    """Tell the user of something that is not an error."""
+    warnings.warn(message, SeqlabWarning, stacklevel=3)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

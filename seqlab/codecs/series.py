@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from seqlab.codecs.codec import Codec, Examples, Json, Row, Source, entry_of, parse_numbers, part_of
-from seqlab.data.series import Series, calendar, read_series
+from seqlab.data.series import Series, read_series
 from seqlab.data.store import Column
+from seqlab.data.times import calendar
 from seqlab.errors import BundleError, DataError, SeqlabError, UsageError
 from seqlab.padded import Measured
 from seqlab.recipe import Recipe

@@ -1,7 +1,6 @@
 """Examples, one after another, prepared for training: read, split, encoded, stored, and batched by length."""
 
 import json
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -21,7 +20,7 @@ from seqlab.data.sources import Example, Picture, Vectors, source_key
 from seqlab.data.split import held_out_keys
 from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError, SeqlabWarning, shorten
+from seqlab.errors import DataError, shorten, warn
 from seqlab.padded import Batch
 from seqlab.recipe import Data, Recipe
 from seqlab.training.gradient import Batches
@@ -273,7 +272,3 @@ def _split(data: Data, source: Row, target: Ids) -> Iterator[tuple[Row, Row]]:
         yield source[start : start + data.max_source], target
     for start in range(0, len(inner), most):
         yield source, [target[0], *inner[start : start + most], target[-1]]
-
-
-def warn(message: str) -> None:
-    warnings.warn(message, SeqlabWarning, stacklevel=2)

@@ -1,5 +1,6 @@
 """The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -8,10 +9,10 @@ from jaxtyping import Float
 
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
-from seqlab.corpus.examples import Corpus, ExampleBatches, warn
-from seqlab.data.series import Series, read_series, usual_season
+from seqlab.corpus.examples import Corpus, ExampleBatches
+from seqlab.data.series import Series, read_series, usual_season, with_columns
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError, UsageError
+from seqlab.errors import DataError, UsageError, warn
 from seqlab.metrics.forecasts import seasonal_error
 from seqlab.models.smoothing import rows_read
 from seqlab.recipe import Recipe
@@ -68,7 +69,7 @@ def read_table(recipe: Recipe, path: str) -> Series:
         raise DataError(
             f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}", hint="lower data.rows."
         )
-    return Series(series.where, series.columns, series.times[: data.rows], series.values[: data.rows])
+    return replace(series, times=series.times[: data.rows], values=series.values[: data.rows])
 
 
 def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str, Windows]:
@@ -137,8 +138,7 @@ def _begun(recipe: Recipe, series: Series, end: int) -> Series:
     verb, be = ("series has", "is") if late.size == 1 else ("series have", "are")
     names = ", ".join(series.columns[place] for place in late[:5]) + (", ..." if late.size > 5 else "")
     warn(f"{series.where}: {late.size} {verb} no observation in the training part and {be} left out: {names}")
-    kept = [place for place in range(len(series.columns)) if place not in late]
-    return Series(series.where, tuple(series.columns[p] for p in kept), series.times, series.values[:, kept])
+    return with_columns(series, [name for place, name in enumerate(series.columns) if place not in late])
 
 
 def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:

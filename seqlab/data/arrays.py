@@ -9,7 +9,8 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import IO, BinaryIO, final
+from pathlib import Path
+from typing import IO, Any, BinaryIO, final
 
 import numpy as np
 from jaxtyping import Shaped
@@ -22,6 +23,16 @@ _HEADER_BYTES = 1 << 14  # NumPy trusts no header of more than 10,000 characters
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _HINT = "np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name."
 _KINDS = {"numbers": "biuf", "integers": "iu", "numbers or strings": "biufUS"}  # of dtype
+
+
+def texts_of(values: list[Any]) -> list[str]:
+    """Strings and numbers of an array as texts."""
+    return [(value.decode() if isinstance(value, bytes) else str(value)).strip() for value in values]
+
+
+def leads_out(name: str) -> bool:
+    """Whether a path in a table is not below the table's directory."""
+    return bool(Path(name).anchor) or ".." in Path(name).parts
 
 
 @contextmanager

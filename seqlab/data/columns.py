@@ -4,56 +4,35 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, combinations
 
 from seqlab.data.times import read_times
 
 FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
-_TIME = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$|\d{4}[-/.]?(0?[1-9]|1[0-2])$|\d{4}-?[QW]\d+$"
-)
 _WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
-_TEXTS = (
-    "text sentence sentences review reviews content comment comments message tweet utterance question query phrase "
-    "document body headline article news sms email description title input source review_text reviewtext "
-    "sentence1 words tokens 评论 内容 文本"
-)
-_LABELS = (
-    "label labels class category categories sentiment target intent topic polarity emotion tag tags type language lang "
-    "genre y output stars rating score group 标签 类别"
-)
-NAMES: dict[str, tuple[str, ...]] = {  # what the columns of each role are called, the likeliest first
-    "text": tuple(_TEXTS.split()),
-    "label": tuple(_LABELS.split()),
-    "source": ("source", "src", "input", "question", "prompt", "original", "text", "article", "document"),
-    "target": ("target", "tgt", "trg", "output", "answer", "translation", "reference", "summary", "label"),
-    "words": ("words", "tokens", "word", "token", "sentence", "text", "form", "source"),
-    "tags": ("tags", "tag", "ner_tags", "pos_tags", "labels", "label", "pos", "upos", "ner", "target"),
-    "file": ("file", "path", "filename", "file_name", "filepath"),
-    "image": ("image", "file", "path", "filename", "file_name", "image_name", "picture"),
-    "caption": ("caption", "captions", "text", "description", "sentence", "comment"),
+NAMES = {  # what the columns of each role are called, the likeliest first
+    role: tuple(names.split())
+    for role, names in {
+        "text": "text sentence sentences review reviews content comment comments message tweet utterance question "
+        "query phrase document body headline article news sms email description title input source review_text "
+        "reviewtext sentence1 words tokens 评论 内容 文本",
+        "label": "label labels class category categories sentiment target intent topic polarity emotion tag tags type "
+        "language lang genre y output stars rating score group 标签 类别",
+        "source": "source src input question prompt original text article document",
+        "target": "target tgt trg output answer translation reference summary label",
+        "words": "words tokens word token sentence text form source",
+        "tags": "tags tag ner_tags pos_tags labels label pos upos ner target",
+        "file": "file path filename file_name filepath",
+        "image": "image file path filename file_name image_name picture",
+        "caption": "caption captions text description sentence comment",
+        "id": "id idx index no no. nr row key uid uuid guid _id line docid",
+        "language": "en de fr es it pt nl pl cs ru zh ja ko ar tr hi sv fi english german french spanish italian "
+        "chinese russian",
+        "other": "date time user name",
+    }.items()
 }
-IDS = (
-    "id",
-    "idx",
-    "index",
-    "no",
-    "no.",
-    "nr",
-    "row",
-    "key",
-    "uid",
-    "uuid",
-    "guid",
-    "_id",
-    "line",
-    "docid",
-    "unnamed: 0",
-)
-_LANGUAGES = (
-    "en de fr es it pt nl pl cs ru zh ja ko ar tr hi sv fi english german french spanish italian chinese russian"
-)
-KNOWN_NAMES = {name for names in NAMES.values() for name in names} | {*IDS, "date", "time", "user", "name"}
-KNOWN_NAMES |= {*_LANGUAGES.split()}
+KNOWN_NAMES = {name for names in NAMES.values() for name in names} | {"unnamed: 0"}
+IDS = (*NAMES["id"], "unnamed: 0")
 
 
 def is_number(cell: str) -> bool:
@@ -65,7 +44,7 @@ def is_number(cell: str) -> bool:
 
 
 def is_time(cell: str) -> bool:
-    return _TIME.match(cell) is not None
+    return read_times([cell], numbers=False) is not None
 
 
 @dataclass(frozen=True)
@@ -198,12 +177,12 @@ def _size(profile: Profile) -> tuple[bool, float]:
 
 def _words_and_tags(profiles: Sequence[Profile]) -> tuple[int, int] | None:
     """The two columns with as many words in each row: words and their tags."""
-    counts = [[len(cell.split()) for cell in each.cells] for each in profiles]
-    words = [[word for cell in each.cells for word in cell.split()] for each in profiles]
-    for one in range(len(profiles)):
-        for other in range(one + 1, len(profiles)):
-            if counts[one] == counts[other] and max(counts[one], default=0) > 1:
-                return (other, one) if _are_tags(words[one], words[other]) else (one, other)
+    words = [[cell.split() for cell in each.cells] for each in profiles]
+    counts = [list(map(len, cells)) for cells in words]
+    for one, other in combinations(range(len(profiles)), 2):
+        if counts[one] == counts[other] and max(counts[one], default=0) > 1:
+            swapped = _are_tags(list(chain(*words[one])), list(chain(*words[other])))
+            return (other, one) if swapped else (one, other)
     return None
 
 

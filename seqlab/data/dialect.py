@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seqlab.data.columns import FILE, KNOWN_NAMES, is_number, is_time
+from seqlab.data.columns import FILE, KNOWN_NAMES, Profile, is_number, is_time
 
 DELIMITERS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # where two fit as well, the first is meant
 _LABEL = "__label__"  # how fastText marks the label at the beginning of a line
@@ -57,8 +57,10 @@ def _is_name(cell: str, below: Sequence[str]) -> bool | None:
     """Whether a cell names its column; None where that cannot be told."""
     if not below:
         return None
-    for like in (is_number, is_time, FILE.search):
-        if sum(bool(like(each)) for each in below) > 0.9 * len(below):
+    cells = Profile("", tuple(below))
+    kinds = ((cells.is_numeric, is_number), (cells.is_time, is_time), (cells.is_file, FILE.search))
+    for is_kind, like in kinds:
+        if is_kind:
             return not like(cell)
     if not cell:
         return True
@@ -87,20 +89,19 @@ def _fit(lines: Sequence[str], delimiter: str) -> float:
 
 def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
     """Whether quotation marks enclose cells, rather than words in them: every cell that begins with one ends with one,
-    and they are needed somewhere, or stand around all cells of a column."""
-    cell = rf'(?:"(?:[^"]|"")*"|[^"{re.escape(delimiter)}\n][^{re.escape(delimiter)}\n]*|)'
-    row = re.compile(rf"{cell}(?:{re.escape(delimiter)}{cell})*\n")
+    and they are needed somewhere, or stand around all cells of a row."""
+    mark = re.escape(delimiter)
+    cell = rf'(?:"(?:[^"]|"")*"|[^"{mark}\n][^{mark}\n]*|)'
+    row = re.compile(rf"{cell}(?:{mark}{cell})*\n")
     text = "\n".join(lines) + "\n"
-    place = 0
-    quoted: list[bool] = []
+    place, is_quoted = 0, False
     while place < len(text):
         match = row.match(text, place)
         if match is None:
-            rest = text[place:]
-            return bool(quoted) and any(quoted) and rest.count('"') % 2 == 1 and len(lines) > 500  # cut in a cell
-        cells = re.findall(rf"(?:^|{re.escape(delimiter)})({cell})", match[0][:-1])
-        needed = any(each[:1] == '"' and re.search(rf'""|\n|{re.escape(delimiter)}', each[1:-1]) for each in cells)
-        quoted.append(needed or (len(cells) > 1 and all(each[:1] == '"' for each in cells)))
+            return is_quoted and text.count('"', place) % 2 == 1 and len(lines) > 500  # cut in a cell
+        cells = re.findall(rf"(?:^|{mark})({cell})", match[0][:-1])
+        quoted = [each[1:-1] for each in cells if each[:1] == '"']
+        needed = any(re.search(rf'""|\n|{mark}', each) for each in quoted)
+        is_quoted |= needed or len(quoted) == len(cells) > 1
         place = match.end()
-    enclosed = any(line.startswith('"') or f'{delimiter}"' in line for line in lines)
-    return enclosed and any(quoted)
+    return is_quoted

@@ -46,6 +46,20 @@ class _Language:
         return self.encodings[0] not in ("gb18030", "big5", "shift_jis", "euc_kr")
 
 
+_LATIN = (
+    (_WESTERN, "éèàùçâêîôûëïœÉÀ"),  # French
+    (_WESTERN, "áéíóúñü¿¡ÁÉÓ"),  # Spanish
+    (_WESTERN, "ãõáéíóúâêôàçÉÇ"),  # Portuguese
+    (_WESTERN, "èéàìòùÈ"),  # Italian
+    (_WESTERN, "äöüßÄÖÜ"),  # German
+    (_WESTERN, "åäöøæéÅÄÖØ"),  # Danish, Norwegian, Swedish, Finnish
+    (_WESTERN, "ðþáéíóúæöÞÁÍÓÖ"),  # Icelandic
+    (_CENTRAL, "ąćęłńóśźżŁŚŻ"),  # Polish
+    (_CENTRAL, "áčďéěíňóřšťúůýžČŠŽŘ"),  # Czech, Slovak, Slovene, Croatian
+    (_CENTRAL, "áéíóöőúüűÁÉÖ"),  # Hungarian
+    (_CENTRAL, "ăâîşţÎŞ"),  # Romanian
+    (_TURKISH, "ışğçöüİŞÇÖÜ"),
+)
 _LANGUAGES = (
     _Language(("gb18030",), _SIMPLE_CHINESE + _CJK_MARKS, 0.45),
     _Language(("big5",), _FULL_CHINESE + _CJK_MARKS, 0.45),
@@ -56,18 +70,7 @@ _LANGUAGES = (
     _Language(("windows-1255",), "יוהלאתרבשםמנ", 0.8),
     _Language(("windows-1256",), "اليمنوترهبعد", 0.75),
     _Language(("cp874",), "านรอกเงยลมดว่้", 0.65),
-    _Language(_WESTERN, "éèàùçâêîôûëïœÉÀ" + _MARKS, 0.95, latin=True),  # French
-    _Language(_WESTERN, "áéíóúñü¿¡ÁÉÓ" + _MARKS, 0.95, latin=True),  # Spanish
-    _Language(_WESTERN, "ãõáéíóúâêôàçÉÇ" + _MARKS, 0.95, latin=True),  # Portuguese
-    _Language(_WESTERN, "èéàìòùÈ" + _MARKS, 0.95, latin=True),  # Italian
-    _Language(_WESTERN, "äöüßÄÖÜ" + _MARKS, 0.95, latin=True),  # German
-    _Language(_WESTERN, "åäöøæéÅÄÖØ" + _MARKS, 0.95, latin=True),  # Danish, Norwegian, Swedish, Finnish
-    _Language(_WESTERN, "ðþáéíóúæöÞÁÍÓÖ" + _MARKS, 0.95, latin=True),  # Icelandic
-    _Language(_CENTRAL, "ąćęłńóśźżŁŚŻ" + _MARKS, 0.95, latin=True),  # Polish
-    _Language(_CENTRAL, "áčďéěíňóřšťúůýžČŠŽŘ" + _MARKS, 0.95, latin=True),  # Czech, Slovak, Slovene, Croatian
-    _Language(_CENTRAL, "áéíóöőúüűÁÉÖ" + _MARKS, 0.95, latin=True),  # Hungarian
-    _Language(_CENTRAL, "ăâîşţÎŞ" + _MARKS, 0.95, latin=True),  # Romanian
-    _Language(_TURKISH, "ışğçöüİŞÇÖÜ" + _MARKS, 0.95, latin=True),
+    *(_Language(encodings, letters + _MARKS, 0.95, latin=True) for encodings, letters in _LATIN),
 )
 _WIDE = {  # marks at the beginning of a file
     codecs.BOM_UTF32_LE: "utf-32",

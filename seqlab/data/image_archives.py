@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seqlab.data.arrays import member, readable
+from seqlab.data.arrays import leads_out, member, readable
 from seqlab.errors import DataError
 
 MOST_BYTES = 256 * 2**20  # of one file
@@ -60,7 +60,7 @@ class Files:
         return {*self.files.values()} - {self.files.get(name, name) for name in names}
 
     def get(self, name: str, where: str) -> bytes:
-        if Path(name).anchor or ".." in Path(name).parts:
+        if leads_out(name):
             raise DataError(
                 f"{where}: this path leads out of {self.path}",
                 hint="names in a table are relative to where the pictures lie, without '..'.",

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Shaped
 
 from seqlab.data.arrays import SavedArray, readable
+from seqlab.data.packages import package
 from seqlab.data.vectors import as_vectors
-from seqlab.errors import DataError, SeqlabWarning
+from seqlab.errors import DataError, warn
 from seqlab.recipe import Image
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller
@@ -90,7 +91,7 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
                 )
             if getattr(opened, "is_animated", False):
                 message = f"{where}: {opened.n_frames} pictures in one file; only the first is used"
-                warnings.warn(message, SeqlabWarning, stacklevel=2)
+                warn(message)
             opened.draft(None, (2 * image.width, 2 * image.height))  # a large JPEG is decoded at a smaller size
             return _fitted(ImageOps.exif_transpose(opened), image)
 
@@ -116,10 +117,4 @@ def _too_large(where: str, size: str) -> DataError:
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image as Pillow
-    except ImportError:
-        raise DataError(
-            "reading pictures needs the package Pillow, which is not installed", hint='pip install "seqlab[images]"'
-        ) from None
-    return Pillow
+    return package("PIL.Image", "reading pictures needs the package Pillow", hint='pip install "seqlab[images]"')

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,15 @@ Columns = dict[str, list[Any]]
 def as_files(*data: Any) -> Iterator[list[list[str]]]:
     """The paths of each of the data; what is no path is written to a file that is there for as long as this lasts."""
     with tempfile.TemporaryDirectory() as folder:
-        yield [_paths(each, os.path.join(folder, str(number))) for number, each in enumerate(data)]
+        yield [_in_file(each, os.path.join(folder, str(number))) for number, each in enumerate(data)]
 
 
 def names_of(data: Any) -> list[str]:
     """The paths that data consists of, else a name for it; nothing where it is empty."""
-    if isinstance(data, str | Path):
-        return [str(data)]
     if hasattr(data, "__len__") and len(data) == 0:
         return []
-    return [str(path) for path in data] if isinstance(data, list | tuple) and _are_paths(data) else [IN_MEMORY]
+    paths = _paths(data)
+    return [IN_MEMORY] if paths is None else paths
 
 
 def inputs_of(data: Any, column: str | None) -> Any:
@@ -47,10 +46,9 @@ def inputs_of(data: Any, column: str | None) -> Any:
     table = _columns(data)
     if table is not None:
         return table[_text_column(table, column)]
-    if isinstance(data, np.ndarray):
-        return data.tolist() if data.dtype.kind in "OUS" else data
-    to_list = getattr(data, "to_list", None)  # of a column of a frame
-    return to_list() if to_list is not None else data
+    if isinstance(data, np.ndarray) and data.dtype.kind not in "OUS":
+        return data
+    return _values(data) if isinstance(data, np.ndarray) or hasattr(data, "to_list") else data
 
 
 def is_table(data: Any) -> bool:
@@ -58,45 +56,40 @@ def is_table(data: Any) -> bool:
     return isinstance(data, Mapping) or _is_frame(data)
 
 
-def _paths(data: Any, folder: str) -> list[str]:
+def _paths(data: Any) -> list[str] | None:
+    """The paths that data consists of: one, none, or a list of one or two strings or of files that exist; a longer list
+    is of texts, and None stands for anything else."""
     if isinstance(data, str | Path):
         return [str(data)]
+    if not isinstance(data, list | tuple) or not all(isinstance(each, str | Path) for each in data):
+        return None
+    known = len(data) <= 2 or any(isinstance(each, Path) for each in data) or all(map(os.path.exists, data))
+    return [str(path) for path in data] if known else None
+
+
+def _in_file(data: Any, folder: str) -> list[str]:
     if isinstance(data, Iterator):
         data = list(data)
-    if isinstance(data, list | tuple) and _are_paths(data):
-        return [str(path) for path in data]
-    os.makedirs(folder)
-    return [_written(data, os.path.join(folder, IN_MEMORY))]
-
-
-def _are_paths(data: Sequence[Any]) -> bool:
-    """Whether a list names files: it is empty, or of one or two strings, or of paths. A longer list is of texts."""
-    if not all(isinstance(each, str | Path) for each in data):
-        return False
-    return len(data) <= 2 or any(isinstance(each, Path) for each in data) or all(map(os.path.exists, data))
+    paths = _paths(data)
+    if paths is None:
+        os.makedirs(folder)
+        paths = [_written(data, os.path.join(folder, IN_MEMORY))]
+    return paths
 
 
 def _written(data: Any, path: str) -> str:
     """The file to which data was written, with the ending that fits."""
-    table = _columns(data)
+    table = _columns(data) or _numbers(data)
     if table is not None:
         return _write_rows(table, path)
-    if isinstance(data, np.ndarray) or _is_column(data):
-        values = np.asarray(data)
-        if values.dtype.kind in "biuf" and values.ndim in (1, 2):
-            values = values.reshape(len(values), -1)
-            names = ["value"] if values.shape[1] == 1 else [str(place + 1) for place in range(values.shape[1])]
-            return _write_rows({name: column.tolist() for name, column in zip(names, values.T, strict=True)}, path)
-        data = values.tolist() if values.ndim == 1 else data
     if isinstance(data, tuple) and len(data) == 2 and _are_inputs_and_labels(*data):
-        return _write_pairs(_listed(data[0]), _listed(data[1]), path)
-    if isinstance(data, list | tuple) and data:
-        if all(isinstance(each, str) for each in data):
-            return _write_text(data, path)
-        if all(isinstance(each, list | tuple) and len(each) == 2 for each in data):
-            return _write_pairs([each[0] for each in data], [each[1] for each in data], path)
-        if all(isinstance(each, int | float | np.number) for each in data):
-            return _write_rows({"value": list(data)}, path)
+        return _write_pairs(_values(data[0]), _values(data[1]), path)
+    rows = _values(data) if hasattr(data, "__len__") else []
+    if rows and all(isinstance(each, str) for each in rows):
+        Path(f"{path}.txt").write_text("".join(text.rstrip("\n") + "\n" for text in rows), "utf-8")
+        return f"{path}.txt"
+    if rows and all(isinstance(each, list | tuple) and len(each) == 2 for each in rows):
+        return _write_pairs([each[0] for each in rows], [each[1] for each in rows], path)
     raise UsageError(f"data of type '{type(data).__name__}' cannot be read like this", hint=f"give {_FORMS}")
 
 
@@ -105,39 +98,49 @@ def _are_inputs_and_labels(inputs: Any, labels: Any) -> bool:
     return sized and len(inputs) == len(labels) and (len(inputs) != 2 or not isinstance(inputs, tuple))
 
 
-def _listed(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, np.ndarray) and values.ndim > 1 else _values(values)
-
-
 def _values(column: Any) -> list[Any]:
-    for name in ("to_list", "tolist"):
-        if hasattr(column, name):
-            return list(getattr(column, name)())
+    """A column as a list of Python values; of an array of sequences, a list of arrays."""
+    if getattr(column, "ndim", 1) == 1:
+        for name in ("to_list", "tolist"):
+            if hasattr(column, name):
+                return list(getattr(column, name)())
     return list(column)
+
+
+def _numbers(data: Any) -> Columns | None:
+    """Columns of numbers, of an array or of a list; None for anything else."""
+    if isinstance(data, list | tuple) and not (
+        data and all(isinstance(each, int | float | np.number) for each in data)
+    ):
+        return None
+    if not isinstance(data, list | tuple | np.ndarray) and not _is_column(data):
+        return None
+    values = np.asarray(data)
+    if values.dtype.kind not in "biuf" or values.ndim not in (1, 2):
+        return None
+    columns = values.reshape(len(values), -1).T.tolist()
+    return {"value" if len(columns) == 1 else str(place): column for place, column in enumerate(columns, start=1)}
 
 
 def _columns(data: Any) -> Columns | None:
     """Columns by name, of a dict of columns, of dicts as rows, or of a frame; None for anything else."""
+    index = type(getattr(data, "index", None)).__name__
+    if _is_column(data) and index == "DatetimeIndex":
+        data = data.to_frame("value")
     if _is_frame(data):
-        if type(getattr(data, "index", None)).__name__ not in ("NoneType", "RangeIndex"):
+        if index not in ("NoneType", "RangeIndex"):
             data = data.reset_index()  # pandas: the index may be the time
         return {str(name): _values(data[name]) for name in data.columns}
-    if isinstance(data, Mapping):
-        table = {str(name): _values(column) for name, column in data.items()}
-        if len({len(column) for column in table.values()}) > 1:
-            sizes = ", ".join(f"'{name}' {len(column)}" for name, column in table.items())
-            raise DataError(f"the columns differ in length: {sizes}", hint="each row needs a value in each column.")
-        return table
     if isinstance(data, list | tuple) and data and all(isinstance(each, Mapping) for each in data):
         names = dict.fromkeys(str(name) for row in data for name in row)
         return {name: [row.get(name) for row in data] for name in names}
-    if (
-        _is_column(data)
-        and hasattr(data, "to_frame")
-        and type(getattr(data, "index", None)).__name__ == "DatetimeIndex"
-    ):
-        return _columns(data.to_frame("value"))
-    return None
+    if not isinstance(data, Mapping):
+        return None
+    table = {str(name): _values(column) for name, column in data.items()}
+    if len({len(column) for column in table.values()}) > 1:
+        sizes = ", ".join(f"'{name}' {len(column)}" for name, column in table.items())
+        raise DataError(f"the columns differ in length: {sizes}", hint="each row needs a value in each column.")
+    return table
 
 
 def _is_frame(data: Any) -> bool:
@@ -153,11 +156,9 @@ def _text_column(table: Columns, column: str | None) -> str:
         return column
     rows = [[value if isinstance(value, str) else None for value in row] for row in zip(*table.values(), strict=True)]
     profiles = profiles_of(list(table), rows)
-    place = by_usual_name(profiles, "text", None)
-    place = by_usual_name(profiles, "source", None) if place is None else place
     texts = [place for place, profile in enumerate(profiles) if profile.cells]
-    if place is None and len(texts) == 1:
-        place = texts[0]
+    named = [by_usual_name(profiles, role, None) for role in ("text", "source")]
+    place = next((place for place in named if place is not None), texts[0] if len(texts) == 1 else None)
     if place is None:
         raise UsageError(
             f"which column holds the inputs? There are: {', '.join(table)}",
@@ -167,12 +168,12 @@ def _text_column(table: Columns, column: str | None) -> str:
 
 
 def _write_rows(table: Columns, path: str) -> str:
-    path += ".jsonl"
-    with open(path, "w", encoding="utf-8") as file:
-        for row in zip(*table.values(), strict=True):
-            values = dict(zip(table, map(_plain, row), strict=True))
-            file.write(json.dumps(values, ensure_ascii=False) + "\n")
-    return path
+    rows = (
+        {name: _plain(value) for name, value in zip(table, row, strict=True)}
+        for row in zip(*table.values(), strict=True)
+    )
+    Path(f"{path}.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    return f"{path}.jsonl"
 
 
 def _write_pairs(sources: list[Any], targets: list[Any], path: str) -> str:
@@ -186,19 +187,14 @@ def _write_pairs(sources: list[Any], targets: list[Any], path: str) -> str:
     return _write_rows({"source": sources, "target": targets}, path)
 
 
-def _write_text(texts: Sequence[str], path: str) -> str:
-    Path(f"{path}.txt").write_text("".join(text.rstrip("\n") + "\n" for text in texts), "utf-8")
-    return f"{path}.txt"
-
-
 def _plain(value: Any) -> Any:
     """A value as JSON has it: what is not a number, NaN and NaT, is nothing; a time is text."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(each) for each in value]
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     return None if str(value) in ("NaT", "<NA>") else str(value)

@@ -5,7 +5,6 @@ import io
 import os
 import shutil
 import sys
-import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from seqlab.data.encodings import SAMPLE, Guess, check_encoding, guess_encoding
-from seqlab.errors import DataError, SeqlabWarning, shorten
+from seqlab.errors import DataError, shorten, warn
 
 STDIN = "-"
 IN_MEMORY = "in-memory"  # the name, before its ending, of a file that holds data given in Python
@@ -115,7 +114,7 @@ def _guess(stream: io.BufferedIOBase) -> Guess:
 def _note(guess: Guess, name: str) -> None:
     if guess.certain and guess.shown:
         message = f"{name}: read as {guess.name}, for instance {shorten(guess.shown, 30)}"
-        warnings.warn(f"{message} (--set data.encoding=NAME chooses another)", SeqlabWarning, stacklevel=2)
+        warn(f"{message} (--set data.encoding=NAME chooses another)")
 
 
 def _narrow(stream: io.BufferedIOBase, encoding: str) -> Iterator[bytes]:

@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
-from seqlab.errors import DataError, SeqlabError, nearest
+from seqlab.data.arrays import readable
+from seqlab.data.packages import package
+from seqlab.errors import DataError, nearest
 
 BATCH_ROWS = 1024  # rows that are decoded at a time
 BUFFER_BYTES = 1 << 20  # bytes of a column that are read from disk at a time
+PROBLEM = "this cannot be read as Parquet"
 HINT = "the file is cut short, damaged, or something else by that name. Fetch or write it again."
 
 
@@ -24,8 +27,10 @@ def open_parquet(path: str) -> Iterator["ParquetTable"]:
         folder, name = os.path.split(path)
         files = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
         raise DataError(f"{path}: there is no such file", hint=nearest(name, files))
-    parquet = _pyarrow_parquet()
-    with _readable(path):
+    parquet = package(
+        "pyarrow.parquet", "reading Parquet needs the package pyarrow", hint='pip install "seqlab[parquet]"'
+    )
+    with readable(path, PROBLEM, hint=HINT):
         file = parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
     with file:
         yield ParquetTable(path, file)
@@ -38,7 +43,7 @@ class ParquetTable:
     def __init__(self, path: str, file: Any) -> None:
         self.path = path
         self.file = file
-        with _readable(path):
+        with readable(path, PROBLEM, hint=HINT):
             self.names: list[str] = file.schema_arrow.names
         repeated = [name for name in self.names if self.names.count(name) > 1]
         if repeated:
@@ -48,10 +53,10 @@ class ParquetTable:
         """Each row's number and its values in those columns, as Python values; None where there is none."""
         names = [self.names[column] for column in columns]
         number = 0
-        with _readable(self.path):
+        with readable(self.path, PROBLEM, hint=HINT):
             batches = self.file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
         while True:
-            with _readable(self.path, past=f" past row {number}"):
+            with readable(self.path, f"{PROBLEM} past row {number}", hint=HINT):
                 batch = next(batches, None)
                 if batch is None:
                     return
@@ -68,24 +73,3 @@ def _python_values(column: Any) -> list[object]:
     if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
     return column.to_pylist()
-
-
-@contextmanager
-def _readable(path: str, past: str = "") -> Iterator[None]:
-    try:
-        yield
-    except SeqlabError:
-        raise
-    except Exception as error:  # a damaged file can make its reader raise nearly anything
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{path}: this cannot be read as Parquet{past}: {reason}", hint=HINT) from error
-
-
-def _pyarrow_parquet() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError(
-            "reading Parquet needs the package pyarrow, which is not installed", hint='pip install "seqlab[parquet]"'
-        ) from None
-    return pyarrow.parquet

@@ -2,18 +2,18 @@
 
 import os
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import cast
 
+from seqlab.data.arrays import texts_of
 from seqlab.data.image_archives import CONTAINERS, Arrays, Files, ImageArchive, open_archive
 from seqlab.data.images import Values, picture_values
 from seqlab.data.sources import Box, Example, Picture
 from seqlab.data.tables import TABLES, Columns, Layout, two_columns
-from seqlab.errors import DataError, SeqlabWarning, UsageError
+from seqlab.errors import DataError, UsageError, warn
 from seqlab.recipe import Image
 
 NAMED = 5  # bad files that are named when they are skipped
@@ -73,14 +73,14 @@ def load_picture(path: str, image: Image | None) -> Values:
 
 def _warn(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
     for message in bad[:NAMED]:
-        warnings.warn(f"{message}; skipped", SeqlabWarning, stacklevel=3)
+        warn(f"{message}; skipped")
     if len(bad) > NAMED:
-        warnings.warn(f"and {len(bad) - NAMED} more pictures skipped", SeqlabWarning, stacklevel=3)
+        warn(f"and {len(bad) - NAMED} more pictures skipped")
     if unused:
         message = f"1 picture has nothing said of it and is not used: {unused[0]}"
         if len(unused) > 1:
             message = f"{len(unused):,} pictures have nothing said of them and are not used, the first is {unused[0]}"
-        warnings.warn(f"{paths[-1]}: {message}", SeqlabWarning, stacklevel=3)
+        warn(f"{paths[-1]}: {message}")
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _opened(
     if len(paths) > 2:
         raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
     names = ("image", "label" if labels else "caption")
-    layout = Layout(names=names, positions=(0, 1), names_may_differ=True, few_labels=labels)
+    layout = Layout(names=names, positions=(0, 1), few_labels=labels)
     first, second = (paths[0], None) if len(paths) == 1 else sorted(paths, key=_is_container)
     if second is None and not _is_container(first):
         second = os.path.dirname(first)
@@ -150,6 +150,6 @@ def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str
         where = f"{archive.path}[{number}]"
         things = zip(*next(boxes), strict=True) if boxes else ()
         places = tuple(cast(Box, (str(noun), *map(float, box))) for noun, box in things)
-        captions = [(text.decode() if isinstance(text, bytes) else str(text)).strip() for text in row]
-        table[f"images/{number}"] = [(where, text, places) for text in captions if text] or [(where, "", ())]
+        captions = [(where, text, places) for text in texts_of(row) if text]
+        table[f"images/{number}"] = captions or [(where, "", ())]
     return table

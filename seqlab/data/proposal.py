@@ -11,9 +11,8 @@ from pathlib import Path
 
 from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
-from seqlab.data.parquet import open_parquet
 from seqlab.data.series import TIMES, facts_of, read_series
-from seqlab.data.tables import HEAD, TABLES, Table, open_table, parquet_head
+from seqlab.data.tables import HEAD, TABLES, Table, open_table
 from seqlab.data.tagged import read_tagged
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
@@ -48,13 +47,12 @@ def holds_vectors(paths: Sequence[str]) -> bool:
     """Whether the sources in the files are sequences of vectors that NumPy saved."""
     path = paths[0] if len(paths) == 1 else ""
     if os.path.isdir(path):
-        return any(file.suffix == ".npy" for file in islice(Path(path).glob("*/*"), HEAD))
+        return any(Path(path).glob("*/*.npy"))
     if extension(path) == ".npz" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return "values.npy" in archive.namelist()
+        return "values.npy" in _names_in(path)
     if extension(path) not in TABLES or extension(path) == ".parquet":
         return False
-    return any(profile.is_file and profile.cells[0].lower().endswith(".npy") for profile in open_table(path).profiles)
+    return any(profile.is_file and _are_vectors(profile.cells) for profile in open_table(path).profiles)
 
 
 def _proposed(paths: list[str]) -> tuple[str, ...]:
@@ -67,15 +65,14 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     if len(paths) == 2:
         return _parallel(paths[0], paths[1])
     path = paths[0]
-    if extension(path) in TABLES:
-        return _table(path)
-    head = [line for _, line in islice(lines(path), HEAD)]
-    if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
-        return "tag", f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line"
-    table = open_table(path)
-    if len(table.profiles) > 1 or table.profiles[0].is_numeric or _are_numbers(head):
-        return _table(path)
-    return _plain(path)
+    if extension(path) not in TABLES:
+        head = [line for _, line in islice(lines(path), HEAD)]
+        if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
+            return "tag", f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line"
+        profiles = open_table(path).profiles
+        if len(profiles) < 2 and not profiles[0].is_numeric and not _are_numbers(" ".join(head[1:]).split()):
+            return _plain(path)
+    return _table(path)
 
 
 def _plain(path: str) -> tuple[str, ...]:
@@ -83,13 +80,8 @@ def _plain(path: str) -> tuple[str, ...]:
 
 
 def _table(path: str) -> tuple[str, ...]:
-    if extension(path) == ".parquet":
-        with open_parquet(path) as parquet:
-            table = parquet_head(path, parquet)
-            rows = parquet.file.metadata.num_rows
-    else:
-        table = open_table(path)
-        rows = _count(table.rows)
+    table = open_table(path)
+    rows = _count(table.rows)
     profiles = [profile for profile in table.profiles if profile.cells]
     if series := _series(path, profiles):
         return series
@@ -97,7 +89,7 @@ def _table(path: str) -> tuple[str, ...]:
         return _plain(path)
     if (files := by_content(profiles, ("file", "label"), (0, 1))) is not None:
         return _files(profiles[files[0]], profiles[files[1]], rows)
-    if _are_tagged(path, table, profiles):
+    if _are_tagged(table, profiles):
         return "tag", f"{_count(read_tagged([path])):,} sentences with a tag for each word"
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
     label = by_usual_name(profiles, "label", None)
@@ -132,52 +124,53 @@ def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
 
 
 def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
-    vectors = files.cells[0].lower().endswith(".npy")
-    what = ".npy files" if vectors else "pictures"
     if others.is_label or others.num_distinct < len(others.cells) / 2:
-        return "classify", f"{rows:,} {what} with a label each", *(() if vectors else PICTURES)
-    if vectors:
-        return "translate", f"{rows:,} {what} with a text each", *VECTORS
+        return _labelled(f"{rows:,} ", files.cells, " with a label each")
+    if _are_vectors(files.cells):
+        return "translate", f"{rows:,} .npy files with a text each", *VECTORS
     return "caption", f"{rows:,} pictures with a text each"
+
+
+def _labelled(count: str, files: Sequence[str], end: str) -> tuple[str, ...]:
+    if _are_vectors(files):
+        return "classify", f"{count}.npy files{end}"
+    return "classify", f"{count}pictures{end}", *PICTURES
 
 
 def _with_container(container: str, table: str | None) -> tuple[str, ...]:
     """A folder or an archive, alone or with the table that goes with it."""
     if table is not None:
-        profiles = open_table(table).profiles
-        texts = any(_is_long(profile) and not profile.is_file for profile in profiles)
-        return (
-            ("caption", "pictures with a text each") if texts else ("classify", "pictures with a label each", *PICTURES)
-        )
-    if extension(container) == ".npz":
-        with zipfile.ZipFile(container) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
-        pictures = "images" in names
-        if pictures and "captions" in names:
-            return "caption", "pictures with captions"
-        what = "pictures" if pictures else "sequences of vectors"
-        return "classify", f"{what} with labels", *(PICTURES if pictures else ())
-    if os.path.isdir(container):
-        files = [file.name for file in islice(Path(container).rglob("*"), 2000) if file.is_file()]
-    else:
-        with zipfile.ZipFile(container) as archive:
-            files = [Path(name).name for name in archive.namelist()]
-    if any(Path(file).stem == "captions" for file in files):
+        if any(_is_long(profile) and not profile.is_file for profile in open_table(table).profiles):
+            return "caption", "pictures with a text each"
+        return "classify", "pictures with a label each", *PICTURES
+    names = _names_in(container)
+    if "captions" in {Path(name).stem for name in names} and (extension(container) != ".npz" or "images.npy" in names):
         return "caption", "pictures with captions"
-    vectors = any(file.endswith(".npy") for file in files)
-    return "classify", f"{'.npy files' if vectors else 'pictures'} with labels", *(() if vectors else PICTURES)
+    if extension(container) == ".npz" and "images.npy" not in names:
+        return "classify", "sequences of vectors with labels"
+    return _labelled("", [] if extension(container) == ".npz" else names, " with labels")
+
+
+def _names_in(container: str) -> list[str]:
+    """The names of the files in a folder or an archive."""
+    if os.path.isdir(container):
+        return [file.name for file in islice(Path(container).rglob("*"), 2 * HEAD) if file.is_file()]
+    with zipfile.ZipFile(container) as archive:
+        return [Path(name).name for name in archive.namelist()]
+
+
+def _are_vectors(files: Sequence[str]) -> bool:
+    return any(file.lower().endswith(".npy") for file in files)
 
 
 def _parallel(one: str, other: str) -> tuple[str, ...]:
     """Two files whose lines belong together."""
-    pairs = list(
-        zip((t for _, t in islice(lines(one), HEAD)), (t for _, t in islice(lines(other), HEAD)), strict=False)
-    )
-    right = Profile("", tuple(pair[1].strip() for pair in pairs))
-    kinds = len({word for _, text in pairs for word in text.split()})
-    words = sum(len(text.split()) for _, text in pairs)
-    if all(len(a.split()) == len(b.split()) for a, b in pairs) and 5 * kinds < words:
+    heads = [[text.strip() for _, text in islice(lines(path), HEAD)] for path in (one, other)]
+    counts = [[len(text.split()) for text in head] for head in heads]
+    words = " ".join(heads[1]).split()
+    if counts[0] == counts[1] and 5 * len(set(words)) < len(words):
         return "tag", "sentences, and a tag for each word"
+    right = Profile("", tuple(heads[1]))
     if right.is_label and not _is_long(right):
         return "classify", "texts, and a label for each"
     return "translate", "two texts on each pair of lines"
@@ -186,31 +179,25 @@ def _parallel(one: str, other: str) -> tuple[str, ...]:
 def _is_a_word_a_line(head: Sequence[str]) -> bool:
     """Lines of a word and its columns, with blank lines between sentences."""
     filled = [line.split("\t") if "\t" in line else line.split() for line in head if line.strip()]
-    counts = {len(cells) for cells in filled}
-    text = "\n".join(head).strip()
-    if counts - {1} != counts or len(counts) != 1 or max(counts) > 12 or "\n\n" not in text:
+    widths = {len(cells) for cells in filled}
+    if len(widths) != 1 or not 1 < max(widths) <= 12 or "\n\n" not in "\n".join(head).strip():
         return False
-    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not any(map(is_number, filled[0][-1:]))
+    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not is_number(filled[0][-1])
 
 
-def _are_tagged(path: str, table: Table, profiles: Sequence[Profile]) -> bool:
+def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
     """Whether each word of a column has a tag in another one."""
-    if table.names is not None and any("sent" in name.lower() and "#" in name for name in table.names):
+    if any("sent" in name.lower() and "#" in name for name in table.names or ()):
         return True
     columns = by_content(profiles, ("words", "tags"), (0, 1))
     if columns is None:
         return False
-    words, tags = (profiles[place] for place in columns)
-    kinds = [len({word for cell in each.cells for word in cell.split()}) for each in (words, tags)]
-    return (
-        len(words.cells) > 1
-        and 2 * kinds[1] < kinds[0]
-        and sum(len(cell.split()) for cell in tags.cells) > 3 * kinds[1]
-    )
+    words, tags = (" ".join(profiles[place].cells).split() for place in columns)
+    kinds = len(set(tags))
+    return len(profiles[columns[0]].cells) > 1 and 2 * kinds < len(set(words)) and len(tags) > 3 * kinds
 
 
-def _are_numbers(head: Sequence[str]) -> bool:
-    cells = [cell for line in head[1:] for cell in line.split()]
+def _are_numbers(cells: Sequence[str]) -> bool:
     return bool(cells) and all(map(is_number, cells))
 
 

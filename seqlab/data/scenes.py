@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
-from seqlab.errors import DataError, UsageError
+from seqlab.data.packages import package
+from seqlab.errors import UsageError
 
 SIDE = 32
 COLOURS = {
@@ -107,14 +108,9 @@ def _inside(noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"])
 
 
 def _digits(*, test: bool) -> tuple[UInt8[np.ndarray, "N H W"], np.ndarray]:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise DataError(
-            "the digits come with the package scikit-learn, which is not installed",
-            hint="pip install scikit-learn; or save pictures of your own: np.savez(path, images=..., labels=...).",
-        ) from None
-    pictures, labels = load_digits(return_X_y=True)
+    hint = "pip install scikit-learn; or save pictures of your own: np.savez(path, images=..., labels=...)."
+    datasets = package("sklearn.datasets", "the digits come with the package scikit-learn", hint=hint)
+    pictures, labels = datasets.load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     order = order[: len(order) // 5] if test else order[len(order) // 5 :]
     return (pictures[order].reshape(-1, 8, 8) * (255 / 16)).round().astype(np.uint8), labels[order]

@@ -6,7 +6,7 @@ column, become columns side by side. What is not a number or not finite is refus
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,14 +14,13 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.data.cells import Cells, read_cells, warn
+from seqlab.data.cells import Cells, read_cells
 from seqlab.data.columns import IDS, Profile
 from seqlab.data.numerals import MISSING, Numerals, find_numerals
-from seqlab.data.panel import id_columns, is_one_a_row, one_a_row, side_by_side
-from seqlab.data.times import calendar, future_stamps, grid, moment_of, read_times, step_of, written
-from seqlab.errors import DataError, UsageError, nearest, shorten
+from seqlab.data.panel import id_columns, is_one_a_row, side_by_side, times_of_columns, values_begin
+from seqlab.data.times import future_stamps, grid, moment_of, read_times, step_of, written
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
-__all__ = ["MISSING", "Series", "SeriesFacts", "calendar", "facts_of", "future_times", "read_series", "usual_season"]
 TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year", "quarter", "week", "period")
 _LOOKED_AT = 1000  # cells that show what a column holds
 PARTS = ("year", "month", "day", "hour", "minute")
@@ -41,7 +40,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class SeriesFacts:
+class SeriesSummary:
     """What a rule needs that chooses how far to look back and ahead."""
 
     rows: int
@@ -69,31 +68,48 @@ def read_series(
     """
     cells = read_cells(path, encoding)
     if ids is None and time is None and is_one_a_row(cells.names, cells.rows):
-        rows = Series(cells.where, *one_a_row(cells.names, cells.rows, cells.where, cells.numbers))
-        return _checked(_chosen(rows, columns))
+        return _checked(with_columns(_one_a_row(cells), columns))
     when = _time_columns(cells, time)
     times = _read_times(cells, when)
     apart = _id_columns(cells, ids, when, times)
     wanted = [] if apart and not set(columns) <= set(cells.names) else columns  # else they are names of series
-    chosen = [_column(cells.names, name) for name in wanted] or _numeric_columns(cells, [*when, *apart])
-    values = np.asarray([_numbers(cells, place) for place in chosen], dtype=np.float64).T.reshape(-1, len(chosen))
+    places = [_column(cells.names, name) for name in wanted] or _numeric_columns(cells, [*when, *apart])
+    names = [cells.names[place] for place in places]
+    values = np.asarray([_column_numbers(cells, place) for place in places]).T.reshape(-1, len(places))
     if apart:
         labels = ["/".join(row[place].strip() for place in apart) for row in cells.rows]
-        names = [cells.names[place] for place in chosen]
         series = Series(cells.where, *side_by_side(labels, times, names, values, cells.where, cells.numbers))
-        series = series if wanted else _chosen(series, columns)
+        series = series if wanted else with_columns(series, columns)
     else:
         stamps = times or [str(row) for row in range(len(values))]
-        series = Series(cells.where, tuple(cells.names[place] for place in chosen), tuple(stamps), values)
+        series = Series(cells.where, tuple(names), tuple(stamps), values)
     return _checked(_regular(series, cells.numbers if not apart else []) if times else series)
 
 
-def facts_of(series: Series) -> SeriesFacts:
+def _one_a_row(cells: Cells) -> Series:
+    """A series from each row; those without moments all end in the last row."""
+    first = values_begin(cells.names, cells.rows)
+    times = times_of_columns(cells.names[first:])
+    labels, stamps, values, lines = list[str](), list[str](), list[float](), list[int]()
+    for number, row in zip(cells.numbers, cells.rows, strict=True):
+        texts = [cell.strip() for cell in row[first:]]
+        numbers = _numbers(texts, "", [f"{cells.where}:{number}"] * len(texts))
+        while not times and numbers and math.isnan(numbers[-1]):
+            numbers.pop()
+        labels += [row[0].strip() or str(number)] * len(numbers)
+        stamps += times[: len(numbers)]
+        values += numbers
+        lines += [number] * len(numbers)
+    table = np.asarray(values).reshape(-1, 1)
+    return Series(cells.where, *side_by_side(labels, stamps, ["value"], table, cells.where, lines))
+
+
+def facts_of(series: Series) -> SeriesSummary:
     """Length, number, frequency, seasons and gaps."""
     step = step_of([moment_of(time) for time in series.times])
     there = ~np.isnan(series.values)
     spans = [np.flatnonzero(column) for column in there.T]
-    return SeriesFacts(
+    return SeriesSummary(
         rows=len(series),
         series=len(series.columns),
         shortest=min(int(span[-1] - span[0]) + 1 for span in spans),
@@ -185,70 +201,73 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
     return chosen
 
 
-def _numbers(cells: Cells, place: int) -> list[float]:
-    column = cells.column(place)
+def _column_numbers(cells: Cells, place: int) -> list[float]:
+    places = (f"{cells.where}:{number}, column '{cells.names[place]}'" for number in cells.numbers)
+    return _numbers(cells.column(place), cells.separator, places)
+
+
+def _numbers(texts: Sequence[str], separator: str, places: Iterable[str]) -> list[float]:
+    """Numbers as they are written all in one way, NaN where none is; `places` are what messages call the cells."""
     with suppress(ValueError):  # the usual form, and no gaps
-        values = np.asarray(column).astype(np.float64)
+        values = np.asarray(texts).astype(np.float64)
         if np.isfinite(values).all():
             return values.tolist()
-    numerals = find_numerals(column, cells.separator)
-    return [
-        _number(cell, numerals, f"{cells.where}:{number}", cells.names[place])
-        for cell, number in zip(column, cells.numbers, strict=True)
-    ]
+    numerals = find_numerals(texts, separator)
+    return [_number(text, numerals, place) for text, place in zip(texts, places, strict=True)]
 
 
-def _number(text: str, numerals: Numerals, where: str, column: str) -> float:
+def _number(text: str, numerals: Numerals, where: str) -> float:
     if text.lower() in MISSING:
         return math.nan
     value = numerals.number(text)
     if value is None:
         raise DataError(
-            f"{where}, column '{column}': {shorten(text)} is not a number",
+            f"{where}: {shorten(text)} is not a number",
             hint="leave the column out (--set data.columns=a,b names those to read), or leave the cell empty.",
         )
     if math.isinf(value):
-        raise DataError(f"{where}, column '{column}': infinity", hint="leave the cell empty where nothing is known.")
+        raise DataError(f"{where}: infinity", hint="leave the cell empty where nothing is known.")
     return value
 
 
 def _regular(series: Series, numbers: Sequence[int]) -> Series:
     """The rows in the order of time, each moment once, with a row of gaps for each moment that is missing."""
-    moments = [moment_of(time) for time in series.times]
+    moments = [moment_of(time) or 0.0 for time in series.times]
     order = np.argsort(np.asarray(moments), kind="stable")
     if (np.diff(order) < 0).any():
         there = "the last is first" if (np.diff(order) < 0).all() else "they are not"
         warn(f"{series.where}: the rows are sorted by time; in the file {there}")
-    times = [series.times[place] for place in order]
-    values = series.values[order]
     for one, other in pairwise(order):
-        here = series.times[other]
         if numbers and moments[one] == moments[other]:
-            lines = sorted((numbers[one], numbers[other]))
+            first, second = sorted((numbers[one], numbers[other]))
             raise DataError(
-                f"{series.where}:{lines[1]}: {here} is there twice, on line {lines[0]} too",
+                f"{series.where}:{second}: {series.times[other]} is there twice, on line {first} too",
                 hint="keep one of the two; a column that tells several series apart is named with --set data.id=NAME",
             )
-    step = step_of([moment_of(time) for time in times])
-    places = None if step is None else grid([moments[place] for place in order], step)
+    moments = [moments[place] for place in order]
+    series = replace(series, times=tuple(series.times[place] for place in order), values=series.values[order])
+    step = step_of(moments)
+    places = None if step is None else grid(moments, step)
     if step is None or places is None:
-        if len(times) > 2:
+        if len(series) > 2:
             warn(f"{series.where}: the times follow no regular step; the rows are taken as equally far apart")
-        return replace(series, times=tuple(times), values=values)
-    if places[-1] + 1 == len(times):
-        return replace(series, times=tuple(times), values=values)
-    whole = np.full((int(places[-1]) + 1, values.shape[1]), np.nan)
-    whole[places] = values
-    stamps = [written(step.after(moments[order[0]], place), times[0]) for place in range(len(whole))]
-    for place, time in zip(places, times, strict=True):
-        stamps[place] = time
-    empty = sorted(set(range(len(whole))) - set(places.tolist()))
+        return series
+    row_at = dict(zip(places.tolist(), range(len(series)), strict=True))
+    empty = [place for place in range(places[-1] + 1) if place not in row_at]
+    if not empty:
+        return series
+    stamps = [
+        series.times[row_at[place]] if place in row_at else written(step.after(moments[0], place), series.times[0])
+        for place in range(places[-1] + 1)
+    ]
+    values = np.full((len(stamps), len(series.columns)), np.nan)
+    values[places] = series.values
     count = f"{len(empty):,} time stamp{'s are' if len(empty) > 1 else ' is'} missing ({step.frequency}"
     warn(f"{series.where}: {count}, the first is {stamps[empty[0]]}); filled in as rows without values")
-    return replace(series, times=tuple(stamps), values=whole)
+    return replace(series, times=tuple(stamps), values=values)
 
 
-def _chosen(series: Series, columns: Sequence[str]) -> Series:
+def with_columns(series: Series, columns: Sequence[str]) -> Series:
     """Only the series of these names, in this order."""
     if not columns:
         return series

@@ -19,8 +19,8 @@ from seqlab.errors import DataError, UsageError, shorten
 
 Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
-_PAIRS = Layout(names=("source", "target"), positions=(0, 1), names_may_differ=True)
-_LABELLED = Layout(names=("text", "label"), positions=(1, 0), names_may_differ=False, few_labels=True)
+_PAIRS = Layout(names=("source", "target"), positions=(0, 1))
+_LABELLED = Layout(names=("text", "label"), positions=(1, 0), few_labels=True)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,12 @@ def at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator[
 def two_texts(paths: Sequence[str], wanted: Columns, layout: Layout, encoding: str | None) -> Iterator[Example]:
     """Two columns of a table, or two parallel files."""
     if len(paths) == 2:
-        _refuse_columns(wanted)
-        for where, one, other in _parallel(paths[0], paths[1], encoding):
-            yield Example(one, other, where)
+        if (named := wanted[0] or wanted[1]) is not None:
+            raise UsageError(
+                f"the column '{named}' was asked for, but two parallel files have no columns",
+                hint="give one table, or leave the columns out.",
+            )
+        yield from _parallel(paths[0], paths[1], encoding)
     else:
         for where, (one, other) in two_columns(only(paths), wanted, layout, encoding):
             yield Example(one, other, where)
@@ -106,16 +109,7 @@ def only(paths: Sequence[str]) -> str:
     return paths[0]
 
 
-def _refuse_columns(wanted: Sequence[str | None]) -> None:
-    named = [name for name in wanted if name is not None]
-    if named:
-        raise UsageError(
-            f"the column '{named[0]}' was asked for, but two parallel files have no columns",
-            hint="give one table, or leave the columns out.",
-        )
-
-
-def _parallel(one: str, other: str, encoding: str | None) -> Iterator[tuple[str, str, str]]:
+def _parallel(one: str, other: str, encoding: str | None) -> Iterator[Example]:
     """Line by line through two files; where both are blank there is no example. Blank lines at an end do not count."""
     for path in (one, other):
         if extension(path) in TABLES:
@@ -123,18 +117,17 @@ def _parallel(one: str, other: str, encoding: str | None) -> Iterator[tuple[str,
                 f"{path}: a table where a parallel file, one text a line, is needed",
                 hint="give one table at a time; tables are joined with cat.",
             )
-    totals, counts = [0, 0], [0, 0]  # all lines, and lines up to the last that is not blank
     for number, sides in enumerate(zip_longest(lines(one, encoding), lines(other, encoding)), start=1):
         texts = ["" if side is None else side[1] for side in sides]
-        totals = [total if side is None else number for side, total in zip(sides, totals, strict=True)]
-        counts = [number if text.strip() else count for text, count in zip(texts, counts, strict=True)]
-        if None not in sides and any(text.strip() for text in texts):
-            yield f"{display_name(one)}:{number}", texts[0], texts[1]
-    if counts[0] > totals[1] or counts[1] > totals[0]:
-        raise DataError(
-            f"{display_name(one)} has {totals[0]:,} lines and {display_name(other)} has {totals[1]:,}",
-            hint="line n of one belongs to line n of the other, so both need the same number of lines.",
-        )
+        if not any(text.strip() for text in texts):
+            continue
+        if None in sides:
+            counts = [sum(1 for _ in lines(path, encoding)) for path in (one, other)]
+            raise DataError(
+                f"{display_name(one)} has {counts[0]:,} lines and {display_name(other)} has {counts[1]:,}",
+                hint="line n of one belongs to line n of the other, so both need the same number of lines.",
+            )
+        yield Example(texts[0], texts[1], f"{display_name(one)}:{number}")
 
 
 def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:

@@ -25,7 +25,7 @@ from seqlab.errors import DataError
 FORMAT = 1
 VECTORS = "float32"
 PIXELS = "uint8"
-DTYPES = ("uint16", "uint32", "int32", PIXELS, VECTORS)
+_IN_MEMORY = {"uint16": np.int64, "uint32": np.int64, "int32": np.int64, PIXELS: np.uint8, VECTORS: np.float32}
 _FLUSH = 1 << 20  # numbers held in memory while writing
 
 Places = Int[np.ndarray, " _"]
@@ -63,7 +63,7 @@ class TokenStore:
     def __getitem__(self, row: int) -> Values:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store with {len(self)} rows")
-        return self.flat[int(self.begins[row]) : int(self.ends[row])].astype(_in_memory(self.flat.dtype))
+        return self.flat[int(self.begins[row]) : int(self.ends[row])].astype(_IN_MEMORY[self.flat.dtype.name])
 
     @property
     def num_tokens(self) -> int:
@@ -83,7 +83,7 @@ class TokenStore:
         lengths = self.lengths[rows]
         position = np.arange(lengths.max(initial=0))
         real = position < lengths[:, None]
-        values = np.zeros((*real.shape, *self.flat.shape[1:]), dtype=_in_memory(self.flat.dtype))
+        values = np.zeros((*real.shape, *self.flat.shape[1:]), dtype=_IN_MEMORY[self.flat.dtype.name])
         values[real] = self.flat[(self.begins[rows].astype(np.int64)[:, None] + position)[real]]
         return values, lengths
 
@@ -127,12 +127,12 @@ class _Writer:
     def __init__(self, column: Column) -> None:
         self.column = column
         self.dtype = column.dtype or ("uint16" if column.vocabulary_size <= 1 << 16 else "uint32")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"a store holds {', '.join(DTYPES)}, not {self.dtype}")
+        if self.dtype not in _IN_MEMORY:
+            raise ValueError(f"a store holds {', '.join(_IN_MEMORY)}, not {self.dtype}")
         if column.width < 1:
             raise ValueError(f"a position holds at least one number, not {column.width}")
         self.features = _features(self.dtype, column.width)
-        self.in_memory = _in_memory(np.dtype(self.dtype))
+        self.in_memory = np.dtype(_IN_MEMORY[self.dtype])
         column.path.parent.mkdir(parents=True, exist_ok=True)
         self.parts = [column.path, _beside(column.path, ".offsets"), _beside(column.path, ".json")]
         self.temporary = [_beside(part, ".tmp") for part in self.parts]
@@ -161,7 +161,7 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        numbers = np.frombuffer(self._numbers, dtype=self.in_memory) if self._numbers else np.empty(0, self.in_memory)
+        numbers = np.asarray(self._numbers, dtype=self.in_memory)
         if self.dtype not in (VECTORS, PIXELS):
             self._refuse_unknown(numbers)
         self.tokens.write(numbers.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
@@ -169,7 +169,7 @@ class _Writer:
         self._numbers, self._ends = self._empty(), array("q")
 
     def _empty(self) -> array:
-        return array({VECTORS: "f", PIXELS: "B"}.get(self.dtype, "q"))
+        return array(self.in_memory.char)
 
     def _checked(self, row: Row) -> Values:
         """A row as an array in the column's own type; what does not fit is refused while its number is known."""
@@ -180,8 +180,8 @@ class _Writer:
         if values.shape[1:] != self.features:
             expected = ", ".join(map(str, ("T", *self.features)))
             raise ValueError(f"{self.column.path}: row {self.num_rows} has the shape {values.shape}, not ({expected})")
-        wrong = ~np.isfinite(values) & ~(self.column.gaps & np.isnan(values)) if self.dtype == VECTORS else None
-        if wrong is not None and wrong.any():
+        wrong = ~np.isfinite(values) & ~(self.column.gaps & np.isnan(values))
+        if wrong.any():
             position, feature = np.argwhere(wrong)[0]
             raise DataError(
                 f"{self.column.path}: row {self.num_rows}, position {position} holds {values[position, feature]}",
@@ -215,10 +215,6 @@ def _features(dtype: str, width: int) -> tuple[int, ...]:
     return (width,) if width > 1 or dtype in (VECTORS, PIXELS) else ()
 
 
-def _in_memory(dtype: np.dtype) -> type[np.int64] | type[np.float32] | type[np.uint8]:
-    return np.float32 if dtype.kind == "f" else np.uint8 if dtype.itemsize == 1 else np.int64
-
-
 def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
@@ -227,13 +223,13 @@ def _read_header(path: Path) -> dict:
     name = _beside(path, ".json")
     try:
         header = json.loads(name.read_text(encoding="utf-8"))
-        sizes = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size")]
-        width = header.setdefault("width", 1)  # older stores do not say: each position was one id
-        whole = all(isinstance(size, int) and size >= 0 for size in (*sizes, width))
-        valid = header["dtype"] in DTYPES and whole and width > 0
+        header.setdefault("width", 1)  # older stores do not say: each position was one id
+        sizes = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size", "width")]
+        whole = all(isinstance(size, int) and size >= 0 for size in sizes)
+        valid = header["dtype"] in _IN_MEMORY and whole and header["width"] > 0
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no token store here", hint="prepare the data first.") from error
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise _damaged(name, "it cannot be read") from error
     if header.get("format") != FORMAT:
         raise _damaged(name, f"its format is {header.get('format')}, and this version reads {FORMAT}")

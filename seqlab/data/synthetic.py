@@ -6,6 +6,7 @@ import string
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from seqlab.data.packages import package
 from seqlab.data.scenes import SETS
 from seqlab.data.sources import source_key
 from seqlab.errors import DataError, UsageError, nearest
@@ -87,14 +88,9 @@ def _words(num: int, seed: int, longest: int, letters: str) -> Iterator[str]:
 
 
 def _endless_dates(seed: int, languages: Sequence[str]) -> Iterator[Dated]:
-    try:
-        from babel import UnknownLocaleError
-        from babel.dates import format_date
-    except ImportError as error:
-        raise DataError(
-            "the dates of many languages need the package Babel, which is not installed",
-            hint='pip install "seqlab[demo]"',
-        ) from error
+    use = "the dates of many languages need the package Babel"
+    babel = package("babel", use, hint='pip install "seqlab[demo]"')
+    format_date = package("babel.dates", use, hint="").format_date
     keyed = random.Random(seed)
     num_days = (LAST - FIRST).days + 1
     while True:
@@ -102,6 +98,6 @@ def _endless_dates(seed: int, languages: Sequence[str]) -> Iterator[Dated]:
         language = keyed.choice(languages)
         try:
             text = format_date(day, keyed.choice(STYLES), locale=language)
-        except (UnknownLocaleError, ValueError) as error:
+        except (babel.UnknownLocaleError, ValueError) as error:
             raise DataError(f"no dates in the language '{language}'", hint=nearest(language, LANGUAGES)) from error
         yield text.translate(_SPACES), day.isoformat(), language

@@ -6,22 +6,22 @@ and a note says so if there was a choice.
 
 import csv
 import json
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, islice
 
 from seqlab.data.columns import Profile, by_content, by_usual_name, profiles_of
-from seqlab.data.dialect import Dialect, find_dialect, has_header
+from seqlab.data.dialect import DELIMITERS, Dialect, find_dialect, has_header
 from seqlab.data.json_objects import json_objects
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.parquet import ParquetTable, open_parquet
-from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
+from seqlab.data.parquet import open_parquet
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 HEAD = 1000  # rows that show what the columns hold
 Columns = tuple[str | None, str | None]  # by name or number from 1; None: as the cells show
-Cells = Sequence[str | None]  # None where JSON holds no text
+Cells = Sequence[object]  # texts, or whatever JSON and Parquet hold
 Row = tuple[int, Cells]  # line number and cells
 
 
@@ -31,7 +31,6 @@ class Layout:
 
     names: tuple[str, str]
     positions: tuple[int, int]
-    names_may_differ: bool
     few_labels: bool = False  # whether the second one holds labels of examples, which must be few
 
 
@@ -51,40 +50,47 @@ class Table:
         """The file, and the line where its rows begin."""
         return f"{self.where}:{self.head[0][0]}" if self.head and self.head[0][0] else self.where
 
-    @property
+    @cached_property
     def profiles(self) -> list[Profile]:
-        return profiles_of(self.names, [cells for _, cells in self.head])
+        return profiles_of(self.names, [[text_of(cell) for cell in cells] for _, cells in self.head])
+
+    def shown(self, place: int) -> str:
+        """What a message calls a column."""
+        return self.names[place] if self.names else str(place + 1)
 
 
 def two_columns(
     path: str, wanted: Columns, layout: Layout, encoding: str | None = None
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each row's "file:line" and its two cells."""
-    if extension(path) == ".parquet":
-        yield from _parquet_columns(path, wanted, layout)
-        return
     table = open_table(path, encoding, named=(*layout.names, *(name for name in wanted if name is not None)))
     if not table.head:
         return
-    first, second = choose_columns(table, wanted, layout)
-    needed = max(first, second) + 1
-    for number, cells in table.rows:
+    columns = choose_columns(table, wanted, layout)
+    names = [table.shown(place) for place in columns]
+    rows = table.rows
+    if extension(path) == ".parquet":  # the other columns are not decoded
+        rows, columns = _parquet_rows(path, columns), (0, 1)
+    needed = max(columns) + 1
+    for number, cells in rows:
         where = f"{table.where}:{number}"
         if len(cells) < needed:
             raise _too_few(where, cells, needed, table.separator)
-        yield where, (_text(cells, first, table.names, where), _text(cells, second, table.names, where))
+        first, second = (_text(cells[place], name, where) for place, name in zip(columns, names, strict=True))
+        yield where, (first, second)
 
 
 def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] = ()) -> Table:
-    """The table in a text file. `named` are the usual names of two columns, and then those that are asked for."""
+    """The table in a file. `named` are the usual names of two columns, and then those that are asked for."""
+    if extension(path) == ".parquet":
+        return _parquet_table(path)
     if extension(path) in (".jsonl", ".json"):
         return _json_table(path, encoding)
     text = lines(path, encoding)
     first = list(islice(text, HEAD))
     dialect = find_dialect([line for _, line in first], extension(path))
-    rows = (
-        _quoted_rows(path, chain(first, text), dialect) if dialect.quoted else _plain_rows(chain(first, text), dialect)
-    )
+    text = chain(first, text)
+    rows = _quoted_rows(path, text, dialect) if dialect.quoted else _plain_rows(text, dialect)
     head = list(islice(rows, HEAD))
     names, note = None, ""
     if head and (by := _header([cells for _, cells in head], named, extension(path), dialect)):
@@ -96,45 +102,43 @@ def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] =
 def choose_columns(table: Table, wanted: Columns, layout: Layout) -> tuple[int, int]:
     """The places of the two columns: those asked for, else those of the usual names, else those whose cells fit."""
     profiles = table.profiles
-    asked = [None if name is None else _index(table, name, len(profiles)) for name in wanted]
+    asked = [None if name is None else _index(table, name) for name in wanted]
     if asked[0] is not None and asked[1] is not None:
         return asked[0], asked[1]
-    if table.names is not None and wanted == (None, None):
+    if wanted != (None, None):
+        return _with_other(table, asked, layout)
+    if table.names is not None:
         second = by_usual_name(profiles, layout.names[1], None)
         first = by_usual_name(profiles, layout.names[0], second)
         if first is not None and second is not None:
             _note(replace(table, note=""), (first, second), layout, exact=True)
             return first, second
-    if wanted == (None, None):
-        chosen = by_content(profiles, layout.names, layout.positions)
-        usual = layout.positions if table.names is None or layout.names_may_differ else None
-        if chosen is None and (chosen := usual) is None and len(profiles) == 2:
-            chosen = layout.positions
-        if len(profiles) < 2 and table.separator:
-            raise _too_few(table.place, table.head[0][1], 2, table.separator)
-        if chosen is None or max(chosen) >= len(profiles):
-            raise _no_column(table, layout.names[0])
-        _check_labels(table, profiles[chosen[1]], layout)
-        _note(table, chosen, layout, exact=chosen == layout.positions)
-        return chosen
-    return _other(table, profiles, asked, layout)
+    if len(profiles) < 2 and table.separator:
+        raise _too_few(table.place, table.head[0][1], 2, table.separator)
+    chosen = by_content(profiles, layout.names, layout.positions)
+    if chosen is None and not (layout.names[0] == "text" and table.names and len(profiles) > 2):
+        chosen = layout.positions
+    if chosen is None or max(chosen) >= len(profiles):
+        raise _no_column(table, layout.names[0])
+    _check_labels(table, profiles[chosen[1]], layout)
+    _note(table, chosen, layout, exact=chosen == layout.positions)
+    return chosen
 
 
-def _other(table: Table, profiles: Sequence[Profile], asked: Sequence[int | None], layout: Layout) -> tuple[int, int]:
-    """One column is asked for, and so the other one is to be found."""
-    known = asked[0] if asked[0] is not None else asked[1]
-    missing = 0 if asked[0] is None else 1
-    place = None if table.names is None else by_usual_name(profiles, layout.names[missing], known)
-    rest = [place for place, each in enumerate(profiles) if place != known and not each.is_id and each.cells]
-    if place is None and table.names is None:
-        place = layout.positions[missing]
-        if place == known:  # the usual place is taken: the other of the first two columns is free
-            place = 1 if known == 0 else 0
-    elif place is None and len(rest) == 1:
-        place = rest[0]
-    if place is None:
-        raise _no_column(table, layout.names[missing])
+def _with_other(table: Table, asked: Sequence[int | None], layout: Layout) -> tuple[int, int]:
+    """The column that is asked for, and the other one, which is to be found."""
+    missing = asked.index(None)
+    known = asked[1 - missing]
     assert known is not None
+    role = layout.names[missing]
+    place = layout.positions[missing] if table.names is None else by_usual_name(table.profiles, role, known)
+    if place == known:  # the usual place is taken: the other of the first two columns is free
+        place = 1 if known == 0 else 0
+    if place is None:
+        rest = [p for p, each in enumerate(table.profiles) if p != known and not each.is_id and each.cells]
+        if len(rest) != 1:
+            raise _no_column(table, role)
+        place = rest[0]
     return (place, known) if missing == 0 else (known, place)
 
 
@@ -167,25 +171,41 @@ def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
 
 def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool) -> None:
     """Say which columns are read where that is not plain to see."""
-    unused = [place for place in range(len(table.profiles)) if place not in chosen]
+    unused = [table.shown(place) or "''" for place in range(len(table.profiles)) if place not in chosen]
     if exact and not unused and not table.note:
         return
-    shown = [repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen]
-    message = f"reading the {layout.names[0]} from {shown[0]} and the {layout.names[1]} from {shown[1]}"
+    first, second = (repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen)
+    message = f"{table.note}; " if table.note else ""
+    message += f"reading the {layout.names[0]} from {first} and the {layout.names[1]} from {second}"
     if unused:
-        message += "; not used: " + ", ".join(table.names[p] or "''" if table.names else str(p + 1) for p in unused)
-    parts = [
-        part for part in (table.note, f"{message} (--set data.source=... and data.target=... choose others)") if part
-    ]
-    warnings.warn(f"{table.where}: {'; '.join(parts)}", SeqlabWarning, stacklevel=2)
+        message += "; not used: " + ", ".join(unused)
+    choice = "(--set data.source=... and data.target=... choose others)"
+    warn(f"{table.where}: {message} {choice}")
 
 
-def _text(cells: Cells, index: int, header: Sequence[str] | None, where: str) -> str:
-    cell = cells[index]
-    if cell is None:
-        name = header[index] if header else index + 1
+def _text(value: object, name: str, where: str) -> str:
+    text = text_of(value)
+    if text is None:
         raise DataError(f"{where}: '{name}' holds no text", hint="a text, a number or a truth value is needed there.")
-    return cell
+    if isinstance(value, list) and len(text.split()) != len(value):
+        odd = next(word for word in map(text_of, value) if len((word or "").split()) != 1)
+        raise DataError(
+            f"{where}: {shorten(odd or '')} is not one word",
+            hint="each entry of a list is a word, a number or a truth value, without spaces.",
+        )
+    return text
+
+
+def text_of(value: object) -> str | None:
+    """Numbers and truth values serve as labels in the way JSON writes them, a list of words as words with spaces
+    between; null and nested values as nothing."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return " ".join(text_of(each) or "" for each in value)
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return None if isinstance(value, dict | bytes) else str(value)  # a date
 
 
 def _header(rows: Sequence[Cells], named: Sequence[str], ending: str, dialect: Dialect) -> str:
@@ -227,66 +247,40 @@ def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -
 def _json_table(path: str, encoding: str | None) -> Table:
     """Objects, one a line, or all in one array."""
     objects = json_objects(path, encoding)
-    head = list(islice(objects, HEAD))
-    names = list(dict.fromkeys(name for _, value in head for name in value))
-
-    def rows(some: Iterator[tuple[int, dict[str, object]]]) -> Iterator[Row]:
-        for number, value in some:
-            yield number, [_cell(value.get(name), f"{display_name(path)}:{number}") for name in names]
-
-    cells = list(rows(iter(head)))
-    return Table(display_name(path), names, cells, chain(cells, rows(objects)))
+    first = list(islice(objects, HEAD))
+    names = list(dict.fromkeys(name for _, value in first for name in value))
+    rows = ((number, [value.get(name) for name in names]) for number, value in chain(first, objects))
+    head: list[Row] = list(islice(rows, len(first)))
+    return Table(display_name(path), names, head, chain(head, rows))
 
 
-def _parquet_columns(path: str, wanted: Columns, layout: Layout) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The two columns, without reading the others beyond the first rows."""
+def _parquet_table(path: str) -> Table:
     with open_parquet(path) as parquet:
-        columns = choose_columns(parquet_head(path, parquet), wanted, layout)
-        names = [parquet.names[column] for column in columns]
-        for number, values in parquet.rows(columns):
-            where = f"{path}:{number}"
-            cells = [_cell(value, where) for value in values]
-            yield where, (_text(cells, 0, names, where), _text(cells, 1, names, where))
+        names = parquet.names
+    head: list[Row] = [(0, cells) for _, cells in islice(_parquet_rows(path), HEAD)]  # rows have no lines
+    return Table(path, names, head, _parquet_rows(path))
 
 
-def parquet_head(path: str, parquet: ParquetTable) -> Table:
-    """The first rows, as text."""
-    first = islice(parquet.rows(range(len(parquet.names))), HEAD)
-    head: list[Row] = [(0, [_cell(value, "", lenient=True) for value in values]) for _, values in first]
-    return Table(path, parquet.names, head, iter(()))
+def _parquet_rows(path: str, columns: Sequence[int] | None = None) -> Iterator[Row]:
+    with open_parquet(path) as parquet:
+        yield from parquet.rows(range(len(parquet.names)) if columns is None else columns)
 
 
-def _cell(value: object, where: str, *, lenient: bool = False) -> str | None:
-    """Numbers and truth values serve as labels in the way JSON writes them, a list of words as words with spaces
-    between; null and nested values as nothing."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        words = [_cell(each, where, lenient=True) or "" for each in value]
-        odd = next((word for word in words if len(word.split()) != 1), None)
-        if odd is None or lenient:
-            return " ".join(words)
-        raise DataError(
-            f"{where}: {shorten(odd)} is not one word",
-            hint="each entry of a list is a word, a number or a truth value, without spaces.",
-        )
-    return json.dumps(value) if isinstance(value, bool | int | float) else None
-
-
-def _index(table: Table, name: str, width: int) -> int:
+def _index(table: Table, name: str) -> int:
     names = table.names or []
     if name in names:
         return names.index(name)
     if name.isdecimal() and int(name) == 0:
         raise UsageError("there is no column 0", hint="columns are numbered from 1.")
-    if name.isdecimal() and (table.names is None or int(name) <= width):
+    if name.isdecimal() and (table.names is None or int(name) <= len(names)):
         return int(name) - 1
     raise DataError(f"{table.place}: there is no column '{name}'", hint=nearest(name, names))
 
 
 def _too_few(where: str, cells: Cells, needed: int, separator: str) -> DataError:
     count = len(cells)
-    shown = shorten({"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}[separator].join(c or "" for c in cells))
+    mark = next((mark for mark, name in DELIMITERS.items() if name == separator), " ")
+    shown = shorten(mark.join(map(str, cells)))
     return DataError(
         f"{where}: {count} column{'s' if count != 1 else ''} where {needed} are needed: {shown}",
         hint=f"columns are separated by a {separator}; this line has {count - 1 or 'none'}.",

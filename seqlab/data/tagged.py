@@ -3,7 +3,6 @@
 Which of these a file is follows from its name and from its first lines.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
@@ -11,14 +10,14 @@ from seqlab.data.columns import Profile, by_usual_name
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.sources import Example, at_least_one, only, two_texts
 from seqlab.data.tables import TABLES, Layout, Table, open_table
-from seqlab.errors import DataError, SeqlabWarning, UsageError, nearest, shorten
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 _LOOKED_AT = 100  # rows, to see whether words or characters are tagged
 _HEAD = 1000  # lines, to see how a file is written
-_TAGGED = Layout(names=("words", "tags"), positions=(0, 1), names_may_differ=True)
+_TAGGED = Layout(names=("words", "tags"), positions=(0, 1))
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
-Word = tuple[str, str, str]  # "file:line", the word, its tag
+Words = Iterator[tuple[int, list[str]]]  # the number of each line and its cells; none between two sentences
 
 
 def read_tagged(
@@ -29,31 +28,33 @@ def read_tagged(
     `tag` chooses the column: in CoNLL-U by name (upos unless told) or number, in CoNLL by number (else the last), in a
     table as `words` does, by either.
     """
-    if len(paths) == 2:
-        return at_least_one(_aligned(two_texts(paths, (words, tag), _TAGGED, encoding), paths), paths)
-    path = only(paths)
-    if extension(path) in (".jsonl", ".json", ".parquet"):
+    sentences = None
+    if len(paths) != 2 and extension(only(paths)) not in (".jsonl", ".json", ".parquet"):
+        sentences = _word_a_line(paths[0], words, tag, encoding)
+    if sentences is None:
         sentences = _aligned(two_texts(paths, (words, tag), _TAGGED, encoding), paths)
-    else:
-        sentences = _from_text(path, words, tag, encoding)
     return at_least_one(sentences, paths)
 
 
-def _from_text(path: str, words: str | None, tag: str | None, encoding: str | None) -> Iterator[Example]:
-    named = words is not None or not (tag or "0").isdecimal()
-    if extension(path) == ".conllu":
-        return _sentences(_conllu_words(path, _conllu_column(tag), encoding))
+def _word_a_line(path: str, words: str | None, tag: str | None, encoding: str | None) -> Iterator[Example] | None:
+    """The sentences of a file that has a word on each line; None where a line is a sentence."""
+    where = display_name(path)
     head = [text.strip() for _, text in islice(lines(path, encoding), _HEAD)]
-    if extension(path) not in TABLES and _is_conllu(head):
-        return _sentences(_conllu_words(path, _conllu_column(tag), encoding))
+    if extension(path) == ".conllu" or (extension(path) not in TABLES and _is_conllu(head)):
+        return _sentences(where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU))
+    named = words is not None or not (tag or "0").isdecimal()
     if extension(path) == ".csv" or (named and extension(path) in TABLES):
         table = open_table(path, encoding, named=("words", "tags", *filter(None, (words, tag))))
-        columns = _word_rows(table, words, tag, blank_lines=_blank_between(head))
-        if columns is not None:
-            return _sentences(_table_words(table, columns, head))
-    elif not _has_sentences(head, path):
-        return _sentences(_conll_words(path, _conll_column(tag), head, encoding))
-    return _aligned(two_texts([path], (words, tag), _TAGGED, encoding), [path])
+        columns = _columns_of_words(table, words, tag, blank_lines="\n\n" in "\n".join(head).strip())
+        if columns is None:
+            return None
+        word, last, group = columns
+        return _sentences(where, _table_words(table, group), word, last, max(word, last) + 1)
+    if _has_sentences(head, path):
+        return None
+    word, last = _conll_columns(path, head, tag)
+    tabs = any("\t" in line for line in head)
+    return _sentences(where, _conll_words(path, encoding, tabs=tabs), word, last, max(word + 1, last + 1, 2))
 
 
 def _has_sentences(head: list[str], path: str) -> bool:
@@ -92,30 +93,23 @@ def _spelled(pairs: Sequence[Example]) -> bool:
     return 2 * sum(like) > len(like) and not any(" " in side for both in sides for side in both)
 
 
-def _sentences(words: Iterator[Word | None]) -> Iterator[Example]:
-    """Words up to a None are a sentence."""
-    sentence: list[Word] = []
-    for word in words:
-        if word is not None:
-            sentence.append(word)
-        elif sentence:
-            yield _sentence(sentence)
+def _sentences(file: str, words: Words, word: int, tag: int, needed: int) -> Iterator[Example]:
+    """The words up to a line without any are a sentence; `needed` cells are on a line."""
+    sentence: list[tuple[str, str, str]] = []
+    for number, cells in chain(words, [(0, [])]):
+        where = f"{file}:{number}"
+        if not cells:
+            if sentence:
+                places, source, target = zip(*sentence, strict=True)
+                yield Example(source, target, places[0])
             sentence = []
-    if sentence:
-        yield _sentence(sentence)
+        elif len(cells) < needed or not cells[tag]:
+            raise _missing_tag(where, cells, needed)
+        else:
+            sentence.append((where, cells[word], cells[tag]))
 
 
-def _sentence(words: Sequence[Word]) -> Example:
-    places, source, target = zip(*words, strict=True)
-    return Example(source, target, places[0])
-
-
-def _blank_between(head: Sequence[str]) -> bool:
-    text = "\n".join(head).strip()
-    return "\n\n" in text
-
-
-def _word_rows(
+def _columns_of_words(
     table: Table, words: str | None, tag: str | None, *, blank_lines: bool
 ) -> tuple[int, int, int | None] | None:
     """The columns of the words, of their tags and of what numbers the sentences, where each row is a word.
@@ -131,28 +125,24 @@ def _word_rows(
         place for place in rest if profiles[place].cells and all(len(c.split()) == 1 for c in profiles[place].cells)
     ]
     names = table.names or []
-    chosen = [names.index(name) if name in names else None for name in (words, tag)]
-    word = chosen[0] if chosen[0] is not None else by_usual_name([_named(p) for p in profiles], "words", group)
-    if word is None or word not in single:
+    word = names.index(words) if words in names else by_usual_name(profiles, "words", group)
+    if word not in single:
         word = max(single, key=lambda place: profiles[place].num_distinct, default=None)
     tags = [place for place in single if place != word and profiles[place].is_label]
     if word is None or not tags:
         return None
-    last = chosen[1] if chosen[1] is not None else tags[-1]
-    if chosen[1] is None and len(tags) > 1:
-        shown = ", ".join(names[place] for place in tags) if names else ", ".join(str(place + 1) for place in tags)
+    if tag in names:
+        return word, names.index(tag), group
+    if len(tags) > 1:
+        shown = ", ".join(map(table.shown, tags))
         message = f"{table.where}: of the columns {shown} the last is the tag (--set data.target=NAME chooses another)"
-        warnings.warn(message, SeqlabWarning, stacklevel=2)
-    return word, last, group
-
-
-def _named(profile: Profile) -> Profile:
-    return Profile(profile.name.strip().lower(), profile.cells)
+        warn(message)
+    return word, tags[-1], group
 
 
 def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
     """Whether a column says to which sentence a word belongs: on its first word alone, or the same on each of them."""
-    column = [(cells[place] or "").strip() if place < len(cells) else "" for _, cells in table.head]
+    column = [str(cells[place]).strip() if place < len(cells) else "" for _, cells in table.head]
     if len(column) < 4 or not column[0]:
         return False
     if "" in column:
@@ -162,52 +152,26 @@ def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
     return numbered and 1 < profile.num_distinct == changes <= len(column) / 2
 
 
-def _table_words(table: Table, columns: tuple[int, int, int | None], head: Sequence[str]) -> Iterator[Word | None]:
-    word, tag, group = columns
+def _table_words(table: Table, group: int | None) -> Words:
+    """A sentence ends where the next one has its number, or at a blank line."""
     sentence, before = "", 0
-    for number, cells in table.rows:
-        here = (cells[group] or "").strip() if group is not None and group < len(cells) else ""
+    for number, row in table.rows:
+        cells = [str(cell).strip() for cell in row]
+        here = cells[group] if group is not None and group < len(cells) else ""
         if (here and here != sentence) or (group is None and number > before + 1):
-            yield None
+            yield number, []
             sentence = here
         before = number
-        texts = [(cells[place] or "").strip() if place < len(cells) else "" for place in (word, tag)]
-        where = f"{table.where}:{number}"
-        if not all(texts):
-            raise _missing_tag(where, [cell or "" for cell in cells], max(word, tag) + 1)
-        yield where, texts[0], texts[1]
+        yield number, cells
 
 
-def _conll_column(tag: str | None) -> int | None:
-    """The place of the tag's column, None for the last one."""
-    if tag is None:
-        return None
-    if not tag.isdecimal() or int(tag) < 1:
-        raise UsageError(
-            f"'{tag}' is not a column of tags in a CoNLL file",
-            hint="its columns have no names: give a number from 1, or nothing for the last.",
-        )
-    return int(tag) - 1
-
-
-def _conll_words(path: str, column: int | None, head: Sequence[str], encoding: str | None) -> Iterator[Word | None]:
-    """A word a line. A column that counts the words is left out, and what begins with # is a comment where it has no
-    columns while other lines have tabs."""
-    first = _word_column(path, head, column)
-    tabs = any("\t" in line for line in head)
+def _conll_words(path: str, encoding: str | None, *, tabs: bool) -> Words:
+    """What begins with # is a comment where it has no columns while other lines have tabs."""
     for number, text in lines(path, encoding):
         if not text.strip() or text.startswith("-DOCSTART-"):
-            yield None
-            continue
-        if tabs and text.startswith("#") and "\t" not in text:
-            continue
-        cells = _conll_cells(text)
-        needed = max(first + 1, 2) if column is None else max(first, column) + 1
-        place = column if column is not None else len(cells) - 1 if first < len(cells) - 1 else 0
-        where = f"{display_name(path)}:{number}"
-        if len(cells) < needed or not cells[place]:
-            raise _missing_tag(where, cells, needed)
-        yield where, cells[first], cells[place]
+            yield number, []
+        elif not (tabs and text.startswith("#") and "\t" not in text):
+            yield number, _conll_cells(text)
 
 
 def _conll_cells(text: str) -> list[str]:
@@ -215,18 +179,24 @@ def _conll_cells(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
-def _word_column(path: str, head: Sequence[str], tag: int | None) -> int:
-    """Which column holds the words: the first, unless it counts them, or holds the tags and the last one the words."""
+def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int, int]:
+    """Where the words and the tags are, -1 for the last column. A column that counts the words is left out; the first
+    one may hold the tags and the last one the words."""
+    if tag is not None and (not tag.isdecimal() or int(tag) < 1):
+        raise UsageError(
+            f"'{tag}' is not a column of tags in a CoNLL file",
+            hint="its columns have no names: give a number from 1, or nothing for the last.",
+        )
     rows = [_conll_cells(line) for line in head if line and not line.startswith(("#", "-DOCSTART-"))]
     width = min(map(len, rows), default=0)
-    if width > 2 and all(row[0].isdecimal() for row in rows) and len({int(row[0]) for row in rows}) < len(rows):
-        return 1
-    kinds = [len({row[place] for row in rows}) for place in (0, width - 1)] if width > 1 else [0, 0]
-    if width == 2 and tag is None and len(rows) >= 50 and 3 * kinds[0] < kinds[1]:
+    counted = width > 2 and all(row[0].isdecimal() for row in rows) and len({int(row[0]) for row in rows}) < len(rows)
+    if tag is not None:
+        return (1 if counted or tag == "1" else 0), int(tag) - 1
+    if width == 2 and len(rows) >= 50 and 3 * len({row[0] for row in rows}) < len({row[1] for row in rows}):
         message = f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
-        warnings.warn(f"{message} (--set data.target=2 turns them round)", SeqlabWarning, stacklevel=2)
-        return 1
-    return 1 if tag == 0 else 0
+        warn(f"{message} (--set data.target=2 turns them round)")
+        return 1, 0 if max(map(len, rows)) == 2 else -1
+    return int(counted), -1
 
 
 def _is_conllu(head: Sequence[str]) -> bool:
@@ -243,20 +213,12 @@ def _conllu_column(tag: str | None) -> int:
     return _CONLLU.index(tag)
 
 
-def _conllu_words(path: str, column: int, encoding: str | None) -> Iterator[Word | None]:
+def _conllu_words(path: str, encoding: str | None) -> Words:
     """Multiword tokens ("3-4") and empty nodes ("5.1") are not words of their own."""
     for number, text in lines(path, encoding):
-        if not text.strip():
-            yield None
-            continue
-        if text.startswith("#"):
-            continue
-        cells = text.split("\t")
-        where = f"{display_name(path)}:{number}"
-        if len(cells) != len(_CONLLU):
-            raise _missing_tag(where, cells, len(_CONLLU))
-        if "-" not in cells[0] and "." not in cells[0]:
-            yield where, cells[1], cells[column]
+        cells = text.split("\t") if text.strip() else []
+        if not text.startswith("#") and not (len(cells) == len(_CONLLU) and set("-.") & set(cells[0])):
+            yield number, cells
 
 
 def _missing_tag(where: str, cells: Sequence[str], needed: int) -> DataError:

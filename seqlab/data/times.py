@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,34 +21,35 @@ from seqlab.errors import DataError, shorten
 Moment = datetime | float
 _MONTH = re.compile(r"(\d{1,4})-(\d{1,2})$")
 _QUARTER = re.compile(r"(\d{4})[- ]?Q([1-4])$", re.IGNORECASE)
-_QUARTERS = (
-    re.compile(r"Q(?P<q>[1-4])[- /]?(?P<y>\d{4})$", re.I),
-    re.compile(r"(?P<q>[1-4])Q[- /]?(?P<y>\d{4})$", re.I),
-)
+_QUARTER_FIRST = re.compile(r"(?=Q|.Q)Q?([1-4])Q?[- /]?(\d{4})$", re.IGNORECASE)
+# The forms of other countries, in which whatever separates the parts of a date is a hyphen, of equal ones the first.
+_SEPARATORS = re.compile(r"[/., -]+")
+_MONTHS = ["%b-%y", "%b-%Y", "%B-%Y", "%Y-%b", "%Y-%B", "%y-%b", "%m-%Y", "%Y-%m", "%YM%m"]
 _DAYS = [
-    *(separator.join(order) for separator in "/.-" for order in product(("%d",), ("%m",), ("%Y", "%y"))),
-    *(separator.join(order) for separator in "/.-" for order in product(("%m",), ("%d",), ("%Y", "%y"))),
-    *(
-        "%Y/%m/%d",
-        "%Y.%m.%d",
-        "%Y-%m-%d",
-        "%d-%b-%Y",
-        "%d-%b-%y",
-        "%d %b %Y",
-        "%d %B %Y",
-        "%b %d, %Y",
-        "%B %d, %Y",
-        "%b %d %Y",
-    ),
+    "%d-%m-%Y",
+    "%d-%m-%y",
+    "%m-%d-%Y",
+    "%m-%d-%y",
+    "%Y-%m-%d",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%d-%B-%Y",
+    "%b-%d-%Y",
+    "%B-%d-%Y",
 ]
-_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %H.%M", " %H:%M:%S.%f")
-_MONTHS = [
-    *("%b-%y", "%b %y", "%b-%Y", "%b %Y", "%B %Y", "%B-%Y", "%Y-%b", "%Y %b", "%Y %B", "%y-%b", "%b/%Y", "%b/%y"),
-    *("%m/%Y", "%m.%Y", "%m-%Y", "%Y/%m", "%Y.%m", "%YM%m", "%Y %m"),
-]
+_CLOCKS = ("", "-%H:%M", "-%H:%M:%S", "-%I:%M-%p", "-%I:%M:%S-%p", "-%H-%M", "-%H:%M:%S-%f")
 _LATEST = 2040  # two figures mean a year before it
-_UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
-_CYCLES = (timedelta(days=1), timedelta(days=7), timedelta(days=364))
+_MONTH_FORM, _DAY_FORM, _CLOCK_FORM = "2000-01", "2000-01-01", "2000-01-01 00:00"
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+_FREQUENCIES = {
+    1: "monthly",
+    3: "quarterly",
+    12: "yearly",
+    _DAY: "daily",
+    _WEEK: "weekly",
+    timedelta(hours=1): "hourly",
+}
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,18 @@ class Step:
     @property
     def frequency(self) -> str:
         """What people call it."""
-        names = {1: "monthly", 3: "quarterly", 12: "yearly"}
-        if self.months:
-            return names.get(self.months, f"every {self.months} months")
+        every = self.months or self.delta
+        if not every:
+            return "numbered"
         if self.weekdays:
             return "weekdays"
-        if not self.delta:
-            return "numbered" if self.number else "unknown"
-        known = {timedelta(days=1): "daily", timedelta(days=7): "weekly", timedelta(hours=1): "hourly"}
+        if every in _FREQUENCIES:
+            return _FREQUENCIES[every]
+        if self.months:
+            return f"every {self.months} months"
         seconds = round(self.delta.total_seconds())
         size, unit = next(pair for pair in _UNITS if seconds % pair[0] == 0)
-        every = unit[:-1] if seconds == size else f"{seconds // size} {unit}"
-        return known.get(self.delta, f"every {every}")
+        return f"every {unit}" if seconds == size else f"every {seconds // size} {unit}s"
 
     @property
     def seasons(self) -> tuple[int, ...]:
@@ -86,7 +87,7 @@ class Step:
             return (5,)
         if not self.delta:
             return ()
-        cycles = _CYCLES if self.delta >= _CYCLES[0] else _CYCLES[:2]
+        cycles = (_DAY, _WEEK) if self.delta < _DAY else (_WEEK, 52 * _WEEK)
         counts = [round(cycle / self.delta) for cycle in cycles if cycle / self.delta >= 2]
         return tuple(365 if count == 364 else count for count in counts)
 
@@ -106,16 +107,17 @@ class Step:
 
     def places(self, moments: Sequence[Moment]) -> Float[np.ndarray, " T"]:
         """How many steps each moment is after the first, whole numbers where they lie on the grid."""
-        first = moments[0]
-        if not isinstance(first, datetime):
-            return (np.asarray(moments, dtype=np.float64) - first) / self.number
+        dates = _dates(moments)
+        if not dates:
+            numbers = np.asarray(moments, dtype=np.float64)
+            return (numbers - numbers[0]) / self.number
         if self.months:
-            months = [m.year * 12 + m.month for m in moments if isinstance(m, datetime)]
-            return (np.asarray(months) - months[0]) / self.months
+            months = np.asarray([12 * date.year + date.month for date in dates])
+            return (months - months[0]) / self.months
         if self.weekdays:
-            days = np.asarray([m.date() for m in moments if isinstance(m, datetime)], dtype="datetime64[D]")
+            days = np.asarray([date.date() for date in dates], dtype="datetime64[D]")
             return np.busday_count(days[0], days).astype(np.float64)
-        return np.asarray([(m - first) / self.delta for m in moments if isinstance(m, datetime)])
+        return np.asarray([(date - dates[0]) / self.delta for date in dates])
 
 
 def read_times(texts: Sequence[str], *, numbers: bool = True) -> list[str] | None:
@@ -126,24 +128,24 @@ def read_times(texts: Sequence[str], *, numbers: bool = True) -> list[str] | Non
     distinct = list(dict.fromkeys(text.strip() for text in texts))
     if not distinct:
         return None
-    known = _known_form(distinct, numbers=numbers) or _foreign_form(distinct)
-    if known is None:
+    times = _known_form(distinct, numbers=numbers) or _foreign_form(distinct)
+    if times is None:
         return None
-    table = dict(zip(distinct, known, strict=True))
+    table = dict(zip(distinct, times, strict=True))
     return [table[text.strip()] for text in texts]
 
 
 @lru_cache(maxsize=1 << 16)
 def moment_of(text: str) -> Moment | None:
     """A time that can be compared: a date, a month, or a number; nothing for what is none of these."""
-    if month := _MONTH.match(text):
-        return datetime(int(month[1]), int(month[2]), 1) if 1 <= int(month[2]) <= 12 and int(month[1]) else None
-    if quarter := _QUARTER.match(text):
-        return datetime(int(quarter[1]), 3 * int(quarter[2]) - 2, 1)
-    parts = text.split(" ")
     try:
+        if month := _MONTH.match(text):
+            return datetime(int(month[1]), int(month[2]), 1)
+        if quarter := _QUARTER.match(text):
+            return datetime(int(quarter[1]), 3 * int(quarter[2]) - 2, 1)
+        parts = text.split(" ")
         if len(parts) > 1 and all(part.isdecimal() for part in parts):  # year, month, day, hour in columns of their own
-            return datetime(*map(int, [*parts, "1", "1"][: max(3, len(parts))]))  # type: ignore[arg-type]
+            return datetime(*map(int, [*parts, "1"][: max(3, len(parts))]))  # type: ignore[arg-type]
         return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else datetime.fromisoformat(text)
     except (ValueError, TypeError):
         return None
@@ -152,7 +154,7 @@ def moment_of(text: str) -> Moment | None:
 def written(moment: Moment, like: str) -> str:
     """A moment in the form of another time stamp."""
     if not isinstance(moment, datetime):
-        return f"{moment:g}" if abs(moment) < 1e6 else str(int(moment) if moment.is_integer() else moment)
+        return f"{moment:.15g}"
     if month := _MONTH.match(like):
         return f"{moment.year:0{len(month[1])}d}-{moment.month:02d}"
     if quarter := _QUARTER.match(like):
@@ -164,25 +166,24 @@ def written(moment: Moment, like: str) -> str:
 
 def step_of(moments: Sequence[Moment | None]) -> Step | None:
     """How far apart the moments usually are; nothing where they cannot be told."""
-    there = [moment for moment in moments if moment is not None]
-    if len(there) < 2 or len(there) < len(moments) or not _comparable(there):
+    if len(moments) < 2 or not _comparable(moments):
         return None
-    dates = [moment for moment in there if isinstance(moment, datetime)]
+    dates = _dates(moments)
     if not dates:
-        numbers = [moment for moment in there if isinstance(moment, float)]
-        number = Counter(b - a for a, b in pairwise(numbers)).most_common(1)[0][0]
+        differences = np.diff(np.asarray(moments, dtype=np.float64)).tolist()
+        number = Counter(differences).most_common(1)[0][0]
         return Step(number=number) if number > 0 else None
     gaps = [b - a for a, b in pairwise(dates)]
     usual = Counter(gaps).most_common(1)[0][0]
     middle = sorted(gaps)[len(gaps) // 2]
-    ends = all(monthrange(m.year, m.month)[1] == m.day for m in dates)
-    if middle >= timedelta(days=28) and (ends or len({(m.day, m.hour, m.minute) for m in dates}) == 1):
+    ends = all(monthrange(date.year, date.month)[1] == date.day for date in dates)
+    if middle >= timedelta(days=28) and (ends or len({(date.day, date.hour, date.minute) for date in dates}) == 1):
         months = [(b.year - a.year) * 12 + b.month - a.month for a, b in pairwise(dates)]
         return Step(months=Counter(months).most_common(1)[0][0], month_ends=ends)
     if usual <= timedelta(0):
         return None
     long = (dates[-1] - dates[0]) / usual >= 10
-    return Step(delta=usual, weekdays=usual == timedelta(days=1) and long and all(m.weekday() < 5 for m in dates))
+    return Step(delta=usual, weekdays=usual == _DAY and long and all(date.weekday() < 5 for date in dates))
 
 
 def grid(moments: Sequence[Moment], step: Step) -> Int[np.ndarray, " T"] | None:
@@ -190,9 +191,7 @@ def grid(moments: Sequence[Moment], step: Step) -> Int[np.ndarray, " T"] | None:
     places = step.places(moments)
     whole = np.rint(places)
     off = np.abs(places - whole).max() > 0.01 or (np.diff(whole) < 1).any()
-    if off or whole[-1] + 1 > 2 * len(moments) + 1:
-        return None
-    return whole.astype(np.int64)
+    return None if off or whole[-1] > 2 * len(moments) else whole.astype(np.int64)
 
 
 def future_stamps(times: Sequence[str], horizon: int) -> list[str]:
@@ -219,74 +218,75 @@ def calendar(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _comparable(moments: Sequence[Moment]) -> bool:
+def _dates(moments: Sequence[Moment | None]) -> list[datetime]:
+    return [moment for moment in moments if isinstance(moment, datetime)]
+
+
+def _comparable(moments: Sequence[Moment | None]) -> bool:
     """Whether all are of one kind: a time with a zone is neither before nor after one without."""
-    return len({(type(m), isinstance(m, datetime) and m.tzinfo is not None) for m in moments}) == 1
+    kinds = {(type(moment), isinstance(moment, datetime) and moment.tzinfo is not None) for moment in moments}
+    return len(kinds) == 1 and None not in moments
 
 
 def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
     moments = [moment_of(text) for text in texts]
-    if None in moments or not _comparable([m for m in moments if m is not None]):
+    if not _comparable(moments):
         return None
-    if isinstance(moments[0], datetime):
-        columns = texts[0].count(" ") + 1 if texts[0].replace(" ", "").isdecimal() else 0
-        return [_joined(text, columns) for text in texts] if columns > 1 else texts
-    if all(len(text) == 8 and text.isdecimal() for text in texts):
-        return _parsed(texts, "%Y%m%d") or (texts if numbers else None)
-    if all(len(text) == 6 and text.isdecimal() for text in texts):
-        return _parsed(texts, "%Y%m") or (texts if numbers else None)
-    values = [moment for moment in moments if isinstance(moment, float)]
+    if dates := _dates(moments):
+        if not texts[0].replace(" ", "").isdecimal():
+            return texts
+        num_columns = texts[0].count(" ") + 1
+        return [
+            written(date, _MONTH_FORM if num_columns == 2 else _DAY_FORM if num_columns == 3 else _CLOCK_FORM)
+            for date in dates
+        ]
+    for form, length in (("%Y%m%d", 8), ("%Y%m", 6)):
+        if all(len(text) == length and text.isdecimal() for text in texts) and (dates := _parsed(texts, form)):
+            return _written(dates, form)
+    if not numbers:
+        return None
     for least, most, scale in ((1e8, 5e9, 1), (1e11, 5e12, 1000)):  # seconds since 1970, or milliseconds
-        if numbers and len(values) > 1 and all(least <= value < most for value in values):
-            dates = [datetime.fromtimestamp(value / scale, UTC).replace(tzinfo=None) for value in values]
-            return [date.isoformat(sep=" ") for date in dates]
-    return texts if numbers else None
-
-
-def _joined(text: str, columns: int) -> str:
-    """Year, month, day, hour and minute of columns of their own in one time stamp."""
-    moment = moment_of(text)
-    assert isinstance(moment, datetime)
-    if columns == 2:
-        return f"{moment.year:04d}-{moment.month:02d}"
-    return moment.date().isoformat() if columns == 3 else moment.isoformat(sep=" ")
+        values = [moment for moment in moments if isinstance(moment, float) and least <= moment < most]
+        if 1 < len(values) == len(texts):
+            return [str(datetime.fromtimestamp(value / scale, UTC).replace(tzinfo=None)) for value in values]
+    return texts
 
 
 def _foreign_form(texts: list[str]) -> list[str] | None:
-    for pattern in _QUARTERS:
-        found = [pattern.match(text) for text in texts]
-        if all(found):
-            return [f"{match['y']}Q{match['q']}" for match in found if match]
+    quarters = [match for text in texts if (match := _QUARTER_FIRST.match(text))]
+    if len(quarters) == len(texts):
+        return [f"{quarter[2]}Q{quarter[1]}" for quarter in quarters]
     forms = [*_MONTHS, *(day + clock for day in _DAYS for clock in _CLOCKS)]
-    readings = [reading for form in forms if (reading := _parsed(texts, form)) is not None]
-    return min(readings, key=_irregularity, default=None)
+    texts = [_SEPARATORS.sub("-", text) for text in texts]
+    readings = [(form, dates) for form in forms if (dates := _parsed(texts, form))]
+    return _written(*min(readings, key=_irregularity)[::-1]) if readings else None
 
 
-def _parsed(texts: Sequence[str], form: str) -> list[str] | None:
-    moments = []
+def _parsed(texts: Sequence[str], form: str) -> list[datetime]:
+    """What all of the texts say in a form; nothing where one of them is not of it."""
+    dates = []
     for text in texts:
         try:
-            moment = datetime.strptime(text, form)
+            date = datetime.strptime(text, form)
         except ValueError:
-            return None
-        if "%y" in form and moment.year > _LATEST:
-            moment = moment.replace(year=moment.year - 100)
-        moments.append(moment)
-    if "%d" not in form:
-        return [f"{moment.year:04d}-{moment.month:02d}" for moment in moments]
-    if "%H" in form or "%I" in form:
-        return [moment.isoformat(sep=" ") for moment in moments]
-    return [moment.date().isoformat() for moment in moments]
+            return []
+        dates.append(date.replace(year=date.year - 100) if "%y" in form and date.year > _LATEST else date)
+    return dates
 
 
-def _irregularity(times: Sequence[str]) -> tuple[int, int, timedelta]:
+def _written(dates: Sequence[datetime], form: str) -> list[str]:
+    like = _MONTH_FORM if "%d" not in form else _CLOCK_FORM if "%M" in form else _DAY_FORM
+    return [written(date, like) for date in dates]
+
+
+def _irregularity(reading: tuple[str, Sequence[datetime]]) -> tuple[int, int, timedelta]:
     """How often the order changes, how many rows are not one step after the row before, and with hours how far apart
     the first and the last are."""
-    moments = [moment for moment in map(moment_of, times) if isinstance(moment, datetime)]
-    down = sum(b < a for a, b in pairwise(moments))
-    if 2 * down > len(moments):
-        moments = moments[::-1]
-    step = step_of(moments)
-    uneven = len(moments) if step is None else int((np.abs(np.diff(step.places(moments)) - 1) > 0.01).sum())
-    span = max(moments) - min(moments) if ":" in times[0] else timedelta(0)
-    return min(down, len(moments) - 1 - down), uneven, span
+    form, dates = reading
+    down = sum(b < a for a, b in pairwise(dates))
+    if 2 * down > len(dates):
+        dates = dates[::-1]
+    step = step_of(dates)
+    uneven = len(dates) if step is None else int((np.abs(np.diff(step.places(dates)) - 1) > 0.01).sum())
+    span = max(dates) - min(dates) if "%M" in form else timedelta(0)
+    return min(down, len(dates) - 1 - down), uneven, span

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Integer, Shaped
 
-from seqlab.data.arrays import SavedArray, member, open_saved
+from seqlab.data.arrays import SavedArray, leads_out, member, open_saved, texts_of
 from seqlab.data.lines import extension
 from seqlab.data.sources import Example, Vectors
 from seqlab.data.tables import TABLES, Layout, two_columns
 from seqlab.errors import DataError, UsageError, shorten
 
-_LAYOUT = Layout(names=("file", "label"), positions=(0, 1), names_may_differ=True)
+_LAYOUT = Layout(names=("file", "label"), positions=(0, 1))
 _FORMATS = (
     "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
     "a sub-directory of .npy files for each label, or an .npz with values, lengths and labels."
@@ -75,7 +75,7 @@ def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> 
     for line, (name, text) in two_columns(path, (None, target), layout):
         name = name.strip()
         where = f"{line} ({name})"
-        if Path(name).anchor or ".." in Path(name).parts:
+        if leads_out(name):
             raise DataError(
                 f"{where}: this path leads out of the table's directory",
                 hint="paths are relative to the table, without '..': keep the files beside it or below.",
@@ -108,8 +108,7 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
             where, count = f"{path}[{number}]", 1 if padded else length
             frames = values.take(count).reshape(-1, *values.shape[1 + padded :])[:length]
             texts = labels.take(count if words else 1).reshape(-1)[:length].tolist()
-            decoded = (text.decode() if isinstance(text, bytes) else str(text) for text in texts)
-            yield where, as_vectors(frames, where), tuple(text.strip() for text in decoded)
+            yield where, as_vectors(frames, where), tuple(texts_of(texts))
 
 
 def _lengths(archive: zipfile.ZipFile, path: str, values: "SavedArray") -> Integer[np.ndarray, " N"]:

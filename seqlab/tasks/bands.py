@@ -15,11 +15,10 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
-from seqlab.corpus.examples import warn
 from seqlab.corpus.series import windows_over
 from seqlab.data.series import Series, future_times
 from seqlab.data.windows import Windows
-from seqlab.errors import DataError
+from seqlab.errors import DataError, warn
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.backtest import BUDGET

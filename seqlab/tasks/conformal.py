@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 
 from seqlab.bundle import Bundle
-from seqlab.corpus.examples import warn
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, warn
 from seqlab.metrics.calibration import Likelihoods, conformal_limit
 
 CONFORMAL = "conformal"  # in a bundle's metrics: the limit of each coverage

@@ -17,12 +17,12 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Row, SourceType, padded
 from seqlab.codecs.labels import labels_in, labels_of
 from seqlab.codecs.vectors import VectorSource
-from seqlab.corpus.examples import held_out, open_examples, prepare_examples, warn
+from seqlab.corpus.examples import held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
 from seqlab.device import tensor_of
-from seqlab.errors import DataError, UsageError
+from seqlab.errors import DataError, UsageError, warn
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject

@@ -13,8 +13,8 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.codec import Examples as Part
 from seqlab.codecs.text import TextSource
-from seqlab.corpus.examples import warn
 from seqlab.equations.decoding import perplexity
+from seqlab.errors import warn
 from seqlab.layers.linear import Head
 from seqlab.metrics.ngram import WittenBell
 from seqlab.models.build import build_encoder, build_pooling, embedding_of

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from seqlab.data.series import SeriesFacts, calendar, facts_of, future_times, read_series, usual_season
+from seqlab.data.series import SeriesSummary, facts_of, future_times, read_series, usual_season
+from seqlab.data.times import calendar
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 
 MONTHS = ["Month,Passengers", "1949-11,104", "1949-12,118", "1950-01,115"]
@@ -196,7 +197,7 @@ def test_missing_time_stamps_are_filled_in_as_missing_values(table):
         series = read_series(table(["date,x", *rows]))
     assert series.times == tuple(JANUARY)
     assert np.flatnonzero(np.isnan(series.values[:, 0])).tolist() == [3, 4, 20]
-    assert facts_of(series) == SeriesFacts(31, 1, 31, "daily", (7, 365), 1 - 28 / 31)
+    assert facts_of(series) == SeriesSummary(31, 1, 31, "daily", (7, 365), 1 - 28 / 31)
 
 
 def test_weekends_are_not_missing_where_there_are_none(table):
@@ -293,7 +294,7 @@ def test_many_series_one_a_row(table):
     assert series.columns == ("H1", "H2")
     assert series.values[:, 0].tolist() == list(range(12))
     np.testing.assert_equal(series.values[:, 1], [np.nan] * 7 + list(range(5)))  # both end now
-    assert facts_of(series) == SeriesFacts(12, 2, 5, "numbered", (), 1 - 17 / 24)
+    assert facts_of(series) == SeriesSummary(12, 2, 5, "numbered", (), 1 - 17 / 24)
     years = read_series(
         table(
             [

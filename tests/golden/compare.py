@@ -79,7 +79,9 @@ def main() -> None:
 def report(before: Values, after: Values, tolerance: float | None = None) -> int:
     """Print each difference on one line and a summary; the exit code."""
     renewed = {key for key in before.keys() | after.keys() if renewal(key) is not None}
-    added = set() if tolerance is not None else after.keys() - before.keys() - renewed  # the committed file has all keys
+    added = (
+        set() if tolerance is not None else after.keys() - before.keys() - renewed
+    )  # the committed file has all keys
     before = {key: value for key, value in before.items() if key not in renewed}
     after = {key: value for key, value in after.items() if key not in renewed | added}
     found = list(differences(before, after, tolerance))
