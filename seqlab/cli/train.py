@@ -45,7 +45,7 @@ def train(
     data: list[str] | None = Argument(None, help="file(s) to train on; - is standard input"),
     recipe: str | None = Option(None, "--recipe", "-r", help="a name or .toml file; none: the task's"),
     valid: list[str] | None = Option(None, "--valid", help="file(s) to validate on"),
-    out: Path | None = Option(None, "--out", "-o", help="directory; none: runs/RECIPE-FILE"),
+    out: Path | None = Option(None, "--out", "-o", help="directory; none: runs/TASK-FILE"),
     settings: list[str] | None = Option(None, "--set", "-s", help="override, like train.steps=500"),
     start: Path | None = Option(None, "--from", help="a trained model to begin with"),
     resume: bool = Option(False, "--resume", help="go on with the run in --out"),
