@@ -40,13 +40,34 @@ def equations() -> str:
             ids = IDS.match(said or "")
             if said is None or ids is None:
                 continue
-            formula = said.split("\n\n")[0].replace("\n", " ").removeprefix(ids[1]).lstrip(":, ").replace("|", "\\|")
-            uses = re.compile(rf"equations(\.| import ){path.stem}\b.*\b{function.name}\b", re.DOTALL)
-            held = [test.relative_to(ROOT).as_posix() for test, text in tests.items() if uses.search(text)]
-            callers = [f.name for f in functions if isinstance(f, ast.FunctionDef) and _calls(f, function.name)]
+            formula = (
+                said.split("\n\n")[0]
+                .replace("\n", " ")
+                .removeprefix(ids[1])
+                .lstrip(":, ")
+                .replace("|", "\\|")
+            )
+            uses = re.compile(
+                rf"equations(\.| import ){path.stem}\b.*\b{function.name}\b", re.DOTALL
+            )
+            held = [
+                test.relative_to(ROOT).as_posix()
+                for test, text in tests.items()
+                if uses.search(text)
+            ]
+            callers = [
+                f.name
+                for f in functions
+                if isinstance(f, ast.FunctionDef) and _calls(f, function.name)
+            ]
             tested = _links(held) or "through " + ", ".join(f"`{name}`" for name in callers)
             where = f"[`{path.stem}.{function.name}`](../seqlab/equations/{path.name})"
-            rows.append(([int(i[1:]) for i in ids[1].split(", ")], f"| {ids[1]} | {formula} | {where} | {tested} |"))
+            rows.append(
+                (
+                    [int(i[1:]) for i in ids[1].split(", ")],
+                    f"| {ids[1]} | {formula} | {where} | {tested} |",
+                )
+            )
     return "\n".join(lines + [row for _, row in sorted(rows, key=lambda row: row[0])]) + "\n"
 
 
@@ -57,12 +78,19 @@ def _calls(function: ast.FunctionDef, name: str) -> bool:
 def _links(tests: list[str]) -> str:
     """Its own test first, then some of the others."""
     first = sorted(tests, key=lambda path: not path.startswith("tests/equations/"))[:3]
-    return ", ".join(f"[{path.removeprefix('tests/').removesuffix('.py')}](../{path})" for path in first)
+    return ", ".join(
+        f"[{path.removeprefix('tests/').removesuffix('.py')}](../{path})" for path in first
+    )
 
 
 def api() -> str:
     """What a Python program may use, from its docstrings."""
-    lines = ["# Python reference", NOTE, "Everything here is `from seqlab import ...` unless it says otherwise.", ""]
+    lines = [
+        "# Python reference",
+        NOTE,
+        "Everything here is `from seqlab import ...` unless it says otherwise.",
+        "",
+    ]
     for thing in (*PUBLIC, View, Trace, Client):
         module = "" if thing in PUBLIC else f" (`{thing.__module__}`)"
         if inspect.isclass(thing):
@@ -75,7 +103,9 @@ def api() -> str:
 
 def _members(thing: type) -> Iterator[tuple[str, object]]:
     for name, member in vars(thing).items():
-        if not name.startswith("_") and isinstance(member, FunctionType | property | classmethod | staticmethod):
+        if not name.startswith("_") and isinstance(
+            member, FunctionType | property | classmethod | staticmethod
+        ):
             yield name, member
 
 

@@ -106,7 +106,8 @@ def write_data(folder: Path) -> None:
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(3_000)]
     lines = [" ".join(draw.choices(words, k=12)) for _ in range(10_000)]
     tagged = (
-        "".join(f"{word}\t{'LONG' if len(word) > 5 else 'SHORT'}\n" for word in line.split()) for line in lines[:5000]
+        "".join(f"{word}\t{'LONG' if len(word) > 5 else 'SHORT'}\n" for word in line.split())
+        for line in lines[:5000]
     )
     pairs = (f"{source}\t{target}" for source, target in reversals(20_000, seed=1, longest=12))
     bits = (f"{label}\t{' '.join(each)}" for each, label in parity(20_000, seed=1))

@@ -22,7 +22,13 @@ from torch.nn import functional as F
 import seqlab
 
 CONTEXT, ROWS, STEPS, RATE = 64, 12, 2000, 1e-3
-TINY = ("train.steps=255", "train.batch_rows=24", "train.bptt=64", "train.learning_rate=2e-2", "train.warmup=5")
+TINY = (
+    "train.steps=255",
+    "train.batch_rows=24",
+    "train.bptt=64",
+    "train.learning_rate=2e-2",
+    "train.warmup=5",
+)
 SMALL = ("model.decoder.size=192", "model.dropout=0", "train.batch_rows=16", "train.bptt=48")
 QUICK = ("train.learning_rate=2e-2", "train.average=none", "train.steps=290")
 RECIPES = {  # a recipe, its settings, and the loss that is wanted
@@ -40,21 +46,32 @@ class Block(nn.Module):
         super().__init__()
         self.heads = heads
         self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
-        self.qkv, self.mix = nn.Linear(size, 3 * size, bias=False), nn.Linear(size, size, bias=False)
-        self.wide, self.narrow = nn.Linear(size, 4 * size, bias=False), nn.Linear(4 * size, size, bias=False)
+        self.qkv, self.mix = (
+            nn.Linear(size, 3 * size, bias=False),
+            nn.Linear(size, size, bias=False),
+        )
+        self.wide, self.narrow = (
+            nn.Linear(size, 4 * size, bias=False),
+            nn.Linear(4 * size, size, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norms[0](x)).chunk(3, -1)
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(self.norms[0](x)).chunk(3, -1)
         )
-        x = x + self.mix(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        x = x + self.mix(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        )
         return x + self.narrow(F.gelu(self.wide(self.norms[1](x))))
 
 
 class PlainGPT(nn.Module):
     """Four layers of 128 features, learned positions, tied embedding: the baseline."""
 
-    def __init__(self, num_tokens: int, *, size: int = 128, layers: int = 4, heads: int = 4) -> None:
+    def __init__(
+        self, num_tokens: int, *, size: int = 128, layers: int = 4, heads: int = 4
+    ) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(num_tokens, size), nn.Embedding(CONTEXT, size)
         self.blocks = nn.Sequential(*(Block(size, heads) for _ in range(layers)))
@@ -95,7 +112,10 @@ def plain(text: str) -> tuple[float, float]:
     seconds = time.perf_counter() - began
     rows = held_out[: (len(held_out) - 1) // CONTEXT * CONTEXT + 1].unfold(0, CONTEXT + 1, CONTEXT)
     with torch.inference_mode():
-        losses = [F.cross_entropy(model(r[:, :-1]).flatten(0, 1), r[:, 1:].flatten()) * len(r) for r in rows.split(64)]
+        losses = [
+            F.cross_entropy(model(r[:, :-1]).flatten(0, 1), r[:, 1:].flatten()) * len(r)
+            for r in rows.split(64)
+        ]
     return seconds, float(torch.stack(losses).sum() / len(rows))
 
 
@@ -104,13 +124,20 @@ def ours(text: Path, recipe: str, settings: tuple[str, ...]) -> tuple[float, flo
     with tempfile.TemporaryDirectory() as folder:
         words = ("data.validation=0.1", "train.validate_every=100000", *settings)
         seqlab.train("lm", text, recipe=recipe, settings=words, out=Path(folder) / "m")
-        lines = [json.loads(line) for line in (Path(folder) / "m/run/metrics.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(line)
+            for line in (Path(folder) / "m/run/metrics.jsonl").read_text().splitlines()
+        ]
     last = lines[-1]
-    return next(line["seconds"] for line in reversed(lines) if "validation" not in line), last["validation"]["loss"]
+    return next(line["seconds"] for line in reversed(lines) if "validation" not in line), last[
+        "validation"
+    ]["loss"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("text", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", action="append", choices=RECIPES)
@@ -127,7 +154,9 @@ def main() -> None:
     for name, found in times.items():
         seconds, loss = (statistics.median(column) for column in zip(*found, strict=True))
         wanted = chosen[name][2] if name in chosen else ""
-        print(f"| {name} | {seconds:.0f} | {seconds / base:.2f} | {loss:.3f} | {wanted} |", flush=True)
+        print(
+            f"| {name} | {seconds:.0f} | {seconds / base:.2f} | {loss:.3f} | {wanted} |", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -40,14 +40,19 @@ class File:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("foreign", "known", "curves"))
     parser.add_argument("data", type=Path)
     parser.add_argument("--only", default="", help="files whose names contain this")
     parser.add_argument("--seeds", type=int, nargs="*", default=[1])
     parser.add_argument("--sizes", type=int, nargs="*", default=[50, 200, 1000, 5000, 50000])
     asked = parser.parse_args()
-    print("| file | seed | score | network | baseline | kept | CPU |\n|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| file | seed | score | network | baseline | kept | CPU |\n|---|---|---|---|---|---|---|",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         makers: dict[str, Callable[[], Iterator[File]]] = {
@@ -63,7 +68,16 @@ def main() -> None:
 def row(file: File, seed: int, folder: Path) -> str:
     """Train with the default command, and score both models on the test part."""
     out = folder / f"{file.name}-{seed}".replace(" ", "-")
-    words = ["train", file.task, *map(str, file.train), "--quiet", "--out", str(out), "--set", f"train.seed={seed}"]
+    words = [
+        "train",
+        file.task,
+        *map(str, file.train),
+        "--quiet",
+        "--out",
+        str(out),
+        "--set",
+        f"train.seed={seed}",
+    ]
     seconds = seqlab(words)
     metrics = json.loads((out / "metrics.json").read_bytes())
     selection = metrics.get("selection")
@@ -74,7 +88,9 @@ def row(file: File, seed: int, folder: Path) -> str:
     network = next((name for name in scores if name not in BASELINES), "")
     baseline = next((name for name in scores if name in BASELINES), "")
     cells = [f"{name} {scores[name]:.2f}" if name else "" for name in (network, baseline)]
-    return f"| {file.name} | {seed} | {file.score} | {' | '.join(cells)} | {kept} | {seconds:.0f} s |"
+    return (
+        f"| {file.name} | {seed} | {file.score} | {' | '.join(cells)} | {kept} | {seconds:.0f} s |"
+    )
 
 
 BASELINES = (
@@ -94,7 +110,9 @@ def seqlab(words: Sequence[str]) -> float:
     before = os.times()
     subprocess.run([sys.executable, "-m", "seqlab", *words], check=True, stdout=subprocess.DEVNULL)
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def info(model: Path) -> bytes:
@@ -105,7 +123,15 @@ def info(model: Path) -> bytes:
 def scored(model: Path, file: File) -> float:
     if file.score == "word error, %":
         return word_error(model, file.test[0])
-    command = [sys.executable, "-m", "seqlab", "evaluate", str(model), *map(str, file.test), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "seqlab",
+        "evaluate",
+        str(model),
+        *map(str, file.test),
+        "--json",
+    ]
     report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     value = report[file.score] if file.score in report else report["scores"][file.score]
     return 100 * value if file.score in ("accuracy", "f1") else value
@@ -118,32 +144,69 @@ def word_error(model: Path, test: Path) -> float:
         word, phonemes = line.split("\t")
         listed[word].add(phonemes)
     command = [sys.executable, "-m", "seqlab", "predict", str(model), "-"]
-    answers = subprocess.run(command, check=True, input="\n".join(listed), stdout=subprocess.PIPE, text=True).stdout
+    answers = subprocess.run(
+        command, check=True, input="\n".join(listed), stdout=subprocess.PIPE, text=True
+    ).stdout
     pairs = zip(listed, answers.splitlines(), strict=True)
     return 100 * sum(answer not in listed[word] for word, answer in pairs) / len(listed)
 
 
 def foreign(data: Path) -> Iterator[File]:
-    yield File("TREC", "classify", (data / "trec_train.tsv",), (data / "trec_test.tsv",), "accuracy")
-    yield File("Hindi", "tag", (data / "hindi_pos_train.conll",), (data / "hindi_pos_test.conll",), "accuracy")
-    yield File("waimai", "classify", (data / "waimai_train.csv.gz",), (data / "waimai_test.csv.gz",), "accuracy")
+    yield File(
+        "TREC", "classify", (data / "trec_train.tsv",), (data / "trec_test.tsv",), "accuracy"
+    )
+    yield File(
+        "Hindi",
+        "tag",
+        (data / "hindi_pos_train.conll",),
+        (data / "hindi_pos_test.conll",),
+        "accuracy",
+    )
+    yield File(
+        "waimai",
+        "classify",
+        (data / "waimai_train.csv.gz",),
+        (data / "waimai_test.csv.gz",),
+        "accuracy",
+    )
     motions = data / "basic_motions"
-    yield File("BasicMotions", "classify", (motions / "train.tsv",), (motions / "test.tsv",), "accuracy")
-    yield File("nl2bash", "translate", (data / "nl2bash_train.tsv.gz",), (data / "nl2bash_test.tsv",), "bleu")
+    yield File(
+        "BasicMotions", "classify", (motions / "train.tsv",), (motions / "test.tsv",), "accuracy"
+    )
+    yield File(
+        "nl2bash",
+        "translate",
+        (data / "nl2bash_train.tsv.gz",),
+        (data / "nl2bash_test.tsv",),
+        "bleu",
+    )
 
 
 def known(data: Path, folder: Path) -> Iterator[File]:
     conll = data / "conll2000"
     for part in ("train", "test"):  # words alone
         lines = (line.split() for line in text(conll / f"{part}.txt.gz").splitlines())
-        write(folder / f"chunks.{part}.conll", (f"{row[0]}\t{row[-1]}" if row else "" for row in lines))
-    yield File("CoNLL-2000", "tag", (folder / "chunks.train.conll",), (folder / "chunks.test.conll",), "f1")
+        write(
+            folder / f"chunks.{part}.conll",
+            (f"{row[0]}\t{row[-1]}" if row else "" for row in lines),
+        )
+    yield File(
+        "CoNLL-2000", "tag", (folder / "chunks.train.conll",), (folder / "chunks.test.conll",), "f1"
+    )
     wnut = data / "wnut17"
-    yield File("WNUT17", "tag", (wnut / "wnut17train.conll.gz",), (wnut / "emerging.dev.conll.gz",), "f1")
+    yield File(
+        "WNUT17", "tag", (wnut / "wnut17train.conll.gz",), (wnut / "emerging.dev.conll.gz",), "f1"
+    )
     train, test = spellings(data / "cmudict" / "cmudict.dict.gz")
     write(folder / "cmudict.train.tsv", train)
     write(folder / "cmudict.test.tsv", test)
-    yield File("CMUdict", "translate", (folder / "cmudict.train.tsv",), (folder / "cmudict.test.tsv",), "word error, %")
+    yield File(
+        "CMUdict",
+        "translate",
+        (folder / "cmudict.train.tsv",),
+        (folder / "cmudict.test.tsv",),
+        "word error, %",
+    )
 
 
 def spellings(path: Path) -> tuple[list[str], list[str]]:
@@ -176,7 +239,13 @@ def curves(data: Path, folder: Path, sizes: Sequence[int]) -> Iterator[File]:
                 continue
             cut = folder / f"{name}.{size}{ending}"
             write(cut, train[:size])
-            yield File(f"{name} {min(size, len(train))}", task, (cut,), (folder / f"{name}.test{ending}",), score)
+            yield File(
+                f"{name} {min(size, len(train))}",
+                task,
+                (cut,),
+                (folder / f"{name}.test{ending}",),
+                score,
+            )
     yield from vectors(folder, sizes)
     yield from hours(data, folder, sizes)
 
@@ -193,7 +262,12 @@ def phrases(data: Path) -> tuple[list[str], list[str]]:
 
 def names(data: Path) -> tuple[list[str], list[str]]:
     files = sorted(path for path in (data / "names-18lang").glob("*.txt") if path.stem != "SOURCE")
-    rows = [f"{path.stem}\t{name.strip()}" for path in files for name in text(path).splitlines() if name.strip()]
+    rows = [
+        f"{path.stem}\t{name.strip()}"
+        for path in files
+        for name in text(path).splitlines()
+        if name.strip()
+    ]
     random.Random(SPLIT_SEED).shuffle(rows)
     return rows[2000:], rows[:2000]
 
@@ -204,7 +278,9 @@ def tags(data: Path) -> tuple[list[str], list[str]]:
     def part(name: str) -> list[str]:
         sentences = text(data / "ud-en-ewt" / f"en_ewt-ud-{name}.conllu.gz").split("\n\n")
         rows = ([line.split("\t") for line in sentence.splitlines()] for sentence in sentences)
-        words = ([f"{row[1]}\t{row[3]}" for row in sentence if row[0].isdigit()] for sentence in rows)
+        words = (
+            [f"{row[1]}\t{row[3]}" for row in sentence if row[0].isdigit()] for sentence in rows
+        )
         return ["\n".join(sentence) + "\n" for sentence in words if sentence]
 
     return part("train"), part("dev")
@@ -214,7 +290,10 @@ def captions(data: Path) -> tuple[list[str], list[str]]:
     """Multi30k, English to French."""
 
     def part(name: str) -> list[str]:
-        sides = (text(data / "multi30k" / f"{name}.{language}.gz").splitlines() for language in ("en", "fr"))
+        sides = (
+            text(data / "multi30k" / f"{name}.{language}.gz").splitlines()
+            for language in ("en", "fr")
+        )
         return [f"{source}\t{target}" for source, target in zip(*sides, strict=True)]
 
     return part("train"), part("val")
@@ -226,13 +305,18 @@ def vectors(folder: Path, sizes: Sequence[int]) -> Iterator[File]:
 
     home = Path("/usr/share/datasets/fashion-mnist")
     if not home.exists():
-        print("note: the package dataset-fashion-mnist is not installed: no curve for vectors", file=sys.stderr)
+        print(
+            "note: the package dataset-fashion-mnist is not installed: no curve for vectors",
+            file=sys.stderr,
+        )
         return
 
     def part(prefix: str) -> tuple[Any, Any]:
         pictures = gzip.decompress((home / f"{prefix}-images-idx3-ubyte.gz").read_bytes())[16:]
         labels = gzip.decompress((home / f"{prefix}-labels-idx1-ubyte.gz").read_bytes())[8:]
-        return np.frombuffer(pictures, np.uint8).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8)
+        return np.frombuffer(pictures, np.uint8).reshape(-1, 28, 28), np.frombuffer(
+            labels, np.uint8
+        )
 
     def store(path: Path, pictures: Any, labels: Any) -> None:
         rows = (pictures.reshape(-1, 28) / 255).astype(np.float32)
@@ -275,4 +359,6 @@ def write(path: Path, lines: Any) -> None:
 if __name__ == "__main__":
     began = time.perf_counter()
     main()
-    print(f"\n{time.perf_counter() - began:.0f} s in all, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(
+        f"\n{time.perf_counter() - began:.0f} s in all, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )

@@ -18,7 +18,12 @@ import seqlab
 from seqlab.errors import SeqlabWarning
 
 SEEDS, EACH, SCORED = (1, 2, 3), 100, 3000
-ALL = ("data.validation=0.1", "model.pooling_norm=true", "model.dropout=0.3", "train.validate_every=100000")
+ALL = (
+    "data.validation=0.1",
+    "model.pooling_norm=true",
+    "model.dropout=0.3",
+    "train.validate_every=100000",
+)
 SHORT = ("data.max_source=600", "train.steps=200", "train.learning_rate=3e-3")
 GENTLE = (
     "data.max_source=256",
@@ -31,20 +36,31 @@ Rows = list[tuple[str, str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--themes", type=Path)
     parser.add_argument("--minilm", type=Path)
     asked = parser.parse_args()
     scratch = {
-        "from scratch, the mean of word vectors": (*SHORT, "model.encoder.kind=features", "model.pooling=mean"),
+        "from scratch, the mean of word vectors": (
+            *SHORT,
+            "model.encoder.kind=features",
+            "model.pooling=mean",
+        ),
         "from scratch, BiLSTM": (*SHORT, "model.pooling=mean"),
     }
     arms = [(name, "bilstm-classifier", None, settings) for name, settings in scratch.items()]
     if asked.themes:
         arms.append(
-            ("themes", "bilstm-classifier", asked.themes, (*SHORT, "model.pooling=theme", "train.encoder_frozen=60"))
+            (
+                "themes",
+                "bilstm-classifier",
+                asked.themes,
+                (*SHORT, "model.pooling=theme", "train.encoder_frozen=60"),
+            )
         )
     if asked.minilm:
         arms.append(("MiniLM", "tuned-classifier", asked.minilm, (*GENTLE, "model.pooling=mean")))
@@ -58,15 +74,24 @@ def main() -> None:
         for seed in SEEDS:
             write(folder / f"few-{seed}.tsv", few(train, seed))
         for arm, recipe, start, settings in arms:
-            found = [100 * accuracy(folder, seed, recipe, start, (*ALL, *settings)) for seed in SEEDS]
-            print(f"| {arm} | {fmean(found):.1f} % ({', '.join(f'{each:.1f}' for each in found)}) |", flush=True)
+            found = [
+                100 * accuracy(folder, seed, recipe, start, (*ALL, *settings)) for seed in SEEDS
+            ]
+            print(
+                f"| {arm} | {fmean(found):.1f} % ({', '.join(f'{each:.1f}' for each in found)}) |",
+                flush=True,
+            )
 
 
-def accuracy(folder: Path, seed: int, recipe: str, start: Path | None, settings: tuple[str, ...]) -> float:
+def accuracy(
+    folder: Path, seed: int, recipe: str, start: Path | None, settings: tuple[str, ...]
+) -> float:
     """Of the model as it is at its last step."""
     out, words = folder / "model", (*settings, f"train.seed={seed}")
     data = folder / f"few-{seed}.tsv"
-    run = seqlab.train("classify", data, recipe=recipe, start=start, settings=words, out=out, overwrite=True)
+    run = seqlab.train(
+        "classify", data, recipe=recipe, start=start, settings=words, out=out, overwrite=True
+    )
     return run.model.evaluate(folder / "test.tsv").scores["accuracy"]
 
 
@@ -82,7 +107,9 @@ def few(rows: Rows, seed: int) -> Rows:
 
 def read(path: Path) -> Rows:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [(cells[0], cells[-1]) for cells in (line.rstrip("\n").split("\t") for line in lines)]
+        return [
+            (cells[0], cells[-1]) for cells in (line.rstrip("\n").split("\t") for line in lines)
+        ]
 
 
 def write(path: Path, rows: Rows) -> None:

@@ -31,15 +31,31 @@ SENTENCE = "rendez-vous samedi 3 mai 1997 à Lyon"
 
 # name: task, recipe, settings, data, what it is given
 MODELS: dict[str, tuple[str, str, list[str], Callable[[Path], list[Path]], str]] = {
-    "char-lstm": ("lm", "char-lstm", ["model.decoder.size=192", "train.steps=1500"], lambda f: [_prose(f)], PROSE),
-    "gpt-tiny": ("lm", "gpt-tiny", ["train.steps=1500"], lambda f: [_prose(f)], "the model reads a line, and the "),
+    "char-lstm": (
+        "lm",
+        "char-lstm",
+        ["model.decoder.size=192", "train.steps=1500"],
+        lambda f: [_prose(f)],
+        PROSE,
+    ),
+    "gpt-tiny": (
+        "lm",
+        "gpt-tiny",
+        ["train.steps=1500"],
+        lambda f: [_prose(f)],
+        "the model reads a line, and the ",
+    ),
     "seq2seq": ("translate", "dates", [], lambda f: [_dates(f)], DATE),
     "attention": ("translate", "dates-attention", [], lambda f: [_dates(f)], DATE),
     "transformer": (
         "translate",
         "dates",
         [
-            *(f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("kind=transformer", "layers=2")),
+            *(
+                f"model.{side}.{key}"
+                for side in ("encoder", "decoder")
+                for key in ("kind=transformer", "layers=2")
+            ),
             *("model.embedding=128", "train.optimizer=muon", "train.steps=1500"),
         ],
         lambda f: [_dates(f)],
@@ -49,13 +65,23 @@ MODELS: dict[str, tuple[str, str, list[str], Callable[[Path], list[Path]], str]]
         "translate",
         "dates",
         [
-            *(f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("kind=universal", "layers=4")),
+            *(
+                f"model.{side}.{key}"
+                for side in ("encoder", "decoder")
+                for key in ("kind=universal", "layers=4")
+            ),
             *("model.embedding=128", "train.optimizer=muon", "train.steps=1000"),
         ],
         lambda f: [_dates(f)],
         DATE,
     ),
-    "tagger": ("tag", "bilstm-tagger", ["train.epochs=2", "train.batch_tokens=512"], lambda f: [_tagged(f)], SENTENCE),
+    "tagger": (
+        "tag",
+        "bilstm-tagger",
+        ["train.epochs=2", "train.batch_tokens=512"],
+        lambda f: [_tagged(f)],
+        SENTENCE,
+    ),
     "hmm": ("tag", "hmm-tagger", [], lambda f: [_tagged(f)], SENTENCE),
     "masked": (
         "mask",
@@ -64,7 +90,13 @@ MODELS: dict[str, tuple[str, str, list[str], Callable[[Path], list[Path]], str]]
         lambda f: [_prose(f)],
         "a model is a [MASK] of its parts, and a recipe says how",
     ),
-    "captioner": ("caption", "shapes", ["train.steps=1200"], lambda f: [_captioned(f)], "captioned.npz/3"),
+    "captioner": (
+        "caption",
+        "shapes",
+        ["train.steps=1200"],
+        lambda f: [_captioned(f)],
+        "captioned.npz/3",
+    ),
     "glimpses": (
         "classify",
         "glimpse-digits",
@@ -116,7 +148,9 @@ def main() -> None:
         model, given = models[name]
         file = PICTURES / f"{view}-{name}.png"
         seen = model.explain(given, view, **options)
-        Image.open(BytesIO(seen.to_png(scale=1.25))).convert("RGB").quantize(64).save(file, optimize=True)
+        Image.open(BytesIO(seen.to_png(scale=1.25))).convert("RGB").quantize(64).save(
+            file, optimize=True
+        )
         page += [f"## `{view}`: {name}", "", f"![{seen.title}]({file.name})", ""]
         print(f"{file.name}: {file.stat().st_size / 1e3:.0f} kB", flush=True)
     page += [
@@ -126,7 +160,12 @@ def main() -> None:
         "",
     ]
     for file in sorted(PICTURES.glob("page-*.png")):
-        page += [f"## {file.stem.removeprefix('page-')}", "", f"![the page: {file.stem}]({file.name})", ""]
+        page += [
+            f"## {file.stem.removeprefix('page-')}",
+            "",
+            f"![the page: {file.stem}]({file.name})",
+            "",
+        ]
     (PICTURES / "README.md").write_text("\n".join(page), "utf-8")
     for name, (model, given) in models.items():
         print(f"{name}: {', '.join(_applying(model, given))}", flush=True)
@@ -175,10 +214,18 @@ def _tagged(folder: Path) -> Path:
     rows = []
     for _ in range(4000):
         day = datetime.date(1900, 1, 1) + datetime.timedelta(draw.randrange(73_000))
-        words = [(DAYS[day.weekday()], "WEEKDAY"), (str(day.day), "DAY"), (MONTHS[day.month - 1], "MONTH")]
+        words = [
+            (DAYS[day.weekday()], "WEEKDAY"),
+            (str(day.day), "DAY"),
+            (MONTHS[day.month - 1], "MONTH"),
+        ]
         words += [(str(day.year), "YEAR")] if draw.random() < 0.7 else []
-        before = draw.choice(["rendez-vous", "départ le", "née le", "il pleut depuis", "fermé jusqu'à"]).split()
-        after = draw.choice(["", "à Lyon", "à midi", "au 3 rue de mai", "pour 12 personnes"]).split()
+        before = draw.choice(
+            ["rendez-vous", "départ le", "née le", "il pleut depuis", "fermé jusqu'à"]
+        ).split()
+        after = draw.choice(
+            ["", "à Lyon", "à midi", "au 3 rue de mai", "pour 12 personnes"]
+        ).split()
         tagged = [(word, "O") for word in before] + words + [(word, "O") for word in after]
         rows.append("".join(f"{word}\t{label}\n" for word, label in tagged))
     path.write_text("\n".join(rows), "utf-8")
@@ -206,7 +253,12 @@ def _waves(folder: Path) -> Path:
     lines = ["day,value"]
     for t in range(730):
         day = datetime.date(2024, 1, 1) + datetime.timedelta(t)
-        value = 10 + 3 * math.sin(2 * math.pi * t / 7) + 2 * math.sin(2 * math.pi * t / 200) + draw.gauss(0, 0.7)
+        value = (
+            10
+            + 3 * math.sin(2 * math.pi * t / 7)
+            + 2 * math.sin(2 * math.pi * t / 200)
+            + draw.gauss(0, 0.7)
+        )
         lines.append(f"{day},{'' if 690 <= t < 700 else round(value, 2)}")
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -23,7 +23,9 @@ LENGTHS = (250, 500, 1000, 2000, 4000)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("text", type=Path)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[10, 1000])
     parser.add_argument("--recipe", default="char-lstm")
@@ -31,10 +33,15 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print("| text | around steps | tokens/s | peak memory | of it not the corpus's pages |\n|---|---|---|---|---|")
+        print(
+            "| text | around steps | tokens/s | peak memory | of it not the corpus's pages |\n|---|---|---|---|---|"
+        )
         for size in asked.megabytes:
             text = repeated(asked.text.read_text("utf-8"), size, folder / "text.txt")
-            print(f"| {size:,} MB | {trained(text, folder / str(size), asked.recipe, asked.steps)} |", flush=True)
+            print(
+                f"| {size:,} MB | {trained(text, folder / str(size), asked.recipe, asked.steps)} |",
+                flush=True,
+            )
         print("\n| characters written | seconds | a thousand |\n|---|---|---|")
         model = seqlab.load(folder / str(asked.megabytes[0]))
         for length in LENGTHS:
@@ -55,7 +62,9 @@ def trained(text: Path, out: Path, recipe: str, steps: int) -> str:
     words = ["train", "lm", text, "-r", recipe, "-o", out, "-q", "-s", f"train.steps={steps}"]
     words += ["-s", f"train.validate_every={steps}"]
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "seqlab", *map(str, words)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqlab", *map(str, words)], stdout=subprocess.DEVNULL
+    )
     most = 0
     while process.poll() is None:
         most = max(most, anonymous(process.pid))
@@ -64,7 +73,9 @@ def trained(text: Path, out: Path, recipe: str, steps: int) -> str:
     if process.returncode:
         raise SystemExit("the training failed")
     rows = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
-    speed = statistics.median(row["tokens_per_second"] for row in rows if "tokens_per_second" in row)
+    speed = statistics.median(
+        row["tokens_per_second"] for row in rows if "tokens_per_second" in row
+    )
     peak, seconds = seqlab.load(out).metrics["peak_memory"], whole - rows[-1]["seconds"]
     return f"{seconds:.0f} s | {speed:,.0f} | {peak / 1e9:.2f} GB | {most / 1e9:.2f} GB"
 
@@ -75,7 +86,10 @@ def anonymous(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return 0
-    return next((1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon")), 0)
+    return next(
+        (1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon")),
+        0,
+    )
 
 
 def written(model: Model, length: int) -> float:

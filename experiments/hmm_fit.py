@@ -24,7 +24,9 @@ from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, check_ascent, m
 from seqlab.training.hmm_em import Family, draw_hmm, gaussian
 
 Watch = Callable[[int, float], None]  # is called with the iteration and its objective
-_START_FLOOR = 0.05  # a start is no narrower than this share of the whole variance, however small its cluster
+_START_FLOOR = (
+    0.05  # a start is no narrower than this share of the whole variance, however small its cluster
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def fit_hmm(
     restarts = []
     for number in range(settings.restarts):
         start = start_hmm(data, family, seed=settings.seed, restart=number)
-        restarts.append(baum_welch(start, data, settings=settings, progress=partial(progress, number)))
+        restarts.append(
+            baum_welch(start, data, settings=settings, progress=partial(progress, number))
+        )
     return HMMFit(tuple(restarts), max(restarts, key=lambda restart: restart.objectives[-1]))
 
 
@@ -109,9 +113,13 @@ def select_order(
         if held_out is not None:
             likelihood = float(fit.model.posterior(held_out.observations).log_likelihood.sum())
         table.append(Candidate(num_states, bic, likelihood, fit))
-    scores = [-candidate.bic if candidate.held_out is None else candidate.held_out for candidate in table]
+    scores = [
+        -candidate.bic if candidate.held_out is None else candidate.held_out for candidate in table
+    ]
     if max(scores) == -math.inf:
-        raise DataError("to every model some held-out row is impossible", hint="give pseudo_emissions, say 0.1.")
+        raise DataError(
+            "to every model some held-out row is impossible", hint="give pseudo_emissions, say 0.1."
+        )
     return table, scores.index(max(scores))
 
 
@@ -122,7 +130,9 @@ def num_parameters(model: HMM) -> int:
         if name == "emissions.covariances":
             count += len(x) * x.shape[1] * (x.shape[1] + 1) // 2
         else:
-            count += x.numel() - (0 if name in ("emissions.means", "emissions.variances") else x[..., 0].numel())
+            count += x.numel() - (
+                0 if name in ("emissions.means", "emissions.variances") else x[..., 0].numel()
+            )
     return count
 
 
@@ -132,12 +142,17 @@ def count_hmm(data: HMMData, family: Family, *, settings: HMMSettings | None = N
     Only where the vectors of a full Gaussian have gaps does it take more than one step.
     """
     if (data.known_labels[data.observations.real] < 0).any():
-        raise DataError("counting needs a label at every position", hint="use fit_hmm: it works with some, or none.")
+        raise DataError(
+            "counting needs a label at every position",
+            hint="use fit_hmm: it works with some, or none.",
+        )
     num_states, seen = family.num_states, _seen(data, family)
     even = torch.full((num_states, num_states), 1 / num_states, dtype=torch.float64)
     if family.emissions == "categorical":
         num_symbols = _num_symbols(seen, family)
-        emissions: Emissions = Categorical(even.new_full((num_states, num_symbols), 1 / num_symbols))
+        emissions: Emissions = Categorical(
+            even.new_full((num_states, num_symbols), 1 / num_symbols)
+        )
     else:
         mean, scale = moments([seen])
         emissions = gaussian(family, mean.repeat(num_states, 1), scale)
@@ -147,7 +162,9 @@ def count_hmm(data: HMMData, family: Family, *, settings: HMMSettings | None = N
 def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> HMM:
     """Where EM starts: a random model, but known labels are counted, and vectors without labels are clustered."""
     seen, labels = _seen(data, family), data.labels
-    width = _num_symbols(seen, family) if family.emissions == "categorical" else seen.values.shape[-1]
+    width = (
+        _num_symbols(seen, family) if family.emissions == "categorical" else seen.values.shape[-1]
+    )
     model = draw_hmm(family, width, seed=seed, restart=restart)
     if family.emissions != "categorical":
         means, clusters = _clusters(seen, family.num_states, seed, restart)
@@ -168,11 +185,14 @@ def _seen(data: HMMData, family: Family) -> Seen:
     """What was observed, once it is clear that such models can have emitted it."""
     seen, symbols = Seen.of(data.observations), family.emissions == "categorical"
     if not len(seen.values):
-        raise DataError("there is nothing to fit: nothing was observed", hint="give rows that carry values.")
+        raise DataError(
+            "there is nothing to fit: nothing was observed", hint="give rows that carry values."
+        )
     if seen.values.is_floating_point() == symbols:
         there, needed = ("vectors", "symbols") if symbols else ("symbols", "vectors")
         raise DataError(
-            f"{family.emissions} states emit {needed}, and these are {there}", hint="choose other emissions."
+            f"{family.emissions} states emit {needed}, and these are {there}",
+            hint="choose other emissions.",
         )
     return seen
 
@@ -181,7 +201,9 @@ def _num_symbols(seen: Seen, family: Family) -> int:
     return family.num_symbols or int(seen.values.max()) + 1
 
 
-def _clusters(seen: Seen, num_states: int, seed: int, restart: int) -> tuple[Float[Tensor, "N D"], Int[Tensor, "B T"]]:
+def _clusters(
+    seen: Seen, num_states: int, seed: int, restart: int
+) -> tuple[Float[Tensor, "N D"], Int[Tensor, "B T"]]:
     """Centres and labels by k-means from distant points (Arthur & Vassilvitskii 2007); gaps count as the mean."""
     mean, scale = moments([seen])
     points = (seen.values - mean) / scale.sqrt()
@@ -232,7 +254,10 @@ def grouped(data: HMMData, num_states: int) -> list[HMMData]:
     counted = lengths > 0 if data.weights is None else (lengths > 0) & (data.weights > 0)
     rows = counted.nonzero().squeeze(1)
     if not len(rows):
-        raise DataError("there is nothing to fit: all rows are empty", hint="give at least one row with a position.")
+        raise DataError(
+            "there is nothing to fit: all rows are empty",
+            hint="give at least one row with a position.",
+        )
     rows = rows[lengths[rows].argsort(stable=True)]
     groups: list[list[int]] = [[]]
     for row, length in zip(rows.tolist(), lengths[rows].tolist(), strict=True):
@@ -246,6 +271,8 @@ def rows_of(data: HMMData, chosen: Int[Tensor, " R"]) -> HMMData:
     """Some of the rows, without the columns in which all of them are padded."""
     whole, lengths = data.observations, data.observations.lengths[chosen]
     width = int(lengths.max())
-    observed, labels = (None if part is None else part[chosen, :width] for part in (whole.observed, data.labels))
+    observed, labels = (
+        None if part is None else part[chosen, :width] for part in (whole.observed, data.labels)
+    )
     weights = None if data.weights is None else data.weights[chosen]
     return HMMData(Padded(whole.values[chosen, :width], lengths, observed), labels, weights)

@@ -22,12 +22,27 @@ from seqlab.training.log import MetricsFile
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # name: task, file, settings
 TRAININGS = {
-    "translate": ("translate", "pairs.tsv", ["train.steps=400", "train.validate_every=20", "data.validation=0.2"]),
-    "tokenizer": ("lm", "book.txt", ["data.unit=line", "target.kind=bpe", "target.size=4000", "train.steps=20"]),
+    "translate": (
+        "translate",
+        "pairs.tsv",
+        ["train.steps=400", "train.validate_every=20", "data.validation=0.2"],
+    ),
+    "tokenizer": (
+        "lm",
+        "book.txt",
+        ["data.unit=line", "target.kind=bpe", "target.size=4000", "train.steps=20"],
+    ),
     "classify": ("classify", "bits.tsv", ["train.steps=60", "train.validate_every=10"]),
-    "large steps": ("lm", "book.txt", ["model.decoder.size=512", "train.bptt=128", "train.batch_rows=24"]),
+    "large steps": (
+        "lm",
+        "book.txt",
+        ["model.decoder.size=512", "train.bptt=128", "train.batch_rows=24"],
+    ),
 }
-SECONDS = {"preparation": (0.0, 6.0), "run": (0.0, 15.0)}  # how long to wait, from the start or from the first step
+SECONDS = {
+    "preparation": (0.0, 6.0),
+    "run": (0.0, 15.0),
+}  # how long to wait, from the start or from the first step
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,9 @@ def interruptions(folder: Path, times: int, draw: random.Random) -> Iterator[Int
     for number in range(times):
         training = names[number % len(names)]
         moment = "preparation" if number // len(names) % 2 == 0 else "run"
-        yield interrupt(folder, training, moment, draw.choice(SIGNALS), draw.uniform(*SECONDS[moment]), number)
+        yield interrupt(
+            folder, training, moment, draw.choice(SIGNALS), draw.uniform(*SECONDS[moment]), number
+        )
 
 
 def interrupt(
@@ -104,7 +121,11 @@ def interrupt(
     words += [word for setting in settings for word in ("--set", setting)]
     with (home / "stderr").open("wb") as stderr:
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=stderr)
-        while moment == "run" and process.poll() is None and "steps: about" not in (home / "stderr").read_text():
+        while (
+            moment == "run"
+            and process.poll() is None
+            and "steps: about" not in (home / "stderr").read_text()
+        ):
             time.sleep(0.05)
         time.sleep(delay)
         phase = _phase(out, (home / "stderr").read_text())
@@ -125,8 +146,16 @@ def _phase(out: Path, stderr: str) -> str:
     progress = read_checkpoint(last)[0] if last.exists() else None
     if progress is not None and progress.finished and not progress.pending:
         return "scoring"
-    logged = [row["step"] for row in MetricsFile(out / "run" / "metrics.jsonl").rows() if "validation" in row]
-    return "validation" if progress and progress.pending and progress.step not in logged else "training"
+    logged = [
+        row["step"]
+        for row in MetricsFile(out / "run" / "metrics.jsonl").rows()
+        if "validation" in row
+    ]
+    return (
+        "validation"
+        if progress and progress.pending and progress.step not in logged
+        else "training"
+    )
 
 
 def _left(home: Path, out: Path, code: int, phase: str, number: signal.Signals) -> tuple[str, str]:
@@ -145,7 +174,9 @@ def _left(home: Path, out: Path, code: int, phase: str, number: signal.Signals) 
         return "", "no word on how to go on"
     last = out / "run" / "last.safetensors"
     step = read_checkpoint(last)[0].step if last.exists() else 0
-    logged = max((row["step"] for row in MetricsFile(out / "run" / "metrics.jsonl").rows()), default=0)
+    logged = max(
+        (row["step"] for row in MetricsFile(out / "run" / "metrics.jsonl").rows()), default=0
+    )
     return f"{step} / {logged}", "" if step >= logged else "steps were lost"
 
 

@@ -22,7 +22,9 @@ SETTINGS = ("source.kind=characters", "shared=false")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--recipe", default="transformer-small")
@@ -30,24 +32,43 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pairs = reversals(4000, seed=1, longest=20)
-        (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-        seen = [[measured(folder, way, asked.recipe, asked.steps) for way in WAYS] for _ in range(asked.rounds)]
+        (folder / "pairs.tsv").write_text(
+            "".join(f"{source}\t{target}\n" for source, target in pairs)
+        )
+        seen = [
+            [measured(folder, way, asked.recipe, asked.steps) for way in WAYS]
+            for _ in range(asked.rounds)
+        ]
     by_way = [[run[place] for run in seen] for place in range(len(WAYS))]
     speeds = [statistics.median(speed for speed, _ in runs) for runs in by_way]
     print("| processes | threads of each | tokens/s | times | efficiency | loss at the end |")
     print("|---|---|---|---|---|---|")
     for (processes, threads), speed, runs in zip(WAYS, speeds, by_way, strict=True):
         times = speed / speeds[0]
-        figures = f"{speed:,.0f} | {times:.2f} | {times / (processes * threads):.0%} | {runs[0][1]:.6f}"
+        figures = (
+            f"{speed:,.0f} | {times:.2f} | {times / (processes * threads):.0%} | {runs[0][1]:.6f}"
+        )
         print(f"| {processes} | {threads} | {figures} |")
 
 
 def measured(folder: Path, way: tuple[int, int], recipe: str, steps: int) -> tuple[float, float]:
     """Tokens a second of a short training, and its loss."""
     processes, threads = way
-    torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"] if processes > 1 else []
+    torchrun = (
+        ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"] if processes > 1 else []
+    )
     settings = [*SETTINGS, f"train.steps={steps}", f"train.validate_every={steps}"]
-    words = ["train", "translate", folder / "pairs.tsv", "-r", recipe, "--threads", threads, "--overwrite", "-q"]
+    words = [
+        "train",
+        "translate",
+        folder / "pairs.tsv",
+        "-r",
+        recipe,
+        "--threads",
+        threads,
+        "--overwrite",
+        "-q",
+    ]
     words += ["-o", folder / "m", *(word for setting in settings for word in ("-s", setting))]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     command = [*map(str, [sys.executable, *torchrun, "-m", "seqlab", *words])]

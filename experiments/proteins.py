@@ -23,13 +23,23 @@ def fasta(archive: zipfile.ZipFile, name: str) -> dict[str, str]:
 def main(flip: str, cb513: str, out: Path) -> None:
     with gzip.open(cb513, "rt") as file:
         rows = list(csv.reader(file, skipinitialspace=True))[1:]
-    other = [(row[0].split(), row[1].split(), [float(cell) > 0 for cell in row[4].split()]) for row in rows]
-    parts: dict[str, list[str]] = {"train": [], "valid": [], "test": [], "cb513": [_line(*each) for each in other]}
+    other = [
+        (row[0].split(), row[1].split(), [float(cell) > 0 for cell in row[4].split()])
+        for row in rows
+    ]
+    parts: dict[str, list[str]] = {
+        "train": [],
+        "valid": [],
+        "test": [],
+        "cb513": [_line(*each) for each in other],
+    }
     known = {"".join(acids) for acids, _, _ in other}
     with zipfile.ZipFile(flip) as archive:
         names = ("sequences.fasta", "mask.fasta", "sampled.fasta")
         sequences, masks, states = (fasta(archive, name) for name in names)
-    sequences, masks = ({title.split()[0]: row for title, row in table.items()} for table in (sequences, masks))
+    sequences, masks = (
+        {title.split()[0]: row for title, row in table.items()} for table in (sequences, masks)
+    )
     for title, labels in states.items():
         acids, mask = sequences[title.split()[0]], masks[title.split()[0]]
         part = "test" if "SET=test" in title else "valid" if "VALIDATION=True" in title else "train"

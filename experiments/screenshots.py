@@ -37,7 +37,9 @@ TALLEST = 1500  # pixels that are kept of a long page
 def main() -> None:
     """Take every picture whose model the server has."""
     address = sys.argv[1].rstrip("/")
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parents[1] / "docs" / "gallery"
+    folder = (
+        Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parents[1] / "docs" / "gallery"
+    )
     with urlopen(f"{address}/v1/models") as answer:
         there = {model["name"] for model in json.load(answer)["models"]}
     with sync_playwright() as driver:
@@ -46,14 +48,20 @@ def main() -> None:
             if model not in there:
                 sys.stderr.write(f"{name}: the server has no model '{model}'\n")
                 continue
-            said = urlencode({"model": model, "input": given, "pane": pane, **controls}, quote_via=quote)
-            shoot(browser, f"{address}/#{said}", folder / f"page-{name}.png", width=width, dark=dark)
+            said = urlencode(
+                {"model": model, "input": given, "pane": pane, **controls}, quote_via=quote
+            )
+            shoot(
+                browser, f"{address}/#{said}", folder / f"page-{name}.png", width=width, dark=dark
+            )
         browser.close()
 
 
 def shoot(browser: Browser, address: str, path: Path, *, width: int, dark: bool) -> None:
     """One picture of one view, once everything is drawn."""
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
+    page = browser.new_page(
+        viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+    )
     page.goto(address)
     page.wait_for_selector("#pane:not([busy]) .result > *", timeout=60_000)
     for _ in range(20 if "pane=decode" in address else 0):  # so that there is some text
@@ -62,9 +70,13 @@ def shoot(browser: Browser, address: str, path: Path, *, width: int, dark: bool)
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(500)
     height = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
-    page.screenshot(path=path, clip={"x": 0, "y": 0, "width": width, "height": height}, full_page=True)
+    page.screenshot(
+        path=path, clip={"x": 0, "y": 0, "width": width, "height": height}, full_page=True
+    )
     page.close()
-    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,13 @@ MODELS = {
             "limits": "dates of 1900 to 2099, written out with the month's name or as CLDR has it, as in its 48 "
             "languages; an impossible or half-written date still gets an answer",
         },
-        ("samedi 3 mai 1997", "July 4, 1976", "9. November 1989", "2001年9月11日", "среда, 12 апреля 1961 г."),
+        (
+            "samedi 3 mai 1997",
+            "July 4, 1976",
+            "9. November 1989",
+            "2001年9月11日",
+            "среда, 12 апреля 1961 г.",
+        ),
     ),
     "en-fr": Made(
         TRANSLATION,
@@ -75,7 +81,10 @@ MODELS = {
     "fr-en": Made(
         f"{TRANSLATION} --set data.source=2 --set data.target=1",
         35,
-        {**TATOEBA, "limits": f"{SHORT}. An English sentence may be held out here that training saw elsewhere"},
+        {
+            **TATOEBA,
+            "limits": f"{SHORT}. An English sentence may be held out here that training saw elsewhere",
+        },
         (
             "Où est la gare ?",
             "Mon frère est plus grand que moi.",
@@ -96,7 +105,13 @@ MODELS = {
             "limits": "small letters and spaces alone; words in the manner of one book, most of them English, without "
             "meaning beyond a phrase; it knows nothing, and its book sees the world as of 1895",
         },
-        ("the time traveller", "the morlocks", "then suddenly", "i do not mean to", "it was at ten o clock"),
+        (
+            "the time traveller",
+            "the morlocks",
+            "then suddenly",
+            "i do not mean to",
+            "it was at ten o clock",
+        ),
     ),
 }
 
@@ -114,11 +129,15 @@ def _train(name: str, data: Path, run: Path) -> None:
     if name == "dates":
         data = RUNS
         data.mkdir(parents=True, exist_ok=True)
-        for file, part in zip(("dates.tsv", "days.tsv"), split_dates(80_000, 2_000, seed=1), strict=True):
+        for file, part in zip(
+            ("dates.tsv", "days.tsv"), split_dates(80_000, 2_000, seed=1), strict=True
+        ):
             (data / file).write_text("".join(f"{text}\t{iso}\n" for text, iso, _ in part), "utf-8")
     command = "seqlab train --resume" if (run / "run").is_dir() else MODELS[name].command
     print(command, flush=True)
-    subprocess.run([sys.executable, "-m", *shlex.split(command), "--out", str(run)], cwd=data, check=True)
+    subprocess.run(
+        [sys.executable, "-m", *shlex.split(command), "--out", str(run)], cwd=data, check=True
+    )
 
 
 def _ship(name: str, run: Path) -> None:
@@ -126,7 +145,12 @@ def _ship(name: str, run: Path) -> None:
     made, model = MODELS[name], seqlab.load(run, int8=True)
     time = f"about {made.minutes:g} minutes on a core of its own"
     notes = {"recipe": f"`{made.command}`", "time": time, **made.notes}
-    metrics = {**model.metrics, "validation": model.evaluate().to_json(), "notes": notes, "examples": made.examples}
+    metrics = {
+        **model.metrics,
+        "validation": model.evaluate().to_json(),
+        "notes": notes,
+        "examples": made.examples,
+    }
     shutil.rmtree(SHIPPED / name, ignore_errors=True)
     save_bundle(replace(model.bundle, metrics=metrics), SHIPPED / name)
     print(f"{name}: {sum(file.stat().st_size for file in (SHIPPED / name).iterdir()) / 1e6:.2f} MB")

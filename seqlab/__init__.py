@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from seqlab.recipe import Recipe, load_recipe, recipe_names
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Recipe", "SeqlabError", "Trained", "load", "load_recipe", "recipe_names", "train"]
+__all__ = [
+    "Model",
+    "Recipe",
+    "SeqlabError",
+    "Trained",
+    "load",
+    "load_recipe",
+    "recipe_names",
+    "train",
+]
 
 from seqlab.errors import SeqlabError
 from seqlab.threads import sleep_while_waiting

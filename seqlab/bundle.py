@@ -88,10 +88,16 @@ def read_bundle(
     folder = find_bundle(folder)
     files = _checked_files(folder)
     try:
-        recipe = check(parse_recipe(files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml")))
+        recipe = check(
+            parse_recipe(
+                files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml")
+            )
+        )
     except RecipeError as error:
         raise _broken(str(error)) from None
-    tokenizers = read_codec_file(files["tokenizer.json"], folder / "tokenizer.json", partial(codec, recipe))
+    tokenizers = read_codec_file(
+        files["tokenizer.json"], folder / "tokenizer.json", partial(codec, recipe)
+    )
     metrics = _json(files["metrics.json"], folder / "metrics.json")
     if not isinstance(metrics, dict):
         raise _broken(f"{folder / 'metrics.json'}: not a table of scores")
@@ -104,7 +110,9 @@ def read_bundle(
 def to_int8(bundle: Bundle) -> Bundle:
     """The same model in bytes: its matrices rounded in place to the grid of int8, one scale for each output."""
     if not any(map(is_rounded, bundle.model.parameters())):
-        raise UsageError(f"'{bundle.recipe.name}' has no matrix to round to int8", hint="leave out --int8.")
+        raise UsageError(
+            f"'{bundle.recipe.name}' has no matrix to round to int8", hint="leave out --int8."
+        )
     round_to_bytes(bundle.model)
     return replace(bundle, int8=True)
 
@@ -122,7 +130,9 @@ def read_codec_file(content: bytes, path: Path, codec: Callable[[Any], Codec]) -
         return codec(_json(content, path))
     except BundleError as error:
         message = str(error)
-        raise BundleError(message if message.startswith(str(path)) else f"{path}: {message}", hint=error.hint) from None
+        raise BundleError(
+            message if message.startswith(str(path)) else f"{path}: {message}", hint=error.hint
+        ) from None
 
 
 def _broken(message: str) -> BundleError:
@@ -153,14 +163,20 @@ def _instead(folder: Path) -> str:
 
 def _checked_files(folder: Path) -> dict[str, bytes]:
     if folder.is_file():
-        raise BundleError(f"{folder}: this is a file, not the directory of a model", hint="`seqlab train` makes one.")
+        raise BundleError(
+            f"{folder}: this is a file, not the directory of a model",
+            hint="`seqlab train` makes one.",
+        )
     if not folder.is_dir():
         near = get_close_matches(str(folder), shipped(), n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""
         come = f"`seqlab train` makes one; these come with Seqlab: {', '.join(shipped())}."
         raise BundleError(f"{folder}: there is no such model", hint=meant + come)
     if not is_bundle(folder):
-        raise BundleError(f"{folder}: this directory holds no finished model (no {MANIFEST})", hint=_instead(folder))
+        raise BundleError(
+            f"{folder}: this directory holds no finished model (no {MANIFEST})",
+            hint=_instead(folder),
+        )
     manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise _broken(f"{folder / MANIFEST}: not a manifest of Seqlab's")
@@ -194,7 +210,9 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
         weights = load(content)
     except SafetensorError as error:
         raise _broken(f"{path}: not a safetensors file: {error}") from None
-    scales = {name: weights.pop(f"{name}.scale") for name in list(weights) if f"{name}.scale" in weights}
+    scales = {
+        name: weights.pop(f"{name}.scale") for name in list(weights) if f"{name}.scale" in weights
+    }
     weights |= {name: dequantise(weights[name], scale) for name, scale in scales.items()}
     parameters = dict(model.named_parameters())
     for name in parameters.keys() ^ weights.keys():
@@ -203,7 +221,9 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
         fill(parameter, weights[name].shape, weights[name].dtype)
         if parameter.shape != weights[name].shape:
             shape = tuple(weights[name].shape)
-            raise _broken(f"{path}: weight '{name}' has shape {shape} where the recipe has {tuple(parameter.shape)}")
+            raise _broken(
+                f"{path}: weight '{name}' has shape {shape} where the recipe has {tuple(parameter.shape)}"
+            )
         parameter.copy_(weights[name])
     return bool(scales)
 
@@ -211,7 +231,10 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
 def card(bundle: Bundle) -> str:
     """A page about the model, for people."""
     recipe = bundle.recipe
-    scores = "\n".join(f"| {name} | {_figure(value)} |" for name, value in _flat(bundle.metrics.get("validation", {})))
+    scores = "\n".join(
+        f"| {name} | {_figure(value)} |"
+        for name, value in _flat(bundle.metrics.get("validation", {}))
+    )
     notes = "".join(f"- {name}: {text}\n" for name, text in bundle.metrics.get("notes", {}).items())
     return f"""# {recipe.name}
 

@@ -29,7 +29,11 @@ MOST = 5
 
 def num_folds(recipe: Recipe, corpus: Corpus) -> int:
     """How many parts of a file are held out in turn: one if it is enough for a score, or if time is limited."""
-    if task_of(recipe).data_kind(recipe) is not EXAMPLES or recipe.data.fold > 1 or recipe.train.minutes is not None:
+    if (
+        task_of(recipe).data_kind(recipe) is not EXAMPLES
+        or recipe.data.fold > 1
+        or recipe.train.minutes is not None
+    ):
         return 1
     held_out = max(corpus.size.get(f"validation_{side}_rows", 0) for side in ("source", "target"))
     return 1 if held_out >= HELD_OUT else min(MOST, int(1 / recipe.data.validation + 1e-6))
@@ -53,23 +57,37 @@ def pooled(report: Report, others: Sequence[Json]) -> tuple[Json, ExampleScores]
     by_example, own = cast(ExampleScores, report.by_example), report.to_json()
     if not others:
         return own, by_example
-    together = replace(by_example, sums=np.concatenate([by_example.sums, *(table["sums"] for table in others)]))
+    together = replace(
+        by_example, sums=np.concatenate([by_example.sums, *(table["sums"] for table in others)])
+    )
     tables = [own, *(table["scores"] for table in others)]
     weights = [table["examples"] for table in tables]
-    floors = {name: _means([table["floors"].get(name, {}) for table in tables], weights) for name in report.floors}
+    floors = {
+        name: _means([table["floors"].get(name, {}) for table in tables], weights)
+        for name in report.floors
+    }
     scores = _means(tables, weights)
     if "perplexity" in scores:
         scores["perplexity"] = perplexity(scores["loss"])
     judged = {together.score: together.value()}
-    counts = {"examples": sum(weights), "folds": len(tables), "interval": {together.score: list(interval(together))}}
+    counts = {
+        "examples": sum(weights),
+        "folds": len(tables),
+        "interval": {together.score: list(interval(together))},
+    }
     kept = {name: value for name, value in own.items() if name != "by_length"}
     return {**kept, **scores, **judged, **counts, "floors": floors}, together
 
 
 def _means(tables: Sequence[Json], weights: Sequence[int]) -> dict[str, float]:
     """The mean of each score that is a number in all tables."""
-    names = [name for name in tables[0] if all(isinstance(table.get(name), float) for table in tables)]
-    return {name: float(np.average([table[name] for table in tables], weights=weights)) for name in names}
+    names = [
+        name for name in tables[0] if all(isinstance(table.get(name), float) for table in tables)
+    ]
+    return {
+        name: float(np.average([table[name] for table in tables], weights=weights))
+        for name in names
+    }
 
 
 def _to_json(report: Report | None) -> Json:

@@ -27,7 +27,9 @@ def use_device(name: str) -> None:
     there = available()
     chosen = there[0] if name == "auto" else name
     if chosen not in there:
-        raise UsageError(f"there is no device '{chosen}' here", hint=f"there is: {', '.join(there)}.")
+        raise UsageError(
+            f"there is no device '{chosen}' here", hint=f"there is: {', '.join(there)}."
+        )
     if chosen == "cuda":
         chosen = f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
         torch.cuda.set_device(chosen)
@@ -37,7 +39,11 @@ def use_device(name: str) -> None:
 
 def available() -> list[str]:
     """The devices that torch can use on this machine, the CPU last."""
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    found = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
     return [name for name, there in found.items() if there]
 
 

@@ -33,7 +33,9 @@ def examine(model: Model, data: Files = ()) -> list[Finding]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
     some = model.data(*data).some(LOOKED_AT)
     if len(_examples(some)) == 1:
-        raise UsageError("one example is too little to examine a model on", hint="give a file with more.")
+        raise UsageError(
+            "one example is too little to examine a model on", hint="give a file with more."
+        )
     return [finding for question in _QUESTIONS for finding in question(model, some)]
 
 
@@ -47,9 +49,16 @@ def _is_the_input_used(model: Model, data: Data) -> Iterator[Finding]:
     examples, codec, network = _examples(data), model.bundle.codec, model.bundle.model
     if isinstance(data, TokenStream) or (examples and not (codec.reads and codec.writes)):
         return
-    batches = list(example_batches(model.bundle, examples)) if examples else [data.batch(model.bundle, LOOKED_AT)]
+    batches = (
+        list(example_batches(model.bundle, examples))
+        if examples
+        else [data.batch(model.bundle, LOOKED_AT)]
+    )
     scores = mean_loss(network, batches, carries=False)
-    own, unit = scores["loss"], " nats" if "perplexity" in scores else ""  # real numbers have a loss of their own
+    own, unit = (
+        scores["loss"],
+        " nats" if "perplexity" in scores else "",
+    )  # real numbers have a loss of their own
     other = mean_loss(network, map(_exchanged, batches), carries=False)["loss"]
     yield Finding(
         "is the input used?",
@@ -74,7 +83,9 @@ def _does_it_end(model: Model, data: Data) -> Iterator[Finding]:
     if not examples or not codec.reads or "target" not in codec.tokenizers:
         return
     answers = predict(model.bundle, [e.source for e in examples])
-    ended = sum(bool(a.details["hypotheses"]) and a.details["hypotheses"][0]["ended"] for a in answers) / len(answers)
+    ended = sum(
+        bool(a.details["hypotheses"]) and a.details["hypotheses"][0]["ended"] for a in answers
+    ) / len(answers)
     yield Finding(
         "does it end?",
         ended,
@@ -129,7 +140,11 @@ def _does_attention_look(model: Model, data: Data) -> Iterator[Finding]:
 
 def _is_it_new(model: Model, data: Data) -> Iterator[Finding]:
     """Inputs that were in the training part too: a score on them is no score."""
-    share = _share_of_text(model, data) if isinstance(data, TokenStream) else _share_of_inputs(model, _examples(data))
+    share = (
+        _share_of_text(model, data)
+        if isinstance(data, TokenStream)
+        else _share_of_inputs(model, _examples(data))
+    )
     if share is not None:
         yield Finding(
             "is the data new to it?",
@@ -147,7 +162,11 @@ def _share_of_text(model: Model, text: TokenStream) -> float | None:
     train = np.asarray(TokenStore.open(model.stores / "train_stream").flat[:READ_OF_A_TEXT])
     whole, tokens = train.tobytes(), text.tokens.astype(train.dtype)
     starts = range(0, len(tokens) - PIECE + 1, PIECE)[:LOOKED_AT]
-    return float(np.mean([tokens[start : start + PIECE].tobytes() in whole for start in starts])) if starts else None
+    return (
+        float(np.mean([tokens[start : start + PIECE].tobytes() in whole for start in starts]))
+        if starts
+        else None
+    )
 
 
 def _share_of_inputs(model: Model, examples: list[Example]) -> float | None:
@@ -173,7 +192,15 @@ def _is_it_better_than_nothing(model: Model, data: Data) -> Iterator[Finding]:
     scoring = Scoring(train=model.stores if model.stores.is_dir() else None, most=LOOKED_AT)
     report = model.task.evaluate(model.bundle, data, scoring)
     steps = model.metrics.get("steps")
-    yield from beside_floor(model.task, report.scores, report.floors, recipe=model.recipe, steps=steps)
+    yield from beside_floor(
+        model.task, report.scores, report.floors, recipe=model.recipe, steps=steps
+    )
 
 
-_QUESTIONS = (_is_the_input_used, _does_it_end, _does_attention_look, _is_it_new, _is_it_better_than_nothing)
+_QUESTIONS = (
+    _is_the_input_used,
+    _does_it_end,
+    _does_attention_look,
+    _is_it_new,
+    _is_it_better_than_nothing,
+)

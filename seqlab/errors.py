@@ -58,7 +58,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     partly = [each for each in known if name in each.split("-")] if len(name) > 1 else []
     near = partly or get_close_matches(name, known, n=1)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {', '.join(known)}."
+    return (
+        f"did you mean {' or '.join(map(repr, near))}?"
+        if near
+        else f"there are: {', '.join(known)}."
+    )
 
 
 def shorten(text: str, limit: int = 60) -> str:

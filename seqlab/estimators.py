@@ -26,7 +26,9 @@ from seqlab.errors import DataError, nearest, shorten
 from seqlab.lab import Model, train
 from seqlab.recipe import Recipe
 
-Writer = Callable[[Any, list[str]], str]  # a row and the names of its labels, as a file to train on holds them
+Writer = Callable[
+    [Any, list[str]], str
+]  # a row and the names of its labels, as a file to train on holds them
 
 
 class InputError(DataError, ValueError):
@@ -64,24 +66,38 @@ class _Estimator:
         save_bundle(self._fitted().bundle, Path(folder))
         return Model(self.model_.bundle, Path(folder))
 
-    def _fit(self, task: str, rows: list[Any], labels: list[list[Any]], file: str, write: Writer) -> None:
+    def _fit(
+        self, task: str, rows: list[Any], labels: list[list[Any]], file: str, write: Writer
+    ) -> None:
         """Train on a file with these rows and the names of their labels, which `write` puts into words.
 
         What `settings` ask for comes last.
         """
         classes = _names([*chain.from_iterable(labels)])
         names = [[classes[label] for label in each] for each in labels]
-        settings = [f"train.seed={self.seed}", "data.source=none", "data.target=none", *self.settings]
+        settings = [
+            f"train.seed={self.seed}",
+            "data.source=none",
+            "data.target=none",
+            *self.settings,
+        ]
         with TemporaryDirectory() as folder:
             if isinstance(rows[0], np.ndarray):
                 settings.insert(0, "source.kind=vectors")
                 path = Path(folder, "X.npz")
                 lengths = [len(row) for row in rows]
-                np.savez(path, values=np.concatenate(rows), lengths=lengths, labels=[*chain.from_iterable(names)])
+                np.savez(
+                    path,
+                    values=np.concatenate(rows),
+                    lengths=lengths,
+                    labels=[*chain.from_iterable(names)],
+                )
             else:
                 path = Path(folder, file)
                 path.write_text("".join(map(write, rows, names)), "utf-8")
-            self.model_ = train(task, path, recipe=self.recipe, settings=settings, out=Path(folder, "run")).model
+            self.model_ = train(
+                task, path, recipe=self.recipe, settings=settings, out=Path(folder, "run")
+            ).model
         self.classes_ = np.array(list(classes))
 
     def _fitted(self) -> Model:
@@ -99,7 +115,12 @@ class _Estimator:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         named, takes = ClassifierTags() if self.kind else None, InputTags(string=True)
-        return Tags(self.kind, target_tags=TargetTags(required=True), classifier_tags=named, input_tags=takes)
+        return Tags(
+            self.kind,
+            target_tags=TargetTags(required=True),
+            classifier_tags=named,
+            input_tags=takes,
+        )
 
 
 @final
@@ -114,7 +135,10 @@ class SeqlabClassifier(_Estimator):
         """X are texts, or arrays of frames by features; y has a label for each."""
         rows, labels = _sequences(X), _labels(y)
         if len(rows) != len(labels):
-            raise InputError(f"X has {len(rows)} rows and y has {len(labels)} labels", hint="each row needs one label.")
+            raise InputError(
+                f"X has {len(rows)} rows and y has {len(labels)} labels",
+                hint="each row needs one label.",
+            )
         self._fit("classify", rows, [[label] for label in labels], "X.jsonl", _labelled)
         return self
 
@@ -126,7 +150,12 @@ class SeqlabClassifier(_Estimator):
     def predict_proba(self, X: Any) -> Float64[np.ndarray, "N K"]:
         """The probability of each label for each row, in the order of `classes_`; 0 for one only seen held out."""
         answers, names = self._fitted().predict(_sequences(X)), _names(self.classes_).values()
-        return np.array([[answer.details["probabilities"].get(name, 0.0) for name in names] for answer in answers])
+        return np.array(
+            [
+                [answer.details["probabilities"].get(name, 0.0) for name in names]
+                for answer in answers
+            ]
+        )
 
     def score(self, X: Any, y: Any) -> float:
         """The share of rows whose label is the right one."""
@@ -144,7 +173,9 @@ class SeqlabTagger(_Estimator):
         """X are sentences, as lists of words or arrays of frames by features; y has a list of labels for each."""
         rows, labels = _sequences(X, words=True), [list(each) for each in y]
         if list(map(len, rows)) != list(map(len, labels)):
-            raise InputError("X and y are not of the same lengths", hint="each word or frame needs one label.")
+            raise InputError(
+                "X and y are not of the same lengths", hint="each word or frame needs one label."
+            )
         self._fit("tag", rows, labels, "X.conll", _tagged)
         return self
 
@@ -164,7 +195,9 @@ def _sequences(X: Any, *, words: bool = False) -> list[Any]:
     """Texts, tuples of words, or arrays of frames by features, all of the same kind."""
     values = X if isinstance(X, list | tuple) else np.asarray(X)
     if isinstance(values, np.ndarray) and values.ndim == 0:
-        message = f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
+        message = (
+            f"X is one {type(X).__module__}.{type(X).__name__}, not a list of texts or sequences"
+        )
         raise InputError(message, hint="one text is [text]; a sparse matrix is X.toarray().")
     rows = [row.split() if words and isinstance(row, str) else row for row in values]
     if not rows:
@@ -188,29 +221,45 @@ def _frames(row: Any, where: str) -> Vectors:
         raise InputError(f"{error} (neither NaN nor inf)", hint=error.hint) from None
     except (ValueError, TypeError) as error:
         message = f"{where} is neither a text nor a sequence of numbers: {error}"
-        raise InputError(message, hint="all rows are texts, or all are arrays of frames by features.") from None
+        raise InputError(
+            message, hint="all rows are texts, or all are arrays of frames by features."
+        ) from None
 
 
 def _labels(y: Any) -> list[Any]:
     if y is None:
-        raise InputError("fit requires y to be passed, but the target y is None", hint="give a label for each row.")
+        raise InputError(
+            "fit requires y to be passed, but the target y is None",
+            hint="give a label for each row.",
+        )
     labels = np.asarray(y)
     if labels.ndim != 1:
-        raise InputError(f"y has the shape {labels.shape}", hint="it has one label for each row: y.ravel().")
+        raise InputError(
+            f"y has the shape {labels.shape}", hint="it has one label for each row: y.ravel()."
+        )
     if labels.dtype.kind in "fc" and not (np.isfinite(labels) & (labels == np.round(labels))).all():
-        raise InputError("y is continuous, NaN or inf where labels are needed", hint="this is no regression.")
+        raise InputError(
+            "y is continuous, NaN or inf where labels are needed", hint="this is no regression."
+        )
     return labels.tolist()
 
 
 def _names(labels: Any) -> dict[Any, str]:
     """What each label is called in the model, in the order of the labels."""
     try:
-        classes = np.unique(np.asarray(labels, dtype=None if len({*map(type, labels)}) == 1 else object)).tolist()
+        classes = np.unique(
+            np.asarray(labels, dtype=None if len({*map(type, labels)}) == 1 else object)
+        ).tolist()
     except TypeError as error:
-        raise InputError(f"y mixes labels of several kinds: {error}", hint="make all of them strings.") from None
+        raise InputError(
+            f"y mixes labels of several kinds: {error}", hint="make all of them strings."
+        ) from None
     names = {label: str(label).strip() for label in classes}
     if len({*names.values()}) < len(names) or not all(names.values()):
-        raise InputError("labels that are empty, or differ in their spaces alone", hint="give each a name of its own.")
+        raise InputError(
+            "labels that are empty, or differ in their spaces alone",
+            hint="give each a name of its own.",
+        )
     return names
 
 
@@ -223,5 +272,7 @@ def _tagged(words: tuple[str, ...], labels: list[str]) -> str:
     """A sentence of CoNLL."""
     for word in (*words, *labels):
         if word != word.strip() or not word or {*"\t\r\n"} & {*word}:
-            raise InputError(f"{shorten(word)} is no word", hint="no tabs, no line ends, no spaces around it.")
+            raise InputError(
+                f"{shorten(word)} is no word", hint="no tabs, no line ends, no spaces around it."
+            )
     return "".join(f"{word}\t{label}\n" for word, label in zip(words, labels, strict=True)) + "\n"

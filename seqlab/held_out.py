@@ -20,7 +20,11 @@ from seqlab.training.checkpoint import Progress
 from seqlab.training.objective import mean_loss
 
 SHARE = 0.01  # of a limited time for the loss of one validation, and as much for what it decodes
-FIRST, FEWEST, MOST = 8, 4, 100  # examples that a validation decodes: at first, at least, and at most
+FIRST, FEWEST, MOST = (
+    8,
+    4,
+    100,
+)  # examples that a validation decodes: at first, at least, and at most
 WORTHWHILE = 10  # examples that are scored even if there is no time for them
 
 
@@ -40,14 +44,21 @@ class HeldOut:
         if self.seconds is None:
             return self._loss(self.corpus.validation()) | self.task.validate(self.bundle, self.data)
         if place.sample is None:
-            place.sample = max(1, min(self._num_batches, int(SHARE * self.seconds / self._seconds_of_batch())))
+            place.sample = max(
+                1, min(self._num_batches, int(SHARE * self.seconds / self._seconds_of_batch()))
+            )
         began = time.perf_counter()
         scores = self._loss(self._sample(place.sample))
         read = time.perf_counter()
         scores |= self.task.validate(self.bundle, self.data.some(self._num_decoded))
         seconds = max(1e-6, time.perf_counter() - read)
-        self._seconds_of_loss, self._seconds_of_answer = (read - began) / place.sample, seconds / self._num_decoded
-        self._num_decoded = max(FEWEST, min(MOST, int(self._num_decoded * min(4.0, SHARE * self.seconds / seconds))))
+        self._seconds_of_loss, self._seconds_of_answer = (
+            (read - began) / place.sample,
+            seconds / self._num_decoded,
+        )
+        self._num_decoded = max(
+            FEWEST, min(MOST, int(self._num_decoded * min(4.0, SHARE * self.seconds / seconds)))
+        )
         return scores
 
     def score(self, left: float | None) -> Report:
@@ -55,7 +66,10 @@ class HeldOut:
         most = SCORED_AT_THE_END
         if left is not None:
             # an example is answered, and read for its loss; the other half of the time is for baselines and for writing
-            each = self._seconds_of_answer + 2 * self._seconds_of_loss * self._num_batches / self._num_examples
+            each = (
+                self._seconds_of_answer
+                + 2 * self._seconds_of_loss * self._num_batches / self._num_examples
+            )
             most = max(WORTHWHILE, min(most, int(0.5 * left / max(1e-6, each))))
         return self.kind.finish(self.task, self.bundle, self.stores, most)
 
@@ -69,8 +83,15 @@ class HeldOut:
     @property
     def _num_examples(self) -> int:
         """How many examples are scored if time is not limited; of one long text, so many tokens count as one."""
-        sizes = {name: number for name, number in self.corpus.size.items() if name.startswith("validation")}
-        counts = [number if name.endswith("rows") else number // HELD_OUT_CHARACTERS for name, number in sizes.items()]
+        sizes = {
+            name: number
+            for name, number in self.corpus.size.items()
+            if name.startswith("validation")
+        }
+        counts = [
+            number if name.endswith("rows") else number // HELD_OUT_CHARACTERS
+            for name, number in sizes.items()
+        ]
         return max(1, min(SCORED_AT_THE_END, max(counts, default=SCORED_AT_THE_END)))
 
     def _seconds_of_batch(self) -> float:
@@ -84,5 +105,8 @@ class HeldOut:
     def _sample(self, size: int) -> Iterator[Batch]:
         """So many batches from end to end; where each goes on with the one before, the first ones."""
         total = self._num_batches
-        chosen = {place if self.corpus.carries else place * total // size for place in range(min(size, total))}
+        chosen = {
+            place if self.corpus.carries else place * total // size
+            for place in range(min(size, total))
+        }
         return (batch for place, batch in enumerate(self.corpus.validation()) if place in chosen)

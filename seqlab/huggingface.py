@@ -35,9 +35,28 @@ LARGEST = 64 * 2**20  # bytes of a text file; a large vocabulary has a quarter o
 UNLIKELY = -100.0  # the bias of a token that the model never learnt to write
 HINT = "such a directory has config.json, model.safetensors and tokenizer.json as they were published; copy it again."
 COMMON = {"kind": "transformer", "positions": "learned", "scale": False}
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
-SPECIALS_OF_BERT = ("[PAD]", "[UNK]", "[CLS]", None, "[SEP]", "[MASK]")  # in the order of ours; it has no EOS
-SPECIALS_OF_GPT2 = (None, None, "<|endoftext|>", "<|endoftext|>", None, None)  # one before a text and after it
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "relu": "relu",
+}
+SPECIALS_OF_BERT = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    None,
+    "[SEP]",
+    "[MASK]",
+)  # in the order of ours; it has no EOS
+SPECIALS_OF_GPT2 = (
+    None,
+    None,
+    "<|endoftext|>",
+    "<|endoftext|>",
+    None,
+    None,
+)  # one before a text and after it
 
 LAYERS = {  # ours: theirs, # being the depth, first of BERT, then of GPT-2
     "encoder.inputs.embedding": "embeddings.word_embeddings",
@@ -73,22 +92,43 @@ def read_huggingface(folder: str | Path) -> Bundle:
     family = config.one_of("model_type", {"bert": _bert, "gpt2": _gpt2})
     table, codec, rows = family(config)
     try:
-        recipe = check_recipe(build_recipe({"name": folder.resolve().name, **table}, where=str(config.path)))
+        recipe = check_recipe(
+            build_recipe({"name": folder.resolve().name, **table}, where=str(config.path))
+        )
     except RecipeError as error:
         raise _odd(error) from None
     file = _Weights(folder / "model.safetensors")
     bundle = Bundle(recipe, codec, _build(recipe, codec, file, rows), {})
     if recipe.model.encoder is not None:
-        has = "has a layer that Seqlab's has not" if "cls.predictions.bias" in file.tensors else "is not in the file"
+        has = (
+            "has a layer that Seqlab's has not"
+            if "cls.predictions.bias" in file.tensors
+            else "is not in the file"
+        )
         message = f"{folder}: the head that guesses what a [MASK] hides {has} and must be learnt: train with --from"
-        warnings.warn(f"{message}; or use the encoder alone: `seqlab predict --embed`", SeqlabWarning, stacklevel=2)
+        warnings.warn(
+            f"{message}; or use the encoder alone: `seqlab predict --embed`",
+            SeqlabWarning,
+            stacklevel=2,
+        )
     return bundle
 
 
 def _bert(config: "_Config") -> tuple[Table, Codec, Rows]:
-    _expect(config.path, config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    _expect(
+        config.path,
+        config,
+        position_embedding_type="absolute",
+        is_decoder=False,
+        add_cross_attention=False,
+    )
     tokenizer, rows = _word_pieces(config.path.parent)
-    source = {"kind": "wordpiece", "size": len(tokenizer), "form": "none", "lower": tokenizer.normaliser.lower}
+    source = {
+        "kind": "wordpiece",
+        "size": len(tokenizer),
+        "form": "none",
+        "lower": tokenizer.normaliser.lower,
+    }
     encoder = COMMON | {
         "size": config["hidden_size"],
         "layers": config["num_hidden_layers"],
@@ -105,7 +145,11 @@ def _bert(config: "_Config") -> tuple[Table, Codec, Rows]:
         "about": "A BERT encoder, read from Hugging Face's files.",
         "data": {"max_source": config["max_position_embeddings"]},
         "source": source | {"markers": True, "frame": True},
-        "model": {"encoder": encoder, "tie": True, "dropout": config.get("hidden_dropout_prob", 0.1)},
+        "model": {
+            "encoder": encoder,
+            "tie": True,
+            "dropout": config.get("hidden_dropout_prob", 0.1),
+        },
         "train": {"steps": 1},
     }
     return table, Codec(TextSource(tokenizer, markers=True, frame=True), Nothing()), rows
@@ -134,7 +178,10 @@ def _gpt2(config: "_Config") -> tuple[Table, Codec, Rows]:
     table = {
         "task": "lm",
         "about": "A GPT-2, read from Hugging Face's files.",
-        "data": {"unit": "stream", "max_target": positions - 2},  # SOS and EOS have positions as well
+        "data": {
+            "unit": "stream",
+            "max_target": positions - 2,
+        },  # SOS and EOS have positions as well
         "target": {"kind": "bpe", "size": len(tokenizer), "form": "none"},
         "model": {"decoder": decoder, "tie": True, "dropout": config.get("resid_pdrop", 0.1)},
         "train": {"steps": 1, "bptt": positions},
@@ -150,7 +197,10 @@ def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Mod
     stack = recipe.model.encoder or recipe.model.decoder
     assert isinstance(stack, Transformer)
     positions = recipe.data.max_source if recipe.model.encoder else recipe.data.max_target
-    if stack.layers > len(file.tensors) or max(stack.size, stack.inner, stack.segments, positions) > file.largest:
+    if (
+        stack.layers > len(file.tensors)
+        or max(stack.size, stack.inner, stack.segments, positions) > file.largest
+    ):
         raise _odd(f"{file.path}: smaller than the model that config.json tells of")
     with torch.device("meta"):
         shapes = {name: tuple(p.shape) for name, p in build_model(recipe, codec).named_parameters()}
@@ -184,7 +234,9 @@ def _weight(name: str, shape: tuple[int, ...], file: "_Weights", rows: Rows) -> 
         return file.arranged(bias, written, absent=torch.tensor(UNLIKELY))
     if theirs.endswith(".self"):
         third = (shape[0] // 3, *shape[1:])
-        return torch.cat([file.take(f"{theirs}.{each}.{part}", third) for each in ("query", "key", "value")])
+        return torch.cat(
+            [file.take(f"{theirs}.{each}.{part}", third) for each in ("query", "key", "value")]
+        )
     if ".c_" in theirs and part == "weight":  # GPT-2 keeps its matrices as inputs by outputs
         return file.take(f"{theirs}.weight", shape[::-1]).mT
     return file.take(f"{theirs}.{part}", shape)
@@ -195,7 +247,11 @@ def _word_pieces(folder: Path) -> tuple[Tokenizer, Rows]:
     path = folder / "tokenizer.json"
     if path.is_file():
         stored = _read_json(path)
-        cut = {"type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+        cut = {
+            "type": "WordPiece",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        }
         _expect(f"{path}: model", stored.get("model"), **cut)
         _expect(f"{path}: pre_tokenizer", stored.get("pre_tokenizer"), type="BertPreTokenizer")
         rules = _expect(f"{path}: normalizer", stored.get("normalizer"), type="BertNormalizer")
@@ -209,8 +265,14 @@ def _word_pieces(folder: Path) -> tuple[Tokenizer, Rows]:
     pieces, rows = _arrange(path, stored, SPECIALS_OF_BERT)
     lower, clean, spaced = (rules.get(name) is not False for name in names)
     accents = lower if rules.get("strip_accents") is None else rules["strip_accents"] is True
-    data = {"kind": "wordpiece", "normaliser": Normaliser("none", lower).to_json(), "vocabulary": pieces}
-    return _tokenizer(path, data | {"clean": clean, "strip_accents": accents, "space_ideographs": spaced}), rows
+    data = {
+        "kind": "wordpiece",
+        "normaliser": Normaliser("none", lower).to_json(),
+        "vocabulary": pieces,
+    }
+    return _tokenizer(
+        path, data | {"clean": clean, "strip_accents": accents, "space_ideographs": spaced}
+    ), rows
 
 
 def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
@@ -222,7 +284,10 @@ def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
         path = folder / "vocab.json"
         lines = _read_text(folder / "merges.txt").split("\n")
         merges = [line for line in lines if line and not line.startswith("#version")]
-        stored = {"model": {"vocab": _read_json(path), "merges": merges}, "pre_tokenizer": {"type": "ByteLevel"}}
+        stored = {
+            "model": {"vocab": _read_json(path), "merges": merges},
+            "pre_tokenizer": {"type": "ByteLevel"},
+        }
     model = _expect(f"{path}: model", stored.get("model"), type="BPE")
     pieces, rows = _arrange(path, stored, SPECIALS_OF_GPT2)
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
@@ -231,7 +296,9 @@ def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
         pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
     library = {key: stored.get(key) for key in ("pre_tokenizer", "normalizer")}
     library["model"] = {**model, "type": "BPE", "vocab": vocabulary, "merges": pairs}
-    return _tokenizer(path, {"kind": "bpe", "normaliser": Normaliser("none").to_json(), "library": library}), rows
+    return _tokenizer(
+        path, {"kind": "bpe", "normaliser": Normaliser("none").to_json(), "library": library}
+    ), rows
 
 
 def _odd(message: object) -> BundleError:
@@ -253,13 +320,20 @@ def _arrange(path: Path, stored: Table, special: Sequence[str | None]) -> tuple[
     """The pieces in our order, and the row of each in theirs; `special` are their names for our special tokens."""
     added = stored.get("added_tokens") or []
     try:
-        rows: dict[str, int] = stored["model"]["vocab"] | {token["content"]: token["id"] for token in added}
-        good = all(type(row) is int and row >= 0 for row in rows.values()) and len({*rows.values()}) == len(rows)
+        rows: dict[str, int] = stored["model"]["vocab"] | {
+            token["content"]: token["id"] for token in added
+        }
+        good = all(type(row) is int and row >= 0 for row in rows.values()) and len(
+            {*rows.values()}
+        ) == len(rows)
     except (TypeError, KeyError):
         good = False
     if not good:
         raise _odd(f"{path}: the vocabulary must give each piece a number of its own")
-    names = [name or (ours if ours in rows else None) for name, ours in zip(special, SPECIALS, strict=True)]
+    names = [
+        name or (ours if ours in rows else None)
+        for name, ours in zip(special, SPECIALS, strict=True)
+    ]
     for name in names:
         if name is not None and name not in rows:
             raise _odd(f"{path}: not this model's kind of vocabulary: there is no {name}")
@@ -292,7 +366,9 @@ class _Config(Table):
     def one_of(self, key: str, choices: Mapping[str, T]) -> T:
         if self[key] not in tuple(choices):
             message = f"{self.path}: '{key}' is {shorten(str(self[key]))}"
-            raise BundleError(message, hint=f"Seqlab reads models in which it is one of: {', '.join(choices)}.")
+            raise BundleError(
+                message, hint=f"Seqlab reads models in which it is one of: {', '.join(choices)}."
+            )
         return choices[self[key]]
 
 
@@ -314,13 +390,17 @@ class _Weights:
         for name in tensors:
             owner, _, part = re.sub(r"^(bert|transformer)\.", "", name).rpartition(".")
             self.tensors[f"{owner}.{old.get(part, part)}"] = tensors[name]
-        self.largest = max((size for tensor in tensors.values() for size in tensor.shape), default=0)
+        self.largest = max(
+            (size for tensor in tensors.values() for size in tensor.shape), default=0
+        )
 
     def take(self, name: str, shape: tuple[int | None, ...]) -> Tensor:
         if name not in self.tensors:
             raise _odd(f"{self.path}: there is no weight '{name}'")
         tensor = self.tensors[name]
-        fits = [expected in (None, size) for expected, size in zip(shape, tensor.shape, strict=False)]
+        fits = [
+            expected in (None, size) for expected, size in zip(shape, tensor.shape, strict=False)
+        ]
         if len(shape) != tensor.dim() or not all(fits) or not tensor.is_floating_point():
             message = f"{self.path}: weight '{name}' has shape {tuple(tensor.shape)} and type {tensor.dtype}"
             expected = " by ".join("any" if size is None else str(size) for size in shape)
@@ -331,7 +411,9 @@ class _Weights:
         """The rows in the order of our ids, with `absent` for those that there are not."""
         if max(row for row in rows if row is not None) >= len(table):
             raise _odd(f"{self.path}: the tokenizer has more pieces than the model's {len(table)}")
-        return torch.cat([table, absent[None]])[[len(table) if row is None else row for row in rows]]
+        return torch.cat([table, absent[None]])[
+            [len(table) if row is None else row for row in rows]
+        ]
 
 
 def _read_json(path: Path) -> Table:

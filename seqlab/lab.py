@@ -19,7 +19,17 @@ from seqlab.huggingface import read_huggingface
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.recipes import default_recipes
-from seqlab.runs import SPOOLED, Trained, begin, checkpoints, existing_run, fit, is_run, load_checkpoint, reopen
+from seqlab.runs import (
+    SPOOLED,
+    Trained,
+    begin,
+    checkpoints,
+    existing_run,
+    fit,
+    is_run,
+    load_checkpoint,
+    reopen,
+)
 from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.tasks.lm import STREAM
@@ -72,7 +82,9 @@ def train(
     `stop` is asked after each step. `threads` fixes the number of threads, which is otherwise chosen by measuring.
     """
     if resume and overwrite:
-        raise UsageError("--resume goes on with a run, --overwrite throws it away", hint="choose one of them.")
+        raise UsageError(
+            "--resume goes on with a run, --overwrite throws it away", hint="choose one of them."
+        )
     keep_memory()
     with joined() as world, same_threads():
         again = resume or (restarted() and out is not None and is_run(Path(out)))
@@ -96,21 +108,32 @@ def train(
         chosen = _chosen_recipe(task, recipe, settings, old)
         names = names_of(data)
         if not names:
-            raise UsageError("there is nothing to train on", hint="give a file, or - for standard input.")
-        folder = Path(out) if out is not None else default_folder(chosen.task if recipe is None else chosen.name, names)
+            raise UsageError(
+                "there is nothing to train on", hint="give a file, or - for standard input."
+            )
+        folder = (
+            Path(out)
+            if out is not None
+            else default_folder(chosen.task if recipe is None else chosen.name, names)
+        )
         if not world.leads:
             world.wait()
             return fitted(folder, *reopen(folder, None, None, ()))
         with locked(folder), as_files(data, valid) as (files, held_out):
             shown = report or Silence()
-            prepared = begin(folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown)
+            prepared = begin(
+                folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown
+            )
             world.wait()
             begun(folder)
-            chooses_model = recipe is not None or any(each.startswith("model.") for each in settings)
+            chooses_model = recipe is not None or any(
+                each.startswith("model.") for each in settings
+            )
             if not chooses_model and old is None and world.size == 1:
                 spooled = str(folder / RUN / SPOOLED)
                 again_files, again_valid = (
-                    [spooled if path == STDIN else path for path in paths] for paths in (files, held_out)
+                    [spooled if path == STDIN else path for path in paths]
+                    for paths in (files, held_out)
                 )
                 start_time = time.perf_counter()
                 _train_baseline(prepared[0], again_files, again_valid, folder, stop, threads)
@@ -121,10 +144,14 @@ def train(
             return _beside_baseline(fitted(folder, *prepared), folder)
 
 
-def batch_setting(batch: int, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]) -> str:
+def batch_setting(
+    batch: int, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
+) -> str:
     """The setting that makes batches so large: tokens of examples, or streams of one long text side by side."""
     if task is None and recipe is None:
-        raise UsageError("--batch needs to know the task", hint="name it, or give --set train.batch_tokens=N.")
+        raise UsageError(
+            "--batch needs to know the task", hint="name it, or give --set train.batch_tokens=N."
+        )
     chosen = _chosen_recipe(task, recipe, settings)
     name = "batch_rows" if task_of(chosen).data_kind(chosen) is STREAM else "batch_tokens"
     return f"train.{name}={batch}"
@@ -143,7 +170,16 @@ def _train_baseline(
         minutes = network.train.minutes
         limit = [] if minutes is None else [f"train.minutes={BASELINE_SHARE * minutes}"]
         settings = [*same_split(network), *limit]
-        train(None, files, valid=valid, recipe=name, settings=settings, out=folder / name, stop=stop, threads=threads)
+        train(
+            None,
+            files,
+            valid=valid,
+            recipe=name,
+            settings=settings,
+            out=folder / name,
+            stop=stop,
+            threads=threads,
+        )
 
 
 def _train_folds(
@@ -162,7 +198,11 @@ def _train_folds(
     report.say(f"few examples: scored in {folds} folds, each by models trained on the others")
     for fold in range(2, folds + 1):
         part, out = override(network, [f"data.fold={fold}"]), folder / RUN / "fold"
-        with temporary(out), warnings.catch_warnings(), suppress(DataError):  # nothing may be left for a part
+        with (
+            temporary(out),
+            warnings.catch_warnings(),
+            suppress(DataError),
+        ):  # nothing may be left for a part
             warnings.simplefilter("ignore", SeqlabWarning)  # it was said of the first part
             learn = partial(train, None, files, stop=stop, threads=threads)
             both = [
@@ -193,7 +233,9 @@ def look(task: str, data: Any, *, settings: Sequence[str] = ()) -> dict[str, Any
 def import_model(folder: str | Path, out: str | Path) -> Model:
     """A Hugging Face directory as a model of Seqlab's, in the new directory `out`."""
     if Path(out).exists():
-        raise RunError(f"{out}: this is there already", hint="give another directory. It was not touched.")
+        raise RunError(
+            f"{out}: this is there already", hint="give another directory. It was not touched."
+        )
     bundle = read_huggingface(folder)
     save_bundle(bundle, Path(out))
     return Model(bundle, Path(out))
@@ -202,7 +244,9 @@ def import_model(folder: str | Path, out: str | Path) -> Model:
 def export(path: str | Path, out: str | Path, *, int8: bool = False) -> Model:
     """A trained model without the run beside it, in the new directory `out`; with `int8`, in a quarter of the room."""
     if Path(out).exists():
-        raise RunError(f"{out}: this is there already", hint="give another directory. It was not touched.")
+        raise RunError(
+            f"{out}: this is there already", hint="give another directory. It was not touched."
+        )
     model = load(path, int8=int8)
     save_bundle(model.bundle, Path(out))
     return Model(model.bundle, Path(out))
@@ -215,7 +259,10 @@ def default_folder(name: str, files: Sequence[str]) -> Path:
 
 
 def _chosen_recipe(
-    task: str | None, recipe: str | Recipe | None, settings: Sequence[str], old: Bundle | None = None
+    task: str | None,
+    recipe: str | Recipe | None,
+    settings: Sequence[str],
+    old: Bundle | None = None,
 ) -> Recipe:
     """The recipe that was named; else the task's own, and with a model to start from one that suits it."""
     if isinstance(recipe, Recipe):

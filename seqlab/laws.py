@@ -35,7 +35,9 @@ from seqlab.types import PerRow, PositionIds
 
 def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
     """More pads on the right, with junk in them, change no prediction."""
-    wide = Batch(batch.rows, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()})
+    wide = Batch(
+        batch.rows, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()}
+    )
     return _apart(_logits(model, batch), _logits(model, wide))
 
 
@@ -46,7 +48,9 @@ def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
 
 
 @torch.inference_mode()
-def the_future_never_changes_the_past(decoder: Decoder, memory: Memory, tokens: PositionIds) -> float:
+def the_future_never_changes_the_past(
+    decoder: Decoder, memory: Memory, tokens: PositionIds
+) -> float:
     """Other tokens from a position on leave all logits before it as they were."""
     context, state = decoder.start(memory)
     logits, _ = decoder.read(tokens, context, state)
@@ -72,7 +76,10 @@ def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: PositionId
     first, middle = decoder.read(tokens[:, :half], context, start)
     second, end = decoder.read(tokens[:, half:], context, middle)
     whole = [logits, *after]
-    return max(_apart(whole, [torch.stack(steps, 1), *state]), _apart(whole, [torch.cat([first, second], 1), *end]))
+    return max(
+        _apart(whole, [torch.stack(steps, 1), *state]),
+        _apart(whole, [torch.cat([first, second], 1), *end]),
+    )
 
 
 @dataclass(frozen=True)
@@ -93,11 +100,16 @@ class Decoding:
         return generate(self.decoder, self.memory, self.prefix, rule, self.limits, rows=rows)
 
     def beam(self, width: int) -> list[list[Hypothesis]]:
-        return beam_search(self.decoder, self.memory, self.prefix, Beam(width=width), self.limits).best
+        return beam_search(
+            self.decoder, self.memory, self.prefix, Beam(width=width), self.limits
+        ).best
 
     def rescored(self, outputs: Iterable[list[int]]) -> PerRow:
         """The log-probability that forced scoring gives to these continuations of the prefixes."""
-        rows = [[*prefix.tolist(), *output] for prefix, output in zip(self.prefix.rows(), outputs, strict=True)]
+        rows = [
+            [*prefix.tolist(), *output]
+            for prefix, output in zip(self.prefix.rows(), outputs, strict=True)
+        ]
         whole = score(self.decoder, self.memory, Padded.from_rows(rows))
         return whole - score(self.decoder, self.memory, self.prefix)
 
@@ -113,15 +125,21 @@ def reported_scores_equal_rescoring(search: Decoding) -> float:
 def beam_scores_equal_rescoring(search: Decoding) -> float:
     """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
     rescored, reported = [], []
-    for hypotheses in zip(*search.beam(3), strict=False):  # the best of each row, then the second best, ...
-        rescored.append(search.rescored([*h.tokens, *([search.end] if h.ended else [])] for h in hypotheses))
+    for hypotheses in zip(
+        *search.beam(3), strict=False
+    ):  # the best of each row, then the second best, ...
+        rescored.append(
+            search.rescored([*h.tokens, *([search.end] if h.ended else [])] for h in hypotheses)
+        )
         reported.append(torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64))
     return _apart(rescored, reported)
 
 
 def top_one_equals_greedy(search: Decoding) -> float:
     """Sampling among one token is no sampling: the number of rows that differ from greedy search."""
-    return _differing(search, [row.tolist() for row in search.generate(Sample(top_k=1)).tokens.rows()])
+    return _differing(
+        search, [row.tolist() for row in search.generate(Sample(top_k=1)).tokens.rows()]
+    )
 
 
 def beam_one_equals_greedy(search: Decoding) -> float:
@@ -149,10 +167,16 @@ def resuming_equals_never_having_stopped(model: Path) -> float:
     """
     last = model / RUN / "last.safetensors"
     if not last.is_file():
-        raise UsageError(f"{model}: there is no run beside this model", hint="give a directory that `train` made.")
+        raise UsageError(
+            f"{model}: there is no run beside this model",
+            hint="give a directory that `train` made.",
+        )
     place, parts = read_checkpoint(last)
     if "optimizer" not in parts:
-        raise UsageError(f"{model}: this run was fitted without gradients", hint="there is nothing random to resume.")
+        raise UsageError(
+            f"{model}: this run was fitted without gradients",
+            hint="there is nothing random to resume.",
+        )
     settings = [f"train.steps={place.step + _STEPS}", "train.patience=none"]
     with TemporaryDirectory() as scratch:
         copies = [_copied(model, Path(scratch) / name) for name in ("whole", "stopped")]
@@ -160,7 +184,9 @@ def resuming_equals_never_having_stopped(model: Path) -> float:
             asked = chain([False] * (stops - 1), repeat(True))  # whether to stop, once a step
             lab.train(out=copy, resume=True, settings=settings, stop=partial(next, asked))
         lab.train(out=copies[1], resume=True)
-        whole, stopped = (_flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies)
+        whole, stopped = (
+            _flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies
+        )
         logs = [_log(copy / RUN / "metrics.jsonl") for copy in copies]
     if whole.keys() != stopped.keys() or logs[0] != logs[1]:
         return math.inf
@@ -186,7 +212,9 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     float32 rounds at a few millionths of a logit; a model in bytes rounds what its matrices meet to 16 bits, and a
     last digit that falls the other way is worth ten times as much.
     """
-    rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(1.0, _largest(_logits(model, batch)))
+    rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(
+        1.0, _largest(_logits(model, batch))
+    )
     laws: list[Callable[[Model, Batch], float]] = [a_batch_equals_its_rows, looking_changes_nothing]
     if not isinstance(model, Forecasts):  # whose windows are all of one length
         laws.insert(0, padding_changes_nothing)
@@ -195,15 +223,21 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     if decoder is None or target is None:
         return
     with torch.inference_mode():
-        memory = Memory(len(batch)) if batch.source is None else cast(Any, model).encoder(batch.source)
+        memory = (
+            Memory(len(batch)) if batch.source is None else cast(Any, model).encoder(batch.source)
+        )
     causal = (the_future_never_changes_the_past, reading_equals_stepping)
     yield from _checks(causal, (decoder, memory, target.values[:, :_LIMIT]), rounding)
     search = (Decoding(decoder, memory, Padded.full(target.values[:, :1]), EOS),)
     yield from _checks((top_one_equals_greedy, beam_one_equals_greedy), search, 0.0)
-    yield from _checks((reported_scores_equal_rescoring, beam_scores_equal_rescoring), search, 10 * rounding)
+    yield from _checks(
+        (reported_scores_equal_rescoring, beam_scores_equal_rescoring), search, 10 * rounding
+    )
 
 
-def _checks(laws: Iterable[Callable[..., float]], subjects: tuple[Any, ...], allowed: float) -> Iterator[Check]:
+def _checks(
+    laws: Iterable[Callable[..., float]], subjects: tuple[Any, ...], allowed: float
+) -> Iterator[Check]:
     for law in laws:
         yield Check(law.__name__.replace("_", " "), law(*subjects), allowed)
 
@@ -216,14 +250,21 @@ _STEPS = 6  # that a run goes on for
 def _logits(model: Model, batch: Batch) -> list[Tensor]:
     """The logits of each row at its scored positions."""
     reading: Reading = model.read_batch(batch, ())
-    return [model.head(row[real]) for row, real in zip(reading.features, reading.gold.scored, strict=True)]
+    return [
+        model.head(row[real])
+        for row, real in zip(reading.features, reading.gold.scored, strict=True)
+    ]
 
 
 def _widened(part: Padded, extra: int, junk: int) -> Padded:
-    values = nn.functional.pad(part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk)
+    values = nn.functional.pad(
+        part.values, (0, 0) * (part.values.dim() - 2) + (0, extra), value=junk
+    )
     observed = None if part.observed is None else nn.functional.pad(part.observed, (0, extra))
     wide = Padded(values, part.lengths, observed)
-    return wide.with_values(torch.where(wide.real.view(*wide.real.shape, *(1,) * (values.dim() - 2)), values, junk))
+    return wide.with_values(
+        torch.where(wide.real.view(*wide.real.shape, *(1,) * (values.dim() - 2)), values, junk)
+    )
 
 
 def _row(batch: Batch, row: int) -> Batch:
@@ -234,7 +275,11 @@ def _row(batch: Batch, row: int) -> Batch:
 def _without_pads(part: Padded) -> Padded:
     """A single row, cut where it ends."""
     end = int(part.lengths)
-    return Padded(part.values[:, :end], part.lengths, None if part.observed is None else part.observed[:, :end])
+    return Padded(
+        part.values[:, :end],
+        part.lengths,
+        None if part.observed is None else part.observed[:, :end],
+    )
 
 
 def _copied(model: Path, to: Path) -> Path:
@@ -245,7 +290,11 @@ def _copied(model: Path, to: Path) -> Path:
 
 
 def _flat(parts: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {f"{part}/{name}": tensor.double() for part, group in parts.items() for name, tensor in group.items()}
+    return {
+        f"{part}/{name}": tensor.double()
+        for part, group in parts.items()
+        for name, tensor in group.items()
+    }
 
 
 def _log(path: Path) -> list[dict[str, Any]]:

@@ -48,7 +48,9 @@ class Model:
     def task(self) -> Task:
         return task_of(self.recipe)
 
-    def predict(self, inputs: Any, *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any) -> Any:
+    def predict(
+        self, inputs: Any, *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any
+    ) -> Any:
         """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode].
 
         A forecaster is given a file or an array, or a list of these, and answers with a `Forecast` for each.
@@ -84,8 +86,13 @@ class Model:
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """The continuation of a prompt, or the answer to a source, piece by piece as it is written."""
         settings = decode_settings(self.recipe.decode, decode)
-        self.task.opening(self.bundle, prompt, settings)  # a model that writes no text says so at once
-        return (piece.text for piece in stream_text(self.task, self.bundle, prompt, decode=settings, seed=seed))
+        self.task.opening(
+            self.bundle, prompt, settings
+        )  # a model that writes no text says so at once
+        return (
+            piece.text
+            for piece in stream_text(self.task, self.bundle, prompt, decode=settings, seed=seed)
+        )
 
     def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
         """The log-probability of each target, given its source where the model reads one."""
@@ -101,7 +108,9 @@ class Model:
 
         `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
         """
-        train = self.stores if self.stores.is_dir() and self.world.leads else None  # baselines are not needed twice
+        train = (
+            self.stores if self.stores.is_dir() and self.world.leads else None
+        )  # baselines are not needed twice
         settings = decode_settings(self.recipe.decode, decode)
         scoring = Scoring(decode=settings, lower=lower, train=train, world=self.world)
         return self.task.evaluate(self.bundle, self.data(*data), scoring)
@@ -138,7 +147,10 @@ class Model:
             if isinstance(value, float)
         ]
         size = f"{self.bundle.num_parameters:,} weights"
-        lines = [f"{self.recipe.name}, a model for '{self.recipe.task}' with {size}, in {self.path}", self.recipe.about]
+        lines = [
+            f"{self.recipe.name}, a model for '{self.recipe.task}' with {size}, in {self.path}",
+            self.recipe.about,
+        ]
         if scores:
             lines.append(f"on {held_out.get('examples', 0):,} held out: {', '.join(scores)}")
         return "\n".join(line for line in lines if line)
@@ -184,9 +196,12 @@ def decode_settings(recipe: Decode, overrides: Json) -> Decode:
         first = error.errors()[0]  # type: ignore[attr-defined]
         name = ".".join(map(str, first["loc"]))
         if name not in Decode.model_fields:
-            raise UsageError(f"there is no option '{name}'", hint=nearest(name, Decode.model_fields)) from None
+            raise UsageError(
+                f"there is no option '{name}'", hint=nearest(name, Decode.model_fields)
+            ) from None
         raise UsageError(
-            f"{name}: {first['msg']} (it is {first['input']!r})", hint="see `seqlab predict --help`."
+            f"{name}: {first['msg']} (it is {first['input']!r})",
+            hint="see `seqlab predict --help`.",
         ) from None
 
 
@@ -201,7 +216,10 @@ def embed(
     """One vector for each input: what a classifier's head is given, else the mean of the states."""
     model = bundle.model
     if not hasattr(model, "vectors"):
-        raise UsageError(f"a '{bundle.recipe.task}' model has no vector for a text", hint="`seqlab predict` answers.")
+        raise UsageError(
+            f"a '{bundle.recipe.task}' model has no vector for a text",
+            hint="`seqlab predict` answers.",
+        )
     if not inputs:
         return np.zeros((0, 0), dtype=np.float32)
     encode = encode_inputs if bundle.codec.reads else _written
@@ -216,7 +234,9 @@ def embed(
 
 def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
     """Texts as a language model writes them; only learned positions limit their length."""
-    rows = cast(list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs]))
+    rows = cast(
+        list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs])
+    )
     if room(bundle.recipe) < sys.maxsize:
         return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
     return rows

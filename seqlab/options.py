@@ -26,12 +26,16 @@ class Range:
     served_least: Bound = None
     served_most: Bound = None
 
-    __is_annotated_types_grouped_metadata__ = True  # so that pydantic asks for the bounds one by one
+    __is_annotated_types_grouped_metadata__ = (
+        True  # so that pydantic asks for the bounds one by one
+    )
 
     def __iter__(self) -> Iterator[Any]:
         from pydantic import Field
 
-        yield from Field(ge=self.least, gt=self.above, le=self.most, max_length=self.longest).metadata
+        yield from Field(
+            ge=self.least, gt=self.above, le=self.most, max_length=self.longest
+        ).metadata
 
 
 Width = Annotated[int, Range(least=1, served_most=MOST_HYPOTHESES)]
@@ -44,26 +48,38 @@ Short = Annotated[str, Range(longest=200)]
 class DecodeOptions:
     """How an answer is searched for."""
 
-    method: Annotated[Literal["greedy", "sample", "beam"], Range(), "how each token is chosen"] = "greedy"
+    method: Annotated[Literal["greedy", "sample", "beam"], Range(), "how each token is chosen"] = (
+        "greedy"
+    )
     temperature: Annotated[Temperature, "sample; below 1 is safer, above 1 wilder"] = 1.0
-    top_k: Annotated[int | None, Range(least=1, served_most=1_000_000), "sample among the k likeliest tokens"] = None
-    top_p: Annotated[float | None, Range(above=0, most=1), "sample among the likeliest tokens of mass p"] = None
+    top_k: Annotated[
+        int | None, Range(least=1, served_most=1_000_000), "sample among the k likeliest tokens"
+    ] = None
+    top_p: Annotated[
+        float | None, Range(above=0, most=1), "sample among the likeliest tokens of mass p"
+    ] = None
     beam: Annotated[Width, "beam search with this many hypotheses"] = 5
     length_penalty: Annotated[Penalty, "beam: 0 ranks by the sum, 1 by the mean"] = 1.0
     no_repeat: Annotated[
         int | None, Range(least=1, served_most=MOST_TOKENS), "beam: no n-gram of this length twice"
     ] = None
-    min_length: Annotated[int, Range(least=0, served_most=MOST_TOKENS), "beam: shortest answer, in tokens"] = 0
+    min_length: Annotated[
+        int, Range(least=0, served_most=MOST_TOKENS), "beam: shortest answer, in tokens"
+    ] = 0
     max_length: Annotated[Count, "longest answer, in tokens"] = 200
     conformal: Annotated[
-        float | None, Range(least=0.5, most=0.99), "classify: the labels that hold the true one so often, as 0.9"
+        float | None,
+        Range(least=0.5, most=0.99),
+        "classify: the labels that hold the true one so often, as 0.9",
     ] = None
 
 
 class ExplainOptions:
     """What the views can be told; each takes those that its signature names."""
 
-    output: Annotated[str, Range(longest=MOST_LOOKED_AT), "look at this answer instead of the model's own"]
+    output: Annotated[
+        str, Range(longest=MOST_LOOKED_AT), "look at this answer instead of the model's own"
+    ]
     layer: Annotated[Short, "a layer or stage by its name"]
     cell: Annotated[Short, "number: which of a stage's numbers, as 0,2,5"]
     head: Annotated[Count, "attention: one head"]

@@ -28,7 +28,10 @@ class Padded:
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int] | Tensor]) -> "Padded":
         """Rows of ids, or of feature vectors as tensors, side by side."""
-        tensors = [torch.as_tensor(row, dtype=None if isinstance(row, Tensor) else torch.long) for row in rows]
+        tensors = [
+            torch.as_tensor(row, dtype=None if isinstance(row, Tensor) else torch.long)
+            for row in rows
+        ]
         lengths = torch.tensor([len(row) for row in tensors], dtype=torch.long)
         if not tensors:
             return cls(torch.zeros(0, 0, dtype=torch.long), lengths)
@@ -56,12 +59,16 @@ class Padded:
 
     def rows(self) -> list[Tensor]:
         """The sequences again, without their pads."""
-        return [row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)]
+        return [
+            row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)
+        ]
 
     def rows_at(self, places: RowIds) -> "Padded":
         """Some of the rows, in this order."""
         return Padded(
-            self.values[places], self.lengths[places], None if self.observed is None else self.observed[places]
+            self.values[places],
+            self.lengths[places],
+            None if self.observed is None else self.observed[places],
         )
 
     def with_values(self, values: Shaped[Tensor, "B T *F"]) -> "Padded":
@@ -112,7 +119,11 @@ class Batch:
     def rows_at(self, places: Sequence[int]) -> "Batch":
         """Some of its rows, in this order."""
         at = torch.as_tensor(places, dtype=torch.long)
-        return replace(self, rows=self.rows[at], **{name: part.rows_at(at) for name, part in self.parts().items()})
+        return replace(
+            self,
+            rows=self.rows[at],
+            **{name: part.rows_at(at) for name, part in self.parts().items()},
+        )
 
     def require(self, name: str) -> Padded:
         """A part that must be there."""
@@ -123,7 +134,9 @@ class Batch:
 
     def parts(self) -> dict[str, Padded]:
         """The parts that are there, by name."""
-        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        named = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"
+        }
         return {name: part for name, part in named.items() if part is not None}
 
 

@@ -72,16 +72,22 @@ def begin(
         raise RunError(f"{folder}: this is a file", hint="give a directory with --out.")
     if folder.exists() and any(folder.iterdir()):
         if not ((folder / RUN).is_dir() or is_bundle(folder)):
-            raise RunError(f"{folder}: this directory holds other files", hint="give another one with --out.")
+            raise RunError(
+                f"{folder}: this directory holds other files", hint="give another one with --out."
+            )
         if not overwrite:
             raise RunError(
                 f"{folder}: this directory already holds a run",
                 hint="--resume goes on with it, --overwrite throws it away, --out takes another. It was not touched.",
             )
     if [*files, *valid].count(STDIN) > 1:
-        raise UsageError("standard input can be read only once", hint="put one of the two into a file.")
+        raise UsageError(
+            "standard input can be read only once", hint="put one of the two into a file."
+        )
     if old is None and recipe.model.elmo is not None:
-        raise RecipeError("[model.elmo] is a model that was trained before", hint="give it with --from.")
+        raise RecipeError(
+            "[model.elmo] is a model that was trained before", hint="give it with --from."
+        )
     recipe, known = (recipe, None) if old is None else _started(recipe, settings, old)
     target = folder.resolve()
     part = target.with_name(f".{target.name}.part")
@@ -89,20 +95,29 @@ def begin(
         stores = part / RUN / STORES
         stores.mkdir(parents=True)
         try:
-            again, again_valid = ([spool(path, str(part / RUN)) for path in paths] for paths in (files, valid))
+            again, again_valid = (
+                [spool(path, str(part / RUN)) for path in paths] for paths in (files, valid)
+            )
             task = task_of(recipe)
             facts, choices = task.choose(task, recipe, again)
             recipe = check_recipe(settle(recipe, choices))
-            report.plan(facts, {path: value for path, value in choices.items() if value_of(recipe, path) == value})
+            report.plan(
+                facts,
+                {path: value for path, value in choices.items() if value_of(recipe, path) == value},
+            )
             kind = task.data_kind(recipe)
             codec = kind.prepare(task, recipe, again, again_valid, stores, known)
             corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here
             recipe = _first_weights(recipe, codec, old, part / RUN / START)
         except DataError as error:
             spooled = str(part / RUN / SPOOLED)
-            raise DataError(str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")) from error
+            raise DataError(
+                str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")
+            ) from error
         (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
-        (part / RUN / "tokenizer.json").write_text(json.dumps(codec.to_json(), ensure_ascii=False), "utf-8")
+        (part / RUN / "tokenizer.json").write_text(
+            json.dumps(codec.to_json(), ensure_ascii=False), "utf-8"
+        )
         _make_empty(target)
         (part / RUN).replace(target / RUN)
     del corpus
@@ -124,7 +139,9 @@ def is_run(folder: Path) -> bool:
 def is_scored(folder: Path) -> bool:
     """Whether a model lies there that has its scores: its training was not stopped, or it was scored all the same."""
     try:
-        return is_bundle(folder) and "unscored" not in json.loads((folder / "metrics.json").read_bytes())
+        return is_bundle(folder) and "unscored" not in json.loads(
+            (folder / "metrics.json").read_bytes()
+        )
     except (OSError, ValueError, TypeError):
         return False
 
@@ -135,7 +152,10 @@ def reopen(
     where = folder / RUN / "recipe.toml"
     stored = parse_recipe(where.read_text("utf-8"), where=str(where))
     name = recipe.name if isinstance(recipe, Recipe) else recipe
-    if (task or stored.task) != stored.task or (name or stored.name) not in (stored.name, str(where)):
+    if (task or stored.task) != stored.task or (name or stored.name) not in (
+        stored.name,
+        str(where),
+    ):
         raise RunError(
             f"{folder}: this run is of recipe '{stored.name}' for '{stored.task}'",
             hint="resume it without naming another, or train into another directory with --out.",
@@ -215,7 +235,9 @@ def fit(
     if outcome.stopped and not score_if_stopped:
         return Trained(written(unscored), stopped=True, step=outcome.progress.step)
     try:
-        left = None if seconds is None or outcome.stopped else seconds - (time.perf_counter() - began)
+        left = (
+            None if seconds is None or outcome.stopped else seconds - (time.perf_counter() - began)
+        )
         report_at_end = held_out.score(left)
     except KeyboardInterrupt:
         written(unscored)
@@ -238,13 +260,23 @@ def _last_validation(run: Run, task: str) -> dict[str, Any]:
     """The figures of the last validation, in the form of scores."""
     rows = [row["validation"] for row in run.metrics.rows() if "validation" in row]
     note = "the run was stopped: these are the figures of its last validation; `seqlab evaluate` gives the others"
-    return {"task": task, "examples": 0, **(rows[-1] if rows else {}), "floors": {}, "floor_note": note}
+    return {
+        "task": task,
+        "examples": 0,
+        **(rows[-1] if rows else {}),
+        "floors": {},
+        "floor_note": note,
+    }
 
 
 def checkpoints(folder: str | Path) -> dict[str, Path]:
     """What a run has kept of itself so far, by names for `load_checkpoint`: steps (`train.keep`), `best` and `last`."""
     run = Path(folder) / RUN
-    files = [file for file in (*run.glob("*.safetensors"), *(run / KEPT).glob("*.safetensors")) if file.name != START]
+    files = [
+        file
+        for file in (*run.glob("*.safetensors"), *(run / KEPT).glob("*.safetensors"))
+        if file.name != START
+    ]
     return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 
@@ -290,7 +322,10 @@ def _first_weights(recipe: Recipe, codec: Codec, old: Bundle | None, path: Path)
         place_vectors(model, table)
     if old is not None:
         same = old.recipe.task == recipe.task and old.codec.target == codec.target
-        carry_over(model, {n: w for n, w in old.model.named_parameters() if same or not n.startswith("head.")})
+        carry_over(
+            model,
+            {n: w for n, w in old.model.named_parameters() if same or not n.startswith("head.")},
+        )
     write_checkpoint(path, Progress(), {"model": parameters_of(model)})
     return recipe
 
@@ -308,6 +343,10 @@ def _make_empty(folder: Path) -> None:
 def _written_step(folder: Path) -> int | None:
     """The step of the model that lies there, if one does and has its scores."""
     try:
-        return int(json.loads((folder / "metrics.json").read_bytes())["steps"]) if is_scored(folder) else None
+        return (
+            int(json.loads((folder / "metrics.json").read_bytes())["steps"])
+            if is_scored(folder)
+            else None
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -56,7 +56,12 @@ class Selection:
         return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({sure}{verdict})"
 
     def to_json(self) -> dict[str, Any]:
-        gain = {"gain": self.gain.gain, "low": self.gain.low, "high": self.gain.high, "p": self.gain.p}
+        gain = {
+            "gain": self.gain.gain,
+            "low": self.gain.low,
+            "high": self.gain.high,
+            "p": self.gain.p,
+        }
         values = dict(zip((self.kept, self.other), self.values, strict=True))
         return {
             "sentence": self.sentence,
@@ -72,7 +77,9 @@ class Selection:
 def same_split(recipe: Recipe) -> list[str]:
     """The settings under which a baseline holds out the same examples as this recipe."""
     values = (
-        (f"{part}.{name}", getattr(getattr(recipe, part), name)) for part, names in SPLIT.items() for name in names
+        (f"{part}.{name}", getattr(getattr(recipe, part), name))
+        for part, names in SPLIT.items()
+        for name in names
     )
     return [f"{path}={value}" for path, value in values if value is not None]
 
@@ -85,7 +92,11 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     report, network = trained.report, trained.model.bundle
     if report is None or report.by_example is None:
         return trained
-    stores, task, folds = folder / RUN / STORES, task_of(baseline.recipe), read_folds(folder, report.by_example.score)
+    stores, task, folds = (
+        folder / RUN / STORES,
+        task_of(baseline.recipe),
+        read_folds(folder, report.by_example.score),
+    )
     other = task.data_kind(baseline.recipe).finish(task, baseline, stores, report.num_examples)
     if other.by_example is None or other.by_example.score != report.by_example.score:
         return trained
@@ -107,7 +118,9 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
         gain=difference(ours, theirs),
         examples=scores["examples"],
     )
-    for (bundle, its_scores, _), where in zip(pairs, (folder, folder / beaten.recipe.name), strict=True):
+    for (bundle, its_scores, _), where in zip(
+        pairs, (folder, folder / beaten.recipe.name), strict=True
+    ):
         facts = {"validation": its_scores, "selection": selection.to_json()}
         save_bundle(replace(bundle, metrics=bundle.metrics | facts), where)
     return replace(trained, model=Model(load_bundle(folder), folder))

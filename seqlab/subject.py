@@ -62,7 +62,11 @@ class Subject:
 
     def log_probabilities(self) -> Float[Tensor, " T"]:
         """Of each answer."""
-        return self.logits().double().log_softmax(-1)[torch.arange(len(self.answers)), list(self.answers)]
+        return (
+            self.logits()
+            .double()
+            .log_softmax(-1)[torch.arange(len(self.answers)), list(self.answers)]
+        )
 
     @property
     def decoder(self) -> Decoder:
@@ -93,5 +97,7 @@ class Subject:
             return len(self.answers) - 1
         if not 1 <= position <= len(self.answers):
             there = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answered[:12]))
-            raise UsageError(f"there is no position {position} in the answer", hint=f"there are: {there}.")
+            raise UsageError(
+                f"there is no position {position} in the answer", hint=f"there are: {there}."
+            )
         return position - 1

@@ -17,7 +17,19 @@ from seqlab.errors import DataError
 from seqlab.layers.tap import listening
 
 SCHEMA = 1
-STEPWISE = ("enters", "i", "f", "g", "o", "c", "h", "r", "u", "z", "n")  # what a recurrence passes once a step
+STEPWISE = (
+    "enters",
+    "i",
+    "f",
+    "g",
+    "o",
+    "c",
+    "h",
+    "r",
+    "u",
+    "z",
+    "n",
+)  # what a recurrence passes once a step
 
 
 @dataclass
@@ -39,7 +51,9 @@ class Trace:
 
     def __getitem__(self, name: str) -> Tensor:
         parts = self.parts[name]
-        one_step = parts[0].dim() == 2 and name.rpartition(".")[2] in STEPWISE  # of a sequence of one
+        one_step = (
+            parts[0].dim() == 2 and name.rpartition(".")[2] in STEPWISE
+        )  # of a sequence of one
         if len(parts) == 1 and not one_step:
             return parts[0]
         steps = torch.stack(parts, dim=1) if parts[0].dim() == 2 else torch.cat(parts, dim=1)
@@ -78,11 +92,14 @@ class Trace:
                 tokens = json.loads(metadata.get("tokens", "null"))
                 if metadata.get("schema") != str(SCHEMA) or not isinstance(tokens, dict):
                     raise DataError(
-                        f"{path}: not a trace of Seqlab's", hint="`seqlab explain --trace FILE` writes one."
+                        f"{path}: not a trace of Seqlab's",
+                        hint="`seqlab explain --trace FILE` writes one.",
                     )
                 parts = {name: [_large(file.get_tensor(name))] for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, ValueError) as error:
-            raise DataError(f"{path}: not a trace that can be read: {error}", hint="write it anew.") from None
+            raise DataError(
+                f"{path}: not a trace that can be read: {error}", hint="write it anew."
+            ) from None
         return cls({side: tuple(map(str, names)) for side, names in tokens.items()}, parts)
 
 
@@ -99,4 +116,8 @@ def _large(value: Tensor) -> Tensor:
 def _packed(name: str, value: Tensor) -> dict[str, Any]:
     small = _small(name, value).numpy()
     kind = f"{small.dtype.kind}{8 * small.dtype.itemsize}"
-    return {"shape": list(small.shape), "type": kind, "data": base64.b64encode(small.tobytes()).decode()}
+    return {
+        "shape": list(small.shape),
+        "type": kind,
+        "data": base64.b64encode(small.tobytes()).decode(),
+    }

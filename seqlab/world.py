@@ -32,7 +32,9 @@ from seqlab.types import State
 
 T = TypeVar("T")
 A = TypeVar("A")
-PATIENCE = timedelta(days=7)  # others wait while the leader prepares its data, or for a line that nobody types
+PATIENCE = timedelta(
+    days=7
+)  # others wait while the leader prepares its data, or for a line that nobody types
 COPY = "SEQLAB_COPY"  # in a copy's environment: which one it is, of how many, and where they meet
 MEETING = "meeting"
 GLOO = "GLOO_SOCKET_IFNAME"  # which network the processes talk through
@@ -73,7 +75,10 @@ class World:
         texts = [torch.empty(longest, dtype=torch.uint8, device="cpu") for _ in range(self.size)]
         own = torch.nn.functional.pad(text, (0, longest - len(text)))
         _finish(dist.all_gather(texts, own, async_op=True))
-        return [json.loads(each[: int(n)].numpy().tobytes()) for each, n in zip(texts, lengths, strict=True)]
+        return [
+            json.loads(each[: int(n)].numpy().tobytes())
+            for each, n in zip(texts, lengths, strict=True)
+        ]
 
     def heard(self, message: Any) -> Any:
         """What the leader says, as JSON: the others wait for it."""
@@ -101,7 +106,9 @@ class World:
                 own = answer(inputs[begin:end], begin) if end > begin else []
             except SeqlabError as error:
                 refusal = [type(error).__name__, str(error), error.hint]
-        shares = self.told({"answers": own, "refusal": refusal, "warnings": [str(each.message) for each in warned]})
+        shares = self.told(
+            {"answers": own, "refusal": refusal, "warnings": [str(each.message) for each in warned]}
+        )
         for each in shares:
             for message in each["warnings"] if self.leads else ():
                 warnings.warn(message, SeqlabWarning, stacklevel=2)
@@ -136,7 +143,9 @@ def joined(workers: int = 1) -> Iterator[World]:
         raise UsageError("torchrun has started the processes already", hint="leave out --workers.")
     if launched:
         store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
-        member: AbstractContextManager[World] = _member(store=_corner(store, rank, size), rank=rank, world_size=size)
+        member: AbstractContextManager[World] = _member(
+            store=_corner(store, rank, size), rank=rank, world_size=size
+        )
     elif COPY in os.environ:
         member = _copy(*os.environ[COPY].split(" ", 2))
     elif workers > 1:
@@ -179,7 +188,9 @@ def _corner(store: dist.Store, rank: int, size: int) -> dist.Store:
 @contextmanager
 def _member(**place: Any) -> Iterator[World]:
     """One of the processes; `place` is where they meet: a store, a rank, a world size."""
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE, **place)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE, **place
+    )
     world = World(dist.get_rank(), dist.get_world_size())
     try:
         with warnings.catch_warnings():
@@ -189,7 +200,9 @@ def _member(**place: Any) -> Iterator[World]:
     except RuntimeError as error:
         if not _parted(error):
             raise
-        raise RunError("another of the processes has ended before its time", hint="what it said tells why.") from None
+        raise RunError(
+            "another of the processes has ended before its time", hint="what it said tells why."
+        ) from None
     finally:
         dist.destroy_process_group()
 
@@ -209,13 +222,17 @@ def _leader(size: int) -> Iterator[World]:
                 if any(copy.poll() is not None for copy in copies):
                     raise _explained(copies, folder)
                 time.sleep(MOMENT)
-            with _member(store=dist.FileStore(f"{folder}/{MEETING}", size), rank=0, world_size=size) as world:
+            with _member(
+                store=dist.FileStore(f"{folder}/{MEETING}", size), rank=0, world_size=size
+            ) as world:
                 try:
                     yield world
                 except RuntimeError as error:
                     raise (_explained(copies, folder) if _parted(error) else error) from None
                 finally:
-                    _end(copies)  # before the company is dissolved, which waits for those who still talk
+                    _end(
+                        copies
+                    )  # before the company is dissolved, which waits for those who still talk
         finally:
             _end(copies)
             torch.set_num_threads(threads)
@@ -262,7 +279,9 @@ def _explained(copies: list[subprocess.Popen[bytes]], folder: Path) -> RunError:
                 f"worker {rank} has ended before its time ({how}){words}",
                 hint="the lines printed so far are whole. Fewer workers need less memory.",
             )
-    return RunError("a worker is not to be reached any more", hint="try again, or with fewer workers.")
+    return RunError(
+        "a worker is not to be reached any more", hint="try again, or with fewer workers."
+    )
 
 
 def _end(copies: list[subprocess.Popen[bytes]]) -> None:

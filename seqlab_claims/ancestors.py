@@ -33,21 +33,35 @@ def bits_of_the_past(at: Settings) -> Finding:
     train = at.file("train.txt", chain(num["train"], seed=1))
     test = at.file("test.txt", chain(num["test"], seed=2))
     hmm, rnn = at.recipes("C14")
-    hidden = at.each({f"HMM {n}": {"model.hmm.states": n} for n in sizes}, "lm", train, "hmm-lm", hmm, test)
+    hidden = at.each(
+        {f"HMM {n}": {"model.hmm.states": n} for n in sizes}, "lm", train, "hmm-lm", hmm, test
+    )
     units = {f"RNN {n}": {"model.decoder.size": n, "model.embedding": n} for n in sizes}
     networks = at.each(units, "lm", train, "char-rnn", rnn, test)
     floor = hidden[f"HMM {sizes[0]}"][0].metrics["validation"]["floors"]["1-gram"]["loss"]
     results = {
-        name: [[(floor - loss) / math.log(2) for loss in row] for row in scores(models, "loss").values()]
+        name: [
+            [(floor - loss) / math.log(2) for loss in row]
+            for row in scores(models, "loss").values()
+        ]
         for name, models in (("HMM", hidden), ("RNN", networks))
     }
     bounds = [math.log2(size) for size in sizes]
     bounded = {"log2 N": bounds}
     places = list(map(str, sizes))
-    above = [minus(row, [bound] * len(row)) for row, bound in zip(results["HMM"], bounds, strict=True)]
+    above = [
+        minus(row, [bound] * len(row)) for row, bound in zip(results["HMM"], bounds, strict=True)
+    ]
     return Finding(
         {"bound": flat(above), "better": flat(map(minus, results["RNN"], results["HMM"]))},
-        [means("bits of a letter that the past tells, by N (1-gram, the floor: 0)", places, results, bounded)],
+        [
+            means(
+                "bits of a letter that the past tells, by N (1-gram, the floor: 0)",
+                places,
+                results,
+                bounded,
+            )
+        ],
         lines("What N states or units know of a letter", ("N", "bits"), places, results, bounded),
     )
 
@@ -60,7 +74,9 @@ def paths(kind: str, num: int, steps: int, random: torch.Generator) -> Tensor:
     if kind == "circles":
         angle = 0.1 * torch.arange(steps).double() + 10 * torch.rand(num, 1, generator=random)
         return 10 * torch.stack([angle.cos(), angle.sin()], dim=-1)
-    return (10 * noise * (torch.rand(num, steps, 1, generator=random) < 0.05)).cumsum(1)  # stands, and jumps
+    return (10 * noise * (torch.rand(num, steps, 1, generator=random) < 0.05)).cumsum(
+        1
+    )  # stands, and jumps
 
 
 def tracking(at: Settings) -> Finding:
@@ -78,19 +94,34 @@ def tracking(at: Settings) -> Finding:
         there[:, 0] = True
         sightings = Padded(observed, torch.full((num,), steps), there)
         guess = constant_velocity(dimensions=2, acceleration=0.1, noise=4.0)
-        model = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=sizes["iterations"])).model
-        last = torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
+        model = fit_lds(
+            guess, sightings, settings=LDSSettings(learn=NOISES, iterations=sizes["iterations"])
+        ).model
+        last = (
+            torch.where(there, torch.arange(steps), 0).cummax(1).values[..., None].expand(-1, -1, 2)
+        )
         results = observed.gather(1, last), model.filter(sightings).mean @ model.observation.mT
         return [float((each - path).square().mean().sqrt()) for each in results]
 
     kinds, table = ("swerves", "circles", "jumps"), dict[str, list[list[float]]]()
     for kind in kinds:
         both = [turned(errors(kind, noise, seed) for seed in at.seeds) for noise in noises]
-        table |= {f"{kind}, {way}": [row[k] for row in both] for k, way in enumerate(("last sighting", "filter"))}
-    ratios = {k: list(map(over, table[f"{k}, filter"], table[f"{k}, last sighting"])) for k in kinds}
+        table |= {
+            f"{kind}, {way}": [row[k] for row in both]
+            for k, way in enumerate(("last sighting", "filter"))
+        }
+    ratios = {
+        k: list(map(over, table[f"{k}, filter"], table[f"{k}, last sighting"])) for k in kinds
+    }
     axes, same = ("deviation of the sightings' noise", "share"), {"no better": [1.0] * len(noises)}
     return Finding(
         {"smooth": flat(ratios["swerves"] + ratios["circles"]), "jumps": flat(ratios["jumps"])},
         [means("root mean square error, by the deviation of the sightings' noise", noises, table)],
-        lines("Error of the filter as a share of the last sighting's", axes, map(str, noises), ratios, same),
+        lines(
+            "Error of the filter as a share of the last sighting's",
+            axes,
+            map(str, noises),
+            ratios,
+            same,
+        ),
     )

@@ -18,7 +18,19 @@ from seqlab.model import Model
 from seqlab.tasks import subject
 from seqlab_claims.claim import Finding
 from seqlab_claims.material import UNTRAINED, Pair, as_conll, date_fields, manual, named, words
-from seqlab_claims.settings import Settings, bars, flat, lines, means, minus, right, scored, scores, spread, timed
+from seqlab_claims.settings import (
+    Settings,
+    bars,
+    flat,
+    lines,
+    means,
+    minus,
+    right,
+    scored,
+    scores,
+    spread,
+    timed,
+)
 
 WIN = 0.02  # nats
 
@@ -26,7 +38,11 @@ WIN = 0.02  # nats
 def keys(num: int, lengths: range, *, seed: int) -> list[Pair]:
     """A letter, and rows that begin with it and go on with others that mean nothing."""
     keyed = random.Random(seed)
-    return [(key, key + row) for row in words(num, lengths, seed=seed, letters="wxyz") for key in keyed.choice("abcd")]
+    return [
+        (key, key + row)
+        for row in words(num, lengths, seed=seed, letters="wxyz")
+        for key in keyed.choice("abcd")
+    ]
 
 
 def lags(at: Settings) -> Finding:
@@ -35,28 +51,55 @@ def lags(at: Settings) -> Finding:
     fixed = at.recipe("C3")
     since = sizes["lags"]
     names = ("tanh RNN", "LSTM", "GRU")
-    kinds = {name: {"model.encoder.kind": kind} for name, kind in zip(names, ("rnn", "lstm", "gru-torch"), strict=True)}
+    kinds = {
+        name: {"model.encoder.kind": kind}
+        for name, kind in zip(names, ("rnn", "lstm", "gru-torch"), strict=True)
+    }
     known, shares = ({name: list[list[float]]() for name in names} for _ in range(2))
 
     def on_the_first(model: Model, rows: list[Pair]) -> float:
         """The share of the gradient, over the letters of a row, that rests on the first one."""
-        results = [saliency(subject(model.bundle, text), method="gradient").source.abs() for _, text in rows]
+        results = [
+            saliency(subject(model.bundle, text), method="gradient").source.abs()
+            for _, text in rows
+        ]
         return fmean(float(each[0] / each.sum().clamp(min=1e-30)) for each in results)
 
     for lag in since:
         train = at.file(f"{lag}.tsv", keys(sizes["train"], range(lag, lag + 1), seed=1))
         test = keys(sizes["test"], range(lag, lag + 1), seed=2)
         ways = {f"{name}, {lag}": kinds[name] for name in names}
-        models = at.each(ways, "classify", train, "lstm-classifier", {**fixed, "train.batch_tokens": 32 * (lag + 1)})
+        models = at.each(
+            ways,
+            "classify",
+            train,
+            "lstm-classifier",
+            {**fixed, "train.batch_tokens": 32 * (lag + 1)},
+        )
         for name, each in zip(names, models.values(), strict=True):
             known[name].append([right(model, test) for model in each])
             shares[name].append([on_the_first(model, test[:20]) for model in each])
-    gains = [[minus(each[cell][-1], each["tanh RNN"][-1]) for cell in names[1:]] for each in (known, shares)]
-    title, chance = "how often the first letter is known, by the letters since", {"floor: chance": [0.25] * len(since)}
+    gains = [
+        [minus(each[cell][-1], each["tanh RNN"][-1]) for cell in names[1:]]
+        for each in (known, shares)
+    ]
+    title, chance = (
+        "how often the first letter is known, by the letters since",
+        {"floor: chance": [0.25] * len(since)},
+    )
     return Finding(
         {"known": flat(gains[0]), "gradient": flat(gains[1])},
-        [means(title, since, known, chance), means("share of the gradient on the first letter", since, shares)],
-        lines("Which letter came first?", ("letters read since", "share of right answers"), since, known, chance),
+        [
+            means(title, since, known, chance),
+            means("share of the gradient on the first letter", since, shares),
+        ],
+        lines(
+            "Which letter came first?",
+            ("letters read since", "share of right answers"),
+            since,
+            known,
+            chance,
+        ),
     )
 
 
@@ -70,7 +113,9 @@ def cost(at: Settings) -> Finding:
         "time, by torch's kernels": [],
     }
 
-    def by_steps(step: Callable[..., Tensor | tuple[Tensor, ...]], layer: Recurrence, x: Tensor) -> None:
+    def by_steps(
+        step: Callable[..., Tensor | tuple[Tensor, ...]], layer: Recurrence, x: Tensor
+    ) -> None:
         state = layer.start(rows)
         for x_t in x.unbind(1):
             after = step(x_t, *state, layer.W, layer.U, layer.b)
@@ -82,9 +127,14 @@ def cost(at: Settings) -> Finding:
 
     for size in sizes:
         x = torch.randn(rows, length, size)
-        lstm, gru, other = (Recurrence(kind, size, size, name="") for kind in ("lstm", "gru", "gru-torch"))
+        lstm, gru, other = (
+            Recurrence(kind, size, size, name="") for kind in ("lstm", "gru", "gru-torch")
+        )
         works = [partial(by_steps, gru_step, gru, x), partial(by_steps, lstm_step, lstm, x)]
-        taken = timed([*works, *(partial(by_kernel, layer, x) for layer in (other, lstm))], rounds=chosen["rounds"])
+        taken = timed(
+            [*works, *(partial(by_kernel, layer, x) for layer in (other, lstm))],
+            rounds=chosen["rounds"],
+        )
         weights = [float(layer.W.numel() + layer.U.numel()) for layer in (gru, lstm)]
         for each, pair in zip(results.values(), (weights, taken[:2], taken[2:]), strict=True):
             each.append([pair[0] / pair[1]])
@@ -92,7 +142,13 @@ def cost(at: Settings) -> Finding:
     return Finding(
         dict(zip(("weights", "steps", "kernels"), map(flat, results.values()), strict=True)),
         [means("GRU over LSTM, by the number of units", places, results)],
-        lines("A GRU layer over an LSTM layer", ("units", "ratio"), places, results, {"no less": [1.0] * len(sizes)}),
+        lines(
+            "A GRU layer over an LSTM layer",
+            ("units", "ratio"),
+            places,
+            results,
+            {"no less": [1.0] * len(sizes)},
+        ),
     )
 
 
@@ -114,7 +170,10 @@ def directions(at: Settings) -> Finding:
     tags, more_tags, labels, more_labels = results.values()
     return Finding(
         {"tags": minus(more_tags, tags), "labels": minus(more_labels, labels)},
-        [scored("fields of dates", tagged, "accuracy"), scored("language of names", labelled, "accuracy")],
+        [
+            scored("fields of dates", tagged, "accuracy"),
+            scored("language of names", labelled, "accuracy"),
+        ],
         bars("One direction, and both with as many weights", "accuracy", results),
     )
 
@@ -144,16 +203,27 @@ def truncation(at: Settings) -> Finding:
     texts["recall"] = "".join(f"{key}{'.' * sizes['dots']}{key} " for key in drawn)
     models = dict[str, dict[str, list[Model]]]()
     for what, text in texts.items():
-        ways = {f"{what}, {n} steps": {"train.bptt": n, "train.batch_rows": tokens // n} for n in chunks}
+        ways = {
+            f"{what}, {n} steps": {"train.bptt": n, "train.batch_rows": tokens // n} for n in chunks
+        }
         models[what] = at.each(ways, "lm", at.file(f"{what}.txt", text), "char-lstm", fixed)
     results = {what: list(scores(each, "loss").values()) for what, each in models.items()}
     places = list(map(str, chunks))
     memory = [kept_bytes(n) for n in chunks]
     title = "bytes that a layer of 64 units keeps of one sequence, by the steps of a chunk"
     return Finding(
-        {what: minus(each[0], each[-1]) for what, each in results.items()} | {"memory": [memory[0] / memory[-1]]},
-        [*(scored(what, each, "loss") for what, each in models.items()), means(title, places, {}, {"": memory})],
-        lines("Where the gradient is cut", ("steps of a chunk", "held-out nats a letter"), places, results),
+        {what: minus(each[0], each[-1]) for what, each in results.items()}
+        | {"memory": [memory[0] / memory[-1]]},
+        [
+            *(scored(what, each, "loss") for what, each in models.items()),
+            means(title, places, {}, {"": memory}),
+        ],
+        lines(
+            "Where the gradient is cut",
+            ("steps of a chunk", "held-out nats a letter"),
+            places,
+            results,
+        ),
     )
 
 
@@ -164,13 +234,16 @@ def readable(at: Settings) -> Finding:
     train = at.file("manual.txt", text[: sizes["train"]])
     read = (text[-16_000:], text[-8000:])
     fixed = at.recipe("C18")
-    models = at.each({"trained": {}, "floor: untrained": UNTRAINED}, "lm", train, "char-lstm", fixed)
+    models = at.each(
+        {"trained": {}, "floor: untrained": UNTRAINED}, "lm", train, "char-lstm", fixed
+    )
 
     def follows(model: Model, what: str) -> float:
         """How well the unit that follows something best in one text follows it in the other."""
         subjects = [subject(model.bundle, text[:num]) for text in read]
         traces = [
-            (states(each.trace(), list(each.written)), marks(list(each.written), None)[what]) for each in subjects
+            (states(each.trace(), list(each.written)), marks(list(each.written), None)[what])
+            for each in subjects
         ]
         best = followers(traces[0][0], {what: traces[0][1]}, most=1)[0]
         unit = {best.layer: traces[1][0][best.layer][:, best.unit : best.unit + 1]}
@@ -179,13 +252,19 @@ def readable(at: Settings) -> Finding:
 
     whats = ("quotes", "place in line")
     results = {
-        f"{what}, {name}": [follows(run, what) for run in each] for what in whats for name, each in models.items()
+        f"{what}, {name}": [follows(run, what) for run in each]
+        for what in whats
+        for name, each in models.items()
     }
     title = "how well the unit that is best in one text follows it in another"
     return Finding(
         {"quotes": results["quotes, trained"], "place": results["place in line, trained"]},
         [spread(title, results), scored("language model", models, "loss")],
-        bars("How well a unit follows quotes and the place in the line", "0: by chance, 1: perfectly", results),
+        bars(
+            "How well a unit follows quotes and the place in the line",
+            "0: by chance, 1: perfectly",
+            results,
+        ),
     )
 
 
@@ -199,9 +278,15 @@ def lstm_or_gru(at: Settings) -> Finding:
     text = at.file("manual.txt", manual()[: sizes["letters"]])
     trainings: dict[str, tuple[str, tuple[str, Path, str, dict[str, object], Path | None]]] = {
         "language model": ("decoder", ("lm", text, "char-lstm", writing, None)),
-        "language of names": ("encoder", ("classify", train, "lstm-classifier", labelling, held_out)),
+        "language of names": (
+            "encoder",
+            ("classify", train, "lstm-classifier", labelling, held_out),
+        ),
         "fields of dates": ("encoder", ("tag", fields, "bilstm-tagger", tagging, None)),
-        "which letter came first": ("encoder", ("classify", first, "lstm-classifier", labelling, None)),
+        "which letter came first": (
+            "encoder",
+            ("classify", first, "lstm-classifier", labelling, None),
+        ),
     }
     gains, tables = dict[str, list[float]](), []
     for name, (side, training) in trainings.items():
@@ -210,7 +295,10 @@ def lstm_or_gru(at: Settings) -> Finding:
         models = at.each({f"{name}, LSTM": lstm, f"{name}, GRU": gru}, *training)
         gains[name] = minus(*scores(models, "loss").values())
         tables.append(scored(name, models, "loss"))
-    lstm_wins, gru_wins = sum(max(v) <= -WIN for v in gains.values()), sum(min(v) >= WIN for v in gains.values())
+    lstm_wins, gru_wins = (
+        sum(max(v) <= -WIN for v in gains.values()),
+        sum(min(v) >= WIN for v in gains.values()),
+    )
     return Finding(
         {"lstm": [float(lstm_wins)], "gru": [float(gru_wins)]},
         [spread("nats by which the LSTM's loss is above the GRU's", gains), *tables],

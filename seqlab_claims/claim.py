@@ -93,12 +93,19 @@ class Claim:
 
     def verdict(self, finding: Finding) -> Verdict:
         """Of all criteria together: confirmed if each is, not confirmed if none is, otherwise it depends."""
-        verdicts = {criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()}
+        verdicts = {
+            criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()
+        }
         return verdicts.pop() if len(verdicts) == 1 else "depends"
 
     def sentence(self, finding: Finding) -> str:
         """Each criterion with what was found."""
-        return "; ".join(f"{c.words}: {ranged(finding.values[name])}" for name, c in self.criteria.items()) + "."
+        return (
+            "; ".join(
+                f"{c.words}: {ranged(finding.values[name])}" for name, c in self.criteria.items()
+            )
+            + "."
+        )
 
 
 @cache
@@ -113,7 +120,9 @@ def read_claims() -> dict[str, Claim]:
     for name, table in document().items():
         if name != "recipes":
             criteria = {key: Criterion(**each) for key, each in table["criteria"].items()}
-            texts = {key: " ".join(text.split()) for key, text in table.items() if isinstance(text, str)}
+            texts = {
+                key: " ".join(text.split()) for key, text in table.items() if isinstance(text, str)
+            }
             claims[name] = Claim(name, criteria=criteria, **texts)
     return claims
 
@@ -128,4 +137,10 @@ def number(value: Cell) -> str:
     """Three figures, and words as they are."""
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:.3g}"
+        if abs(value) < 1000
+        else f"{value:,.0f}"
+    )

@@ -11,7 +11,9 @@ from seqlab.cli.command import Json, Threads, print_json, print_table, print_tex
 def claims(
     ids: list[str] | None = Argument(None, help="which claims, like C6 C12; none: all"),
     out: Path = Option(Path("report"), "--out", "-o", help="directory of the report"),
-    quick: bool = Option(False, "--quick", help="small experiments: all in about 10 minutes, not 150"),
+    quick: bool = Option(
+        False, "--quick", help="small experiments: all in about 10 minutes, not 150"
+    ),
     seeds: int | None = Option(None, min=1, help="how often each is trained; 3, with --quick 2"),
     names: bool = Option(False, "--list", help="the claims there are"),
     threads: Threads = None,
@@ -32,11 +34,17 @@ def claims(
     chosen = list(dict.fromkeys(name.upper() for name in ids or by_id))
     for name in chosen:
         if name not in by_id:
-            raise UsageError(f"there is no claim '{name}'", hint=f"there are C1 to C{len(by_id)}; --list names them.")
+            raise UsageError(
+                f"there is no claim '{name}'",
+                hint=f"there are C1 to C{len(by_id)}; --list names them.",
+            )
     if names:
         if json:
             print_json(
-                [{"id": n, "claim": by_id[n].words, "data": by_id[n].data, "rule": by_id[n].rule} for n in chosen]
+                [
+                    {"id": n, "claim": by_id[n].words, "data": by_id[n].data, "rule": by_id[n].rule}
+                    for n in chosen
+                ]
             )
         else:
             print_table(["", "claim"], [[name, by_id[name].words] for name in chosen])
@@ -57,6 +65,9 @@ def claims(
     if json:
         print_json({name: to_json(by_id[name], result) for name, result in results.items()})
         return
-    rows = [[n, by_id[n].title, by_id[n].verdict(r.finding), duration(r.seconds)] for n, r in results.items()]
+    rows = [
+        [n, by_id[n].title, by_id[n].verdict(r.finding), duration(r.seconds)]
+        for n, r in results.items()
+    ]
     print_table(["", "claim", "verdict", "time"], rows)
     print_text(f"report: {out / PAGE}")

@@ -20,7 +20,18 @@ from seqlab.model import Model
 from seqlab.recipe import Cell, Connection, Stack
 from seqlab_claims.claim import Finding, Row, Table
 from seqlab_claims.material import manual, named
-from seqlab_claims.settings import Settings, curves, lines, means, minus, over, scored, scores, turned, validations
+from seqlab_claims.settings import (
+    Settings,
+    curves,
+    lines,
+    means,
+    minus,
+    over,
+    scored,
+    scores,
+    turned,
+    validations,
+)
 
 
 def singular_values(at: Settings) -> Finding:
@@ -30,24 +41,50 @@ def singular_values(at: Settings) -> Finding:
     draws = range(sizes["draws"])
     sigmas = (0.7, 0.9, 1.1, 1.3)
     zero, eye = torch.zeros(size).double(), torch.eye(size).double()
-    g_o = torch.cat([torch.zeros(steps - 1, size), torch.ones(1, size)]).double()  # the loss is that of the last step
+    g_o = torch.cat(
+        [torch.zeros(steps - 1, size), torch.ones(1, size)]
+    ).double()  # the loss is that of the last step
 
     def factor(sigma: float, orthogonal: bool, inputs: float, draw: int) -> float:
         random = torch.Generator().manual_seed(draw)
         matrix, x = (torch.randn(n, size, generator=random).double() for n in (size, steps))
-        matrix = sigma * (torch.linalg.qr(matrix)[0] if orthogonal else matrix / matrix_norm(matrix, ord=2))
+        matrix = sigma * (
+            torch.linalg.qr(matrix)[0] if orthogonal else matrix / matrix_norm(matrix, ord=2)
+        )
         h, _ = forward(inputs * x, zero, matrix, eye, zero, eye, zero)
         norms = vector_norm(state_gradients(h, matrix, eye, g_o), dim=1)
         return float(norms[0] / norms[-1]) ** (1 / (steps - 1))
 
-    cases = {"orthogonal, at rest": (True, 0.0), "random, at rest": (False, 0.0), "orthogonal, driven": (True, 0.5)}
-    results = {name: [[factor(s, *case, draw) for draw in draws] for s in sigmas] for name, case in cases.items()}
-    below, above = ([fmean(row) for rows in results.values() for row in rows[part]] for part in (slice(2), slice(2, 4)))
+    cases = {
+        "orthogonal, at rest": (True, 0.0),
+        "random, at rest": (False, 0.0),
+        "orthogonal, driven": (True, 0.5),
+    }
+    results = {
+        name: [[factor(s, *case, draw) for draw in draws] for s in sigmas]
+        for name, case in cases.items()
+    }
+    below, above = (
+        [fmean(row) for rows in results.values() for row in rows[part]]
+        for part in (slice(2), slice(2, 4))
+    )
     border = {"neither explodes nor vanishes": [1.0] * len(sigmas)}
     return Finding(
         {"below": below, "above": above},
-        [means("what a step back leaves of the gradient, by the largest singular value of W", sigmas, results)],
-        lines("A gradient's factor of a step back", ("largest singular value of W", "factor"), sigmas, results, border),
+        [
+            means(
+                "what a step back leaves of the gradient, by the largest singular value of W",
+                sigmas,
+                results,
+            )
+        ],
+        lines(
+            "A gradient's factor of a step back",
+            ("largest singular value of W", "factor"),
+            sigmas,
+            results,
+            border,
+        ),
     )
 
 
@@ -62,28 +99,51 @@ def clipping(at: Settings) -> Finding:
     def loss(clip: float, rate: float, seed: int) -> float:
         change = fixed | {"train.learning_rate": rate, "train.clip": clip}
         try:
-            model = at.trained(f"clip {clip:g} rate {rate}", "lm", text, "char-rnn", change, seed=seed)
+            model = at.trained(
+                f"clip {clip:g} rate {rate}", "lm", text, "char-rnn", change, seed=seed
+            )
         except RunError:  # a gradient that is not finite
             return math.inf
         floors.append(model.metrics["validation"]["floors"]["1-gram"]["loss"])
         return model.metrics["validation"]["loss"] or math.inf
 
     ways = {"clipped at 1": 1.0, "not clipped": 1e9}
-    results = {name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates] for name, clip in ways.items()}
+    results = {
+        name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates]
+        for name, clip in ways.items()
+    }
     floor, num = min(floors, default=0.0), len(rates)
-    bounded = {name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in results.items()}
+    bounded = {
+        name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in results.items()
+    }
     by_seed = [turned(rows) for rows in bounded.values()]
-    learn = [[[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows] for rows in by_seed]
+    learn = [
+        [[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows]
+        for rows in by_seed
+    ]
     fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learn]
     table: list[Row] = [
-        (n, *("lost" if math.inf in row else fmean(row) for row in rows)) for n, rows in results.items()
+        (n, *("lost" if math.inf in row else fmean(row) for row in rows))
+        for n, rows in results.items()
     ]
     places, floored = list(map(str, rates)), {"floor: by frequency": [floor] * num}
     table.append(("floor: by frequency", *[floor] * num))
     return Finding(
         {"rate": over(*fastest), "loss": minus(*([min(row) for row in rows] for rows in by_seed))},
-        [Table("held-out loss in nats a letter, by the rate; lost: a gradient was not finite", ("", *places), table)],
-        lines("Lost runs stand above the floor", ("rate of SGD", "held-out nats a letter"), places, bounded, floored),
+        [
+            Table(
+                "held-out loss in nats a letter, by the rate; lost: a gradient was not finite",
+                ("", *places),
+                table,
+            )
+        ],
+        lines(
+            "Lost runs stand above the floor",
+            ("rate of SGD", "held-out nats a letter"),
+            places,
+            bounded,
+            floored,
+        ),
     )
 
 
@@ -93,7 +153,10 @@ def deep_stacks(at: Settings) -> Finding:
     fixed = at.recipe("C16")
     depth = fixed["model.encoder.layers"]
     ways: dict[str, dict[str, object]] = {"plain, 1 layer": {"model.encoder.layers": 1}}
-    ways |= {f"{kind}, {depth} layers": {"model.encoder.connection": kind} for kind in ("plain", "residual", "highway")}
+    ways |= {
+        f"{kind}, {depth} layers": {"model.encoder.connection": kind}
+        for kind in ("plain", "residual", "highway")
+    }
     models = at.each(ways, "classify", train, "lstm-classifier", fixed, held_out)
     _, plain, skipping, gated = scores(models, "accuracy").values()
     return Finding(
@@ -109,15 +172,29 @@ def layer_norm(at: Settings) -> Finding:
     rates = at.sizes("C17")["rates"]
     fixed = at.recipe("C17")
     steps = fixed["train.steps"]
-    places = {"after the sum": ("post", "layer"), "before the sublayer": ("pre", "layer"), "without": ("post", "none")}
+    places = {
+        "after the sum": ("post", "layer"),
+        "before the sublayer": ("pre", "layer"),
+        "without": ("post", "none"),
+    }
     models = {name: list[Model]() for name in places}
 
     def run(name: str, rate: float, seed: int) -> Iterator[Model]:
         """Nothing, where the gradient did not stay finite: another rate must do."""
-        way = dict(zip(("model.encoder.norm", "model.encoder.normalise"), places[name], strict=True))
+        way = dict(
+            zip(("model.encoder.norm", "model.encoder.normalise"), places[name], strict=True)
+        )
         change = fixed | way | {"train.learning_rate": rate}
         with suppress(RunError):
-            yield at.trained(f"{name} {rate}", "classify", train, "lstm-classifier", change, seed=seed, valid=held_out)
+            yield at.trained(
+                f"{name} {rate}",
+                "classify",
+                train,
+                "lstm-classifier",
+                change,
+                seed=seed,
+                valid=held_out,
+            )
 
     for name, seed in product(places, at.seeds):
         runs = [model for rate in rates for model in run(name, rate, seed)]
@@ -127,7 +204,10 @@ def layer_norm(at: Settings) -> Finding:
         """The share of the steps after which a run is where the one without norms ends."""
         ends = [validations(other)[-1][1] for other in models["without"]]
         both = zip(models[name], ends, strict=True)
-        return [min((s for s, v in validations(run) if v <= end), default=2 * steps) / steps for run, end in both]
+        return [
+            min((s for s, v in validations(run) if v <= end), default=2 * steps) / steps
+            for run, end in both
+        ]
 
     return Finding(
         {"after": needed("after the sum"), "before": needed("before the sublayer")},
@@ -147,12 +227,16 @@ def over_depth(at: Settings) -> Finding:
     def norms(cell: Cell, kind: Connection, seed: int) -> list[float]:
         """Of the gradient behind each layer, from the last to the first, as a share of the last one's."""
         torch.manual_seed(seed)
-        stack = CausalStack(size, Stack(kind=cell, size=size, layers=depth, connection=kind), dropout=0.0, name="")
+        stack = CausalStack(
+            size, Stack(kind=cell, size=size, layers=depth, connection=kind), dropout=0.0, name=""
+        )
         x, kept = torch.randn(8, length, size), list[Tensor]()
         for layer in cast(Iterable[CausalLayer], stack.layers):
             x, _ = layer(x, layer.recurrence.start(len(x)))
             kept.append(x)
-        grads = torch.autograd.grad((x[..., -size:] * torch.randn(8, length, size)).sum(), kept[::-1])
+        grads = torch.autograd.grad(
+            (x[..., -size:] * torch.randn(8, length, size)).sum(), kept[::-1]
+        )
         return [float(vector_norm(grad) / vector_norm(grads[0])) for grad in grads]
 
     def in_time(cell: Cell, seed: int) -> float:
@@ -163,24 +247,37 @@ def over_depth(at: Settings) -> Finding:
         for x in torch.randn(length, 8, 1, size):
             _, state = layer(x, state)
             states.append(state[0])
-        last, first = torch.autograd.grad((state[0] * torch.randn(8, size)).sum(), [states[-1], states[0]])
+        last, first = torch.autograd.grad(
+            (state[0] * torch.randn(8, size)).sum(), [states[-1], states[0]]
+        )
         return float(vector_norm(first) / vector_norm(last)) ** (1 / (length - 1))
 
     runs = [(cell, seed) for cell in cells.values() for seed in at.seeds]
     results = {str(kind): [norms(cell, kind, seed) for cell, seed in runs] for kind in kinds}
     factors = {"step in time": [in_time(cell, seed) for cell, seed in runs]}
-    factors |= {kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in results.items()}
+    factors |= {
+        kind: [row[-1] ** (1 / (depth - 1)) for row in rows] for kind, rows in results.items()
+    }
     x, hx, gate = torch.randn(100, size), torch.randn(100, size), torch.ones(100, size)
     values = {"time": factors["step in time"], "depth": factors["plain"]}
     values |= {kind: over(factors[kind], factors["plain"]) for kind in kinds[1:]}
     values["open"] = [float((highway(x, hx, gate, gate) - residual(x, hx)).abs().max())]
-    by_cell = {name: [row[n : n + num] for n in range(0, len(row), num)] for name, row in factors.items()}
+    by_cell = {
+        name: [row[n : n + num] for n in range(0, len(row), num)] for name, row in factors.items()
+    }
     lstm = {
-        kind: [[math.log10(v) for v in row] for row in turned(rows[num : 2 * num])] for kind, rows in results.items()
+        kind: [[math.log10(v) for v in row] for row in turned(rows[num : 2 * num])]
+        for kind, rows in results.items()
     }
     axes = ("layers from the loss", "log10 of its norm")
     return Finding(
         values,
-        [means("what a step in time, and a layer of each kind, leaves of the gradient", cells, by_cell)],
+        [
+            means(
+                "what a step in time, and a layer of each kind, leaves of the gradient",
+                cells,
+                by_cell,
+            )
+        ],
         lines("The gradient in an LSTM stack before training", axes, range(depth), lstm),
     )

@@ -29,7 +29,9 @@ def shortest(output: Tensor, leaf: Tensor) -> int:
     level, visited, steps = {output.grad_fn}, set[Node | None](), 0
     while not any(getattr(node, "variable", None) is leaf for node in level):
         visited |= level
-        level = {node for each in level if each is not None for node, _ in each.next_functions} - visited
+        level = {
+            node for each in level if each is not None for node, _ in each.next_functions
+        } - visited
         steps += 1
     return steps
 
@@ -51,13 +53,19 @@ def parallel(at: Settings) -> Finding:
     sizes = at.sizes("C11")
     lengths = sizes["lengths"]
     size = 64
-    layer, heads = Recurrence("lstm", size, size, name=""), MultiHeadAttention(size, num_heads=4, name="")
+    layer, heads = (
+        Recurrence("lstm", size, size, name=""),
+        MultiHeadAttention(size, num_heads=4, name=""),
+    )
 
     def attend(x: Tensor) -> Tensor:
         q, k, v = heads.project_all(x)
         return heads(q, (k, v), None)
 
-    chains: dict[str, list[list[float]]] = {"recurrent, in a row": [], "self-attention, in a row": []}
+    chains: dict[str, list[list[float]]] = {
+        "recurrent, in a row": [],
+        "self-attention, in a row": [],
+    }
     taken: dict[str, list[list[float]]] = {"recurrent, ms": [], "self-attention, ms": []}
     for length in lengths:
         x = torch.randn(1, length, size)
@@ -76,7 +84,13 @@ def parallel(at: Settings) -> Finding:
             "chain": [grown["recurrent, in a row"] / ratio],
             "attention": [grown["self-attention, in a row"]],
         },
-        [means("operations in a row, and CPU time, for one sequence by its length", places, chains | taken)],
+        [
+            means(
+                "operations in a row, and CPU time, for one sequence by its length",
+                places,
+                chains | taken,
+            )
+        ],
         lines("CPU time for one sequence", ("length", "ms"), places, taken),
     )
 
@@ -85,10 +99,18 @@ def distances(at: Settings) -> Finding:
     """C20: the shortest way between two positions."""
     apart = at.sizes("C20")["distances"]
     outputs, inputs = last_outputs(apart[-1] + 1)
-    results = {name: [[float(shortest(out, inputs[-1 - n]))] for n in apart] for name, out in outputs.items()}
+    results = {
+        name: [[float(shortest(out, inputs[-1 - n]))] for n in apart]
+        for name, out in outputs.items()
+    }
     added = {name: rows[-1][0] - rows[0][0] for name, rows in results.items()}
     return Finding(
-        {"recurrent": [added["recurrent"] / (apart[-1] - apart[0])], "attention": [added["self-attention"]]},
+        {
+            "recurrent": [added["recurrent"] / (apart[-1] - apart[0])],
+            "attention": [added["self-attention"]],
+        },
         [means("operations between an output and an input, by their distance", apart, results)],
-        lines("The shortest path between two positions", ("distance", "operations"), apart, results),
+        lines(
+            "The shortest path between two positions", ("distance", "operations"), apart, results
+        ),
     )

@@ -37,7 +37,9 @@ def names(seed: int) -> tuple[Pair, ...]:
             for name in part.values():
                 languages_of.setdefault(name, set()).add(language)
     own = {
-        name: min(languages) for name, languages in languages_of.items() if len(languages) == 1 and len(name) <= LONGEST
+        name: min(languages)
+        for name, languages in languages_of.items()
+        if len(languages) == 1 and len(name) <= LONGEST
     }
     rows = sorted((language, name) for name, language in own.items())
     random.Random(seed).shuffle(rows)
@@ -66,7 +68,9 @@ def date_fields(num: int, *, seed: int) -> Iterator[list[Pair]]:
         yield letters
 
 
-def words(num: int, lengths: range, *, seed: int, letters: str = string.ascii_lowercase) -> Iterator[str]:
+def words(
+    num: int, lengths: range, *, seed: int, letters: str = string.ascii_lowercase
+) -> Iterator[str]:
     """Random letters in rows of random lengths."""
     keyed = random.Random(seed)
     return ("".join(keyed.choices(letters, k=keyed.choice(lengths))) for _ in range(num))

@@ -43,7 +43,9 @@ def read_results(folder: Path) -> dict[str, Result]:
         return {}
     try:
         table = json.loads(path.read_text("utf-8"))
-        return {name: TypeAdapter(Result).validate_python(row["result"]) for name, row in table.items()}
+        return {
+            name: TypeAdapter(Result).validate_python(row["result"]) for name, row in table.items()
+        }
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
@@ -58,25 +60,42 @@ def write_report(folder: Path, claims: Mapping[str, Claim], results: Mapping[str
     for claim, result in measured.items():
         write_whole(folder / f"{claim.id}.svg", drawn(result.finding.chart).to_svg().encode())
     table = {claim.id: to_json(claim, result) for claim, result in measured.items()}
-    write_whole(folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False, allow_nan=False).encode())
+    write_whole(
+        folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False, allow_nan=False).encode()
+    )
     write_whole(folder / PAGE, page(measured).encode())
 
 
 def to_json(claim: Claim, result: Result) -> dict[str, Any]:
     """A result with what follows from it."""
     verdict, sentence = claim.verdict(result.finding), claim.sentence(result.finding)
-    return {"claim": claim.words, "verdict": verdict, "sentence": sentence, "result": asdict(result)}
+    return {
+        "claim": claim.words,
+        "verdict": verdict,
+        "sentence": sentence,
+        "result": asdict(result),
+    }
 
 
 def page(results: Mapping[Claim, Result]) -> str:
     """The report as Markdown: first all verdicts, then a section for each claim."""
     rows = [
-        (f"[{c.id}](#{c.id.lower()})", c.title, c.verdict(r.finding), c.sentence(r.finding)) for c, r in results.items()
+        (f"[{c.id}](#{c.id.lower()})", c.title, c.verdict(r.finding), c.sentence(r.finding))
+        for c, r in results.items()
     ]
     verdicts = Counter(row[2] for row in rows)
     some = [(verdicts[verdict], verdict) for verdict in get_args(Verdict) if verdict in verdicts]
-    counted = ", ".join(f"{num} {'depend' if num > 1 and word == 'depends' else word}" for num, word in some)
-    lines = ["# The claims of the lectures, measured", "", f"Of {len(results)} claims: {counted}.", "", OPENING, ""]
+    counted = ", ".join(
+        f"{num} {'depend' if num > 1 and word == 'depends' else word}" for num, word in some
+    )
+    lines = [
+        "# The claims of the lectures, measured",
+        "",
+        f"Of {len(results)} claims: {counted}.",
+        "",
+        OPENING,
+        "",
+    ]
     lines += markdown(("", "claim", "verdict", "in numbers: mean (least to most)"), rows)
     for claim, result in results.items():
         lines += ["", *section(claim, result)]
@@ -88,18 +107,40 @@ def section(claim: Claim, result: Result) -> list[str]:
     finding, seeds = result.finding, f"{result.seeds} seed{'s' if result.seeds > 1 else ''}"
     judged = [(criterion, finding.values[name]) for name, criterion in claim.criteria.items()]
     rows = [(c.rule, fmean(v), min(v), max(v), c.verdict(v)) for c, v in judged]
-    lines = [f"## {claim.id}", "", f"> {claim.words}", "", f"*What was done.* {claim.experiment}", ""]
-    lines += [f"*Data:* {claim.data}. *Scale:* {result.scale}, {seeds}, {result.seconds:.0f} s.", ""]
+    lines = [
+        f"## {claim.id}",
+        "",
+        f"> {claim.words}",
+        "",
+        f"*What was done.* {claim.experiment}",
+        "",
+    ]
+    lines += [
+        f"*Data:* {claim.data}. *Scale:* {result.scale}, {seeds}, {result.seconds:.0f} s.",
+        "",
+    ]
     lines += markdown(("criterion", "mean", "least", "most", "met"), rows)
     lines += ["", f"![{finding.chart.title}]({claim.id}.svg)"]
     for table in finding.tables:
-        lines += ["", f"{table.title[0].upper()}{table.title[1:]}:", "", *markdown(table.header, table.rows)]
-    return [*lines, "", f"**Verdict: {claim.verdict(finding)}.** *What this does not show.* {claim.limits}"]
+        lines += [
+            "",
+            f"{table.title[0].upper()}{table.title[1:]}:",
+            "",
+            *markdown(table.header, table.rows),
+        ]
+    return [
+        *lines,
+        "",
+        f"**Verdict: {claim.verdict(finding)}.** *What this does not show.* {claim.limits}",
+    ]
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """A table; numbers stand at the right."""
-    rules = ["---" if all(isinstance(row[k], str) for row in rows) else "---:" for k in range(len(header))]
+    rules = [
+        "---" if all(isinstance(row[k], str) for row in rows) else "---:"
+        for k in range(len(header))
+    ]
     return [f"| {' | '.join(map(number, cells))} |" for cells in (header, rules, *rows)]
 
 
@@ -107,11 +148,18 @@ def drawn(chart: Chart) -> Canvas:
     """Lines with a band from the least to the most of all seeds, or bars."""
     if not chart.lines:
         values = np.array(list(chart.bars.values()), dtype=float)
-        return stack([Bars(values, list(chart.bars), x_title=chart.titles[0]).draw()], title=chart.title)
+        return stack(
+            [Bars(values, list(chart.bars), x_title=chart.titles[0]).draw()], title=chart.title
+        )
     curves, bands = [], []
     for k, line in enumerate(chart.lines):
-        colour, x = "muted" if line.beside else CATEGORICAL[k % len(CATEGORICAL)], np.array(line.x, dtype=float)
-        means, least, most = (np.array([of(row) for row in line.y], dtype=float) for of in (fmean, min, max))
+        colour, x = (
+            "muted" if line.beside else CATEGORICAL[k % len(CATEGORICAL)],
+            np.array(line.x, dtype=float),
+        )
+        means, least, most = (
+            np.array([of(row) for row in line.y], dtype=float) for of in (fmean, min, max)
+        )
         curves.append(Curve(line.label, means, x, colour, dashed=line.beside))
         bands += [Band("", least, most, x, colour)] if (most > least).any() else []
     canvas = Lines(curves, bands, titles=chart.titles, x_labels=chart.places).draw()

@@ -19,7 +19,9 @@ T = TypeVar("T")
 SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}
 Change = Mapping[str, object]  # of a recipe's settings
 Models = Mapping[str, Sequence[Model]]  # of each way that is compared, one for each seed
-Results = Mapping[str, Sequence[Sequence[float]]]  # of each way, at each place, the values of all seeds
+Results = Mapping[
+    str, Sequence[Sequence[float]]
+]  # of each way, at each place, the values of all seeds
 Beside = Mapping[str, Sequence[float]]  # floors and bounds, at each place
 
 
@@ -63,7 +65,10 @@ class Settings:
         """A text, or rows of cells between tabs, as a file to train on."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(rows if isinstance(rows, str) else "".join("\t".join(row) + "\n" for row in rows), "utf-8")
+        path.write_text(
+            rows if isinstance(rows, str) else "".join("\t".join(row) + "\n" for row in rows),
+            "utf-8",
+        )
         return path
 
     def trained(
@@ -89,18 +94,34 @@ class Settings:
         changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
         settings = [f"{key}={value}" for key, value in changed.items()]
         old = None if start is None else start.path
-        with warnings.catch_warnings(action="ignore", category=SeqlabWarning):  # of few labels, which are meant
+        with warnings.catch_warnings(
+            action="ignore", category=SeqlabWarning
+        ):  # of few labels, which are meant
             return train(
-                task, data, valid=valid or (), recipe=recipe, settings=settings, start=old, out=out, overwrite=True
+                task,
+                data,
+                valid=valid or (),
+                recipe=recipe,
+                settings=settings,
+                start=old,
+                out=out,
+                overwrite=True,
             ).model
 
     def each(
-        self, ways: Mapping[str, Change], task: str, data: Path, recipe: str, fixed: Change, valid: Path | None = None
+        self,
+        ways: Mapping[str, Change],
+        task: str,
+        data: Path,
+        recipe: str,
+        fixed: Change,
+        valid: Path | None = None,
     ) -> dict[str, list[Model]]:
         """A model for each way and seed; what a way says goes before what is fixed for all."""
         return {
             name: [
-                self.trained(name, task, data, recipe, {**fixed, **way}, seed=seed, valid=valid) for seed in self.seeds
+                self.trained(name, task, data, recipe, {**fixed, **way}, seed=seed, valid=valid)
+                for seed in self.seeds
             ]
             for name, way in ways.items()
         }
@@ -128,7 +149,10 @@ def turned(rows: Iterable[Sequence[T]]) -> list[list[T]]:
 
 def scores(models: Models, measure: str) -> dict[str, list[float]]:
     """How good each model is on what its training held out."""
-    return {name: [model.metrics["validation"][measure] for model in each] for name, each in models.items()}
+    return {
+        name: [model.metrics["validation"][measure] for model in each]
+        for name, each in models.items()
+    }
 
 
 def right(model: Model, rows: Sequence[tuple[str, str]]) -> float:
@@ -139,18 +163,26 @@ def right(model: Model, rows: Sequence[tuple[str, str]]) -> float:
 
 def spread(title: str, results: Mapping[str, Sequence[float]]) -> Table:
     """A row for each way: its mean over the seeds, the least and the most."""
-    return Table(title, ("", "mean", "least", "most"), [(n, fmean(v), min(v), max(v)) for n, v in results.items()])
+    return Table(
+        title,
+        ("", "mean", "least", "most"),
+        [(n, fmean(v), min(v), max(v)) for n, v in results.items()],
+    )
 
 
 def scored(what: str, models: Models, measure: str) -> Table:
     """The spread of each way's scores, and below them the floors."""
     table = spread(f"{what}: {measure} on what was held out", scores(models, measure))
     floors = next(iter(models.values()))[0].metrics["validation"]["floors"]
-    table.rows.extend((f"floor: {name}", row[measure], "", "") for name, row in floors.items() if measure in row)
+    table.rows.extend(
+        (f"floor: {name}", row[measure], "", "") for name, row in floors.items() if measure in row
+    )
     return table
 
 
-def means(title: str, places: Iterable[object], results: Results, beside: Beside | None = None) -> Table:
+def means(
+    title: str, places: Iterable[object], results: Results, beside: Beside | None = None
+) -> Table:
     """A row for each way: the mean over the seeds at each place; and below, floors or bounds to compare it with."""
     rows: list[Row] = [(name, *map(fmean, each)) for name, each in results.items()]
     rows += [(name, *row) for name, row in (beside or {}).items()]
@@ -158,14 +190,22 @@ def means(title: str, places: Iterable[object], results: Results, beside: Beside
 
 
 def lines(
-    title: str, titles: tuple[str, str], places: Iterable[object], results: Results, beside: Beside | None = None
+    title: str,
+    titles: tuple[str, str],
+    places: Iterable[object],
+    results: Results,
+    beside: Beside | None = None,
 ) -> Chart:
     """A line for each way over numbers, or over places by their names; and floors or bounds to compare it with."""
     at = list(places)
     names = [place for place in at if isinstance(place, str)]
     x = [float(cast(float, place)) for place in (range(len(at)) if names else at)]
-    drawn = [Line(name, x, [[float(v) for v in row] for row in rows]) for name, rows in results.items()]
-    drawn += [Line(name, x, [[v] for v in row], beside=True) for name, row in (beside or {}).items()]
+    drawn = [
+        Line(name, x, [[float(v) for v in row] for row in rows]) for name, rows in results.items()
+    ]
+    drawn += [
+        Line(name, x, [[v] for v in row], beside=True) for name, row in (beside or {}).items()
+    ]
     return Chart(title, titles, drawn, names)
 
 
@@ -183,7 +223,10 @@ def validations(model: Model) -> list[tuple[int, float]]:
 def curves(title: str, models: Models) -> Chart:
     """The validations of each way's runs."""
     steps = [step for step, _ in validations(next(iter(models.values()))[0])]
-    losses = {name: turned([loss for _, loss in validations(run)] for run in each) for name, each in models.items()}
+    losses = {
+        name: turned([loss for _, loss in validations(run)] for run in each)
+        for name, each in models.items()
+    }
     return lines(title, ("steps", "held-out loss in nats"), steps, losses)
 
 

@@ -55,12 +55,18 @@ def run_claims(
     """Measure claims, and report on them in the directory `out`, which is brought up to date after each."""
     results, claims = dict[str, Result](), read_claims()
     for place, name in enumerate(ids, 1):
-        key, previous, count = _key(name, scale, seeds), read_results(out), f"{name} ({place} of {len(ids)})"
+        key, previous, count = (
+            _key(name, scale, seeds),
+            read_results(out),
+            f"{name} ({place} of {len(ids)})",
+        )
         if name in previous and previous[name].key == key:
             report(f"{count}: measured before")
         else:
             report(f"{count}: {claims[name].title}")
-            previous[name] = _measured(name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, report))
+            previous[name] = _measured(
+                name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, report)
+            )
             write_report(out, claims, read_results(out) | {name: previous[name]})
         results[name] = previous[name]
     return results
@@ -70,10 +76,14 @@ def _measured(name: str, key: str, settings: Settings) -> Result:
     began = time.process_time()  # as others use the machine too
     finding = EXPERIMENTS[name](settings)
     shutil.rmtree(settings.folder, ignore_errors=True)
-    return Result(key, settings.scale, len(settings.seeds), round(time.process_time() - began, 1), finding)
+    return Result(
+        key, settings.scale, len(settings.seeds), round(time.process_time() - began, 1), finding
+    )
 
 
 def _key(name: str, scale: Scale, seeds: int | None) -> str:
     """What a result depends on: the version, the code of the experiment, claims.toml, and the settings."""
     code = inspect.getsource(sys.modules[EXPERIMENTS[name].__module__])
-    return sha256(f"{__version__} {code} {document()} {name} {scale} {seeds}".encode()).hexdigest()[:12]
+    return sha256(f"{__version__} {code} {document()} {name} {scale} {seeds}".encode()).hexdigest()[
+        :12
+    ]

@@ -35,7 +35,9 @@ def main() -> None:
                 warnings.simplefilter("ignore")
                 parser.refuses(path)
 
-        atheris.Setup([*sys.argv, "-timeout=5", "-rss_limit_mb=2048", str(corpus), str(seeds)], read)
+        atheris.Setup(
+            [*sys.argv, "-timeout=5", "-rss_limit_mb=2048", str(corpus), str(seeds)], read
+        )
         atheris.Fuzz()
 
 

@@ -12,7 +12,11 @@ from seqlab.padded import Padded
 def sample(hmm, num, length, *, seed):
     """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
     keys = mix(mix(torch.arange(num), seed)[:, None] + torch.arange(length), 0)
-    u, start, move = uniform(keys, 0), cumulative(hmm.initial), cumulative(as_matrix(hmm.transitions))
+    u, start, move = (
+        uniform(keys, 0),
+        cumulative(hmm.initial),
+        cumulative(as_matrix(hmm.transitions)),
+    )
     states = torch.zeros(num, length, dtype=torch.long)
     for t in range(length):
         edges = move[states[:, t - 1]] if t else start

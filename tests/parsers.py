@@ -29,7 +29,18 @@ from seqlab.tasks import codec_of, load_bundle
 from seqlab.trace import Trace
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
 
-NAMES = ["recipe", "pairs", "table", "json", "labelled", "conllu", "conll", "series", "word-vectors", "vectors"]
+NAMES = [
+    "recipe",
+    "pairs",
+    "table",
+    "json",
+    "labelled",
+    "conllu",
+    "conll",
+    "series",
+    "word-vectors",
+    "vectors",
+]
 NAMES += ["parquet", "pictures", "png", "jpeg", "checkpoint", "trace", "store", "tokenizer"]
 NAMES += ["bundle-weights", "bundle-recipe", "bundle-metrics"]
 SERIES = b"day,x\n2024-01-01,1.5\n2024-01-02,\n2024-01-03,3\n2024-01-04,2.5\n"
@@ -46,7 +57,17 @@ WORDS = [
     b"{",
     b"]",
 ]
-WORDS += [b"99999999999999999999", b"\xed\xa0\x80", b'"', b"\\u0000", b"%s", b"[model]\n", b"true", b"null", b"\r"]
+WORDS += [
+    b"99999999999999999999",
+    b"\xed\xa0\x80",
+    b'"',
+    b"\\u0000",
+    b"%s",
+    b"[model]\n",
+    b"true",
+    b"null",
+    b"\r",
+]
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -89,7 +110,13 @@ class Parser:
 
 def parsers(folder: Path) -> dict[str, Parser]:
     """All of them; what their good files are made of lies in the folder."""
-    small = ["model.embedding=4", "model.encoder.size=4", "model.decoder.size=4", "train.steps=1", "source.size=300"]
+    small = [
+        "model.embedding=4",
+        "model.encoder.size=4",
+        "model.decoder.size=4",
+        "train.steps=1",
+        "source.size=300",
+    ]
     pairs = folder / "pairs.tsv"
     pairs.write_text("".join(f"{n} cats\t{n} chats\n" for n in range(40)))
     model = lab.train("translate", pairs, recipe="seq2seq", settings=small, out=folder / "m").model
@@ -123,7 +150,9 @@ def parsers(folder: Path) -> dict[str, Parser]:
         copy.mkdir(exist_ok=True)
         for file in (folder / "m").iterdir():
             if file.is_file():
-                (copy / file.name).write_bytes(path.read_bytes() if file.name == name else file.read_bytes())
+                (copy / file.name).write_bytes(
+                    path.read_bytes() if file.name == name else file.read_bytes()
+                )
         manifest = json.loads((folder / "m" / "manifest.json").read_text())
         manifest["files"][name] = sha256(path.read_bytes()).hexdigest()
         (copy / "manifest.json").write_text(json.dumps(manifest))
@@ -132,10 +161,17 @@ def parsers(folder: Path) -> dict[str, Parser]:
     def read(function: Callable[..., object], **options: object) -> Callable[[Path], object]:
         return lambda path: list(function([str(path)], **options))  # type: ignore[call-overload]
 
-    parquet.write_table(arrow.table({"words": [["a", "b"], ["c"]] * 4, "tags": ["x y", "z"] * 4}), folder / "t.parquet")
+    parquet.write_table(
+        arrow.table({"words": [["a", "b"], ["c"]] * 4, "tags": ["x y", "z"] * 4}),
+        folder / "t.parquet",
+    )
     recipe = to_toml(load_recipe("bahdanau")).encode()
     return {
-        "recipe": Parser(lambda path: parse_recipe(path.read_text("utf-8", "replace"), where="r"), ".toml", recipe),
+        "recipe": Parser(
+            lambda path: parse_recipe(path.read_text("utf-8", "replace"), where="r"),
+            ".toml",
+            recipe,
+        ),
         "pairs": Parser(read(read_pairs), ".tsv", pairs.read_bytes()),
         "table": Parser(read(read_pairs), ".csv", b'source,target\n"a, b",c\nd,"e ""f"""\n' * 3),
         "json": Parser(read(read_labelled), ".jsonl", b'{"text": "a b", "label": "x"}\n' * 4),
@@ -145,7 +181,9 @@ def parsers(folder: Path) -> dict[str, Parser]:
         "parquet": Parser(read(read_tagged), ".parquet", (folder / "t.parquet").read_bytes()),
         "series": Parser(lambda path: read_series(str(path)), ".csv", SERIES),
         "word-vectors": Parser(
-            lambda path: list(read_word_vectors(str(path))), ".txt", b"cat 0.1 0.2\ndog 0.3 1e-3\n" * 3
+            lambda path: list(read_word_vectors(str(path))),
+            ".txt",
+            b"cat 0.1 0.2\ndog 0.3 1e-3\n" * 3,
         ),
         "vectors": Parser(read(read_vectors, target="labels"), ".npz", saved("v.npz", **vectors)),
         "pictures": Parser(
@@ -154,7 +192,11 @@ def parsers(folder: Path) -> dict[str, Parser]:
             saved("p.npz", **pictures),
         ),
         "png": Parser(lambda path: load_picture(str(path), image), ".png", picture.read_bytes()),
-        "jpeg": Parser(lambda path: load_picture(str(path), image), ".jpg", (folder / "picture.jpg").read_bytes()),
+        "jpeg": Parser(
+            lambda path: load_picture(str(path), image),
+            ".jpg",
+            (folder / "picture.jpg").read_bytes(),
+        ),
         "checkpoint": Parser(read_checkpoint, ".safetensors", (folder / "last").read_bytes()),
         "trace": Parser(Trace.load, ".safetensors", (folder / "trace.safetensors").read_bytes()),
         "store": Parser(partial(_store, folder), ".json", header.read_bytes()),
@@ -164,7 +206,9 @@ def parsers(folder: Path) -> dict[str, Parser]:
             json.dumps(model.bundle.codec.to_json()).encode(),
         ),
         "bundle-weights": Parser(partial(whole, name="model.safetensors"), ".w", tensors),
-        "bundle-recipe": Parser(partial(whole, name="recipe.toml"), ".r", (folder / "m" / "recipe.toml").read_bytes()),
+        "bundle-recipe": Parser(
+            partial(whole, name="recipe.toml"), ".r", (folder / "m" / "recipe.toml").read_bytes()
+        ),
         "bundle-metrics": Parser(
             partial(whole, name="metrics.json"), ".m", (folder / "m" / "metrics.json").read_bytes()
         ),
@@ -174,6 +218,12 @@ def parsers(folder: Path) -> dict[str, Parser]:
 def _store(folder: Path, path: Path) -> object:
     """A store of tokens whose header is this one."""
     for file in folder.glob("store*"):
-        (path.parent / file.name).write_bytes(path.read_bytes() if file.suffix == ".json" else file.read_bytes())
+        (path.parent / file.name).write_bytes(
+            path.read_bytes() if file.suffix == ".json" else file.read_bytes()
+        )
     store = TokenStore.open(path.parent / "store")
-    return [store[row] for row in range(len(store))] if hasattr(store, "__getitem__") else store.gather(np.array([0]))
+    return (
+        [store[row] for row in range(len(store))]
+        if hasattr(store, "__getitem__")
+        else store.gather(np.array([0]))
+    )

@@ -45,7 +45,10 @@ def _tagged(num):
 def _pairs(num):
     keyed = random.Random(3)
     for _ in range(num):
-        verb, thing = keyed.choice(["show", "count", "delete"]), keyed.choice(["files", "folders", "links", "users"])
+        verb, thing = (
+            keyed.choice(["show", "count", "delete"]),
+            keyed.choice(["files", "folders", "links", "users"]),
+        )
         tool = {"show": "ls", "count": "wc", "delete": "rm"}[verb]
         yield f"please {verb} all {thing} {keyed.choice(['now', 'today', 'soon'])}\t{tool} --{thing} | sort"
 
@@ -89,9 +92,17 @@ def _pictures(folder):
 
 FORECAST = ("forecast.look_back=28", "forecast.horizon=7")
 CASES = {
-    "linear-classifier": ("classify", lambda f: _write(f, "t.tsv", _texts(120)), ("data.validation=0.3",)),
+    "linear-classifier": (
+        "classify",
+        lambda f: _write(f, "t.tsv", _texts(120)),
+        ("data.validation=0.3",),
+    ),
     "crf-tagger": ("tag", lambda f: _write(f, "t.conll", _tagged(80)), ("data.validation=0.3",)),
-    "nearest-neighbour": ("translate", lambda f: _write(f, "t.tsv", _pairs(200)), ("data.validation=0.2",)),
+    "nearest-neighbour": (
+        "translate",
+        lambda f: _write(f, "t.tsv", _pairs(200)),
+        ("data.validation=0.2",),
+    ),
     "seasonal-naive": ("forecast", lambda f: _write(f, "t.csv", _series(200)), FORECAST),
     "exponential-smoothing": ("forecast", lambda f: _write(f, "t.csv", _series(200)), FORECAST),
     "linear-vectors": ("classify", _vectors, ("data.validation=0.3",)),
@@ -165,7 +176,9 @@ def test_the_doctor_examines_it(case):
     if "is the data new to it?" in findings:  # which nobody can say of a series
         assert findings["is the data new to it?"].well
     if name != "ngram-lm":
-        assert findings["is the input used?"].well or name == "crf-tagger"  # whose sentences have the same tags
+        assert (
+            findings["is the input used?"].well or name == "crf-tagger"
+        )  # whose sentences have the same tags
 
 
 def test_explains_itself(case):
@@ -201,7 +214,9 @@ def test_resuming_equals_never_having_stopped(case, tmp_path):
     if json.loads((out / "metrics.json").read_text())["steps"] != model.metrics["steps"]:
         lab.train(out=out, resume=True)
     resumed = lab.load(out).bundle.model
-    for (key, one), other in zip(model.bundle.model.named_parameters(), resumed.parameters(), strict=True):
+    for (key, one), other in zip(
+        model.bundle.model.named_parameters(), resumed.parameters(), strict=True
+    ):
         assert torch.equal(one, other), key
 
 
@@ -225,7 +240,10 @@ class TestNgramVocabulary:
 
     def test_counts_and_survives_json(self):
         vocabulary = NgramVocabulary.learn(
-            lambda: ["a b a", "b"], normaliser=Normaliser("NFC", False, False), size=1000, min_count=1
+            lambda: ["a b a", "b"],
+            normaliser=Normaliser("NFC", False, False),
+            size=1000,
+            min_count=1,
         )
         again = NgramVocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
         for each in (vocabulary, again):
@@ -236,7 +254,10 @@ class TestNgramVocabulary:
 
     def test_keeps_what_texts_share(self):
         vocabulary = NgramVocabulary.learn(
-            lambda: ["one two", "one three"], normaliser=Normaliser("NFC", False, False), size=3, min_count=2
+            lambda: ["one two", "one three"],
+            normaliser=Normaliser("NFC", False, False),
+            size=3,
+            min_count=2,
         )
         assert len(vocabulary) == 3
 
@@ -261,7 +282,13 @@ class TestConditionalRandomField:
         torch.manual_seed(0)
         source = Padded(torch.randint(0, 6, (3, 4, 2)), torch.tensor([4, 2, 3]))
         labels = torch.randint(0, 3, (3, 4))
-        weights = [torch.randn(6, 3), torch.randn(3), torch.randn(3, 3), torch.randn(3), torch.randn(3)]
+        weights = [
+            torch.randn(6, 3),
+            torch.randn(3),
+            torch.randn(3, 3),
+            torch.randn(3),
+            torch.randn(3),
+        ]
         return source, labels, weights
 
     def _enumerated(self, source, labels, weights):
@@ -274,7 +301,12 @@ class TestConditionalRandomField:
 
             def score(path, scores=scores):
                 steps = sum(scores[t, z] for t, z in enumerate(path))
-                return steps + sum(moves[a, b] for a, b in pairwise(path)) + first[path[0]] + last[path[-1]]
+                return (
+                    steps
+                    + sum(moves[a, b] for a, b in pairwise(path))
+                    + first[path[0]]
+                    + last[path[-1]]
+                )
 
             paths = torch.cartesian_prod(*[torch.arange(3)] * length).tolist()
             every = torch.stack([score(path) for path in paths])
@@ -299,7 +331,9 @@ class TestConditionalRandomField:
         for label in range(3):
             partly_known = labels.clone()
             partly_known[0, 1] = label
-            losses.append(CRFProblem([source], [partly_known], 6).loss(weights)[0] * int(source.lengths.sum()))
+            losses.append(
+                CRFProblem([source], [partly_known], 6).loss(weights)[0] * int(source.lengths.sum())
+            )
         expected = -torch.tensor([-each for each in losses]).logsumexp(0)
         found = CRFProblem([source], [partly], 6).loss(weights)[0] * int(source.lengths.sum())
         assert found == pytest.approx(float(expected), rel=1e-4)

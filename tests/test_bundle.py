@@ -18,7 +18,13 @@ from seqlab.data.synthetic import reversals
 from seqlab.errors import BundleError, RunError
 from seqlab.tasks import load_bundle
 
-SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2", "shared=false")
+SMALL = (
+    "model.embedding=8",
+    "model.encoder.size=8",
+    "model.decoder.size=8",
+    "train.steps=2",
+    "shared=false",
+)
 NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
 
 
@@ -27,7 +33,13 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     pairs = folder / "pairs.tsv"
     pairs.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1)))
-    lab.train("translate", pairs, recipe="seq2seq", settings=(*SMALL, "source.kind=characters"), out=folder / "m")
+    lab.train(
+        "translate",
+        pairs,
+        recipe="seq2seq",
+        settings=(*SMALL, "source.kind=characters"),
+        out=folder / "m",
+    )
     return folder / "m"
 
 
@@ -73,9 +85,13 @@ def test_in_bytes_it_is_a_quarter_and_stays_what_it_is(trained, tmp_path):
     again = lab.export(tmp_path / "bytes", tmp_path / "again")
     assert exported.info()["weights"] == again.info()["weights"] == "int8"
     for name in (*NEEDED, "vocabulary.txt", "CARD.md", "manifest.json"):
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "bytes" / name).read_bytes(), name
+        assert (tmp_path / "again" / name).read_bytes() == (
+            tmp_path / "bytes" / name
+        ).read_bytes(), name
     loaded = seqlab.load(tmp_path / "bytes")
-    for one, other in zip(rounded.bundle.model.parameters(), loaded.bundle.model.parameters(), strict=True):
+    for one, other in zip(
+        rounded.bundle.model.parameters(), loaded.bundle.model.parameters(), strict=True
+    ):
         assert torch.equal(one, other)
     files = trained / "model.safetensors", tmp_path / "bytes/model.safetensors"
     plain, small = (load(file.read_bytes()) for file in files)
@@ -116,7 +132,9 @@ def test_a_directory_that_is_not_there(tmp_path):
 
 def test_a_run_that_has_not_finished(tmp_path):
     (tmp_path / "m" / "run").mkdir(parents=True)
-    with pytest.raises(BundleError, match=r"holds no finished model \(no manifest.json\)") as caught:
+    with pytest.raises(
+        BundleError, match=r"holds no finished model \(no manifest.json\)"
+    ) as caught:
         load_bundle(tmp_path / "m")
     assert caught.value.hint == "train it to its end, or stop it with Ctrl-C."
 
@@ -137,9 +155,14 @@ def test_a_changed_file(bundle, name, harm):
     content = bytearray((bundle / name).read_bytes())
     if harm == "flipped":
         content[len(content) // 2] ^= 1
-    changed = {"cut": content[:-1], "flipped": content, "emptied": b"", "longer": content + b" "}[harm]
+    changed = {"cut": content[:-1], "flipped": content, "emptied": b"", "longer": content + b" "}[
+        harm
+    ]
     (bundle / name).write_bytes(changed)
-    assert refusal(bundle) == f"{bundle / name}: not the file that was written: it was changed or cut off"
+    assert (
+        refusal(bundle)
+        == f"{bundle / name}: not the file that was written: it was changed or cut off"
+    )
 
 
 def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, trained):
@@ -183,7 +206,9 @@ class TestWithRightDigests:
     def test_weights_of_another_size(self, bundle):
         weights = load((bundle / "model.safetensors").read_bytes())
         name = next(name for name, weight in weights.items() if weight.dim() == 2)
-        replace(bundle, "model.safetensors", save({**weights, name: weights[name][:-1].contiguous()}))
+        replace(
+            bundle, "model.safetensors", save({**weights, name: weights[name][:-1].contiguous()})
+        )
         message = refusal(bundle)
         assert message.startswith(f"{bundle / 'model.safetensors'}: weight '{name}' has shape ")
 
@@ -195,12 +220,16 @@ class TestWithRightDigests:
         if change == "missing":
             del weights[name]
         replace(bundle, "model.safetensors", save(weights))
-        assert refusal(bundle) == (f"{bundle / 'model.safetensors'}: weight '{name}' is not where the recipe has one")
+        assert refusal(bundle) == (
+            f"{bundle / 'model.safetensors'}: weight '{name}' is not where the recipe has one"
+        )
 
     @pytest.mark.parametrize("content", [b"", b"\0" * 7, b"\xff" * 64, b'{"a": 1}'])
     def test_weights_that_are_none(self, bundle, content):
         replace(bundle, "model.safetensors", content)
-        assert refusal(bundle).startswith(f"{bundle / 'model.safetensors'}: not a safetensors file: ")
+        assert refusal(bundle).startswith(
+            f"{bundle / 'model.safetensors'}: not a safetensors file: "
+        )
 
     @pytest.mark.parametrize(
         ("name", "content"),
@@ -233,11 +262,15 @@ class TestNoPickle:
     @pytest.mark.parametrize("name", NEEDED)
     def test_a_bundle_with_a_pickle_in_it_runs_nothing(self, bundle, tmp_path, name):
         made = tmp_path / "made-by-the-pickle"
-        payload = b"c" + os.mkdir.__module__.encode() + b"\nmkdir\n(V" + str(made).encode() + b"\ntR."
+        payload = (
+            b"c" + os.mkdir.__module__.encode() + b"\nmkdir\n(V" + str(made).encode() + b"\ntR."
+        )
         replace(bundle, name, payload)
         assert refusal(bundle).startswith(f"{bundle / name}: ")
         assert not made.exists()
 
         # whoever does unpickle it is harmed: the payload is a real one
-        subprocess.run([sys.executable, "-c", f"import pickle; pickle.loads({payload!r})"], check=True)
+        subprocess.run(
+            [sys.executable, "-c", f"import pickle; pickle.loads({payload!r})"], check=True
+        )
         assert made.exists()

@@ -22,11 +22,27 @@ from seqlab.tasks import subject
 from seqlab.tasks.caption import pointing, shuffled, word_maps
 from tests.scoring import evaluate_examples
 
-SHADES = {"red": (210, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (250, 250, 250)}
+SHADES = {
+    "red": (210, 20, 20),
+    "green": (20, 200, 20),
+    "blue": (20, 20, 220),
+    "white": (250, 250, 250),
+}
 TINY = (
     *("image.height=8", "image.width=8", "image.shift=0", "image.flip=false", "target.min_count=1"),
-    *("model.embedding=12", "model.encoder.size=16", "model.encoder.layers=2", "model.encoder.channels=8"),
-    *("model.decoder.size=16", "model.dropout=0", "train.batch_tokens=128", "train.warmup=1", "train.average=none"),
+    *(
+        "model.embedding=12",
+        "model.encoder.size=16",
+        "model.encoder.layers=2",
+        "model.encoder.channels=8",
+    ),
+    *(
+        "model.decoder.size=16",
+        "model.dropout=0",
+        "train.batch_tokens=128",
+        "train.warmup=1",
+        "train.average=none",
+    ),
     *("train.label_smoothing=0", "train.learning_rate=2e-2"),
 )
 
@@ -46,13 +62,20 @@ def data(tmp_path_factory):
     with (folder / "captions.tsv").open("w") as table:
         for number, (pixels, captions) in enumerate(colours(120)):
             (folder / f"{number}.png").write_bytes(png(pixels))
-            table.writelines(f"{number}.png#{place}\t{text}\n" for place, text in enumerate(captions))
+            table.writelines(
+                f"{number}.png#{place}\t{text}\n" for place, text in enumerate(captions)
+            )
     return folder
 
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    settings = (*TINY, "train.steps=80", "data.validation=0.2", "model.attention.doubly_stochastic=0.01")
+    settings = (
+        *TINY,
+        "train.steps=80",
+        "data.validation=0.2",
+        "model.attention.doubly_stochastic=0.01",
+    )
     out = tmp_path_factory.mktemp("runs") / "m"
     return lab.train("caption", data, settings=settings, out=out).model
 
@@ -63,7 +86,9 @@ def test_it_learns_and_the_floors_stand_beside_it(trained):
     assert report["exact"] == 1
     assert report["floors"]["most frequent caption"]["exact"] < 0.5
     assert report["floors"]["shuffled pictures"]["exact"] < 0.5
-    assert report["floors"]["shuffled pictures"]["loss"] - report["loss"] == pytest.approx(report["likelihood_gap"])
+    assert report["floors"]["shuffled pictures"]["loss"] - report["loss"] == pytest.approx(
+        report["likelihood_gap"]
+    )
     assert report["likelihood_gap"] > 0.5
     assert report["bootstrap_p"] < 0.01
     assert report["bleu_1"] > report["floors"]["most frequent caption"]["bleu_1"]
@@ -114,7 +139,9 @@ def test_each_word_has_a_map_of_where_the_model_looked(trained, data):
     aligned = torch.from_numpy(alignment(looked))
     torch.testing.assert_close(aligned[:3].unflatten(-1, (2, 2)), torch.stack(maps))
     assert looked.source == ("1", "2", "3", "4")
-    many = word_maps(trained.bundle, [str(data / "0.png"), str(data / "1.png")], ["a", "a green square"])
+    many = word_maps(
+        trained.bundle, [str(data / "0.png"), str(data / "1.png")], ["a", "a green square"]
+    )
     torch.testing.assert_close(many[1][2][1], maps[2])
 
 
@@ -152,7 +179,9 @@ def test_no_picture_stays_in_its_place_when_they_are_shuffled():
 def test_a_model_that_is_blind_gains_nothing(trained, data):
     """Pictures that are all the same: the floor with shuffled pictures is then the model itself."""
     grey = np.full((8, 24), 128, dtype=np.uint8)
-    examples = [Example(Picture(str(n), grey), f"a {name} square", "") for n, name in enumerate(SHADES)]
+    examples = [
+        Example(Picture(str(n), grey), f"a {name} square", "") for n, name in enumerate(SHADES)
+    ]
     report = evaluate_examples(trained.bundle, examples, None)
     assert report.scores["likelihood_gap"] == 0
     assert report.scores["bootstrap_p"] > 0.5
@@ -175,7 +204,11 @@ def test_a_page_of_pictures_needs_nothing_else(trained, data):
 
 @pytest.mark.parametrize("recipe", ["show-and-tell", "caption-transformer"])
 def test_the_other_decoders(recipe, data, tmp_path):
-    heads = ("model.decoder.layers=1", "model.decoder.heads=2") if recipe == "caption-transformer" else ()
+    heads = (
+        ("model.decoder.layers=1", "model.decoder.heads=2")
+        if recipe == "caption-transformer"
+        else ()
+    )
     settings = (*TINY, *heads, "train.steps=4")
     model = lab.train("caption", data, recipe=recipe, settings=settings, out=tmp_path / "m").model
     assert model.predict(str(data / "0.png"), beam=2, max_length=5).details["tokens"] is not None
@@ -188,8 +221,15 @@ def test_the_other_decoders(recipe, data, tmp_path):
 
 def test_the_places_of_things_travel_to_the_held_out_part(tmp_path):
     make_pictures("shapes", 40, tmp_path / "shapes.npz", seed=1)
-    small = ("model.encoder.size=16", "model.encoder.channels=4", "model.decoder.size=16", "train.steps=2")
-    model = lab.train("caption", tmp_path / "shapes.npz", recipe="shapes", settings=small, out=tmp_path / "m").model
+    small = (
+        "model.encoder.size=16",
+        "model.encoder.channels=4",
+        "model.decoder.size=16",
+        "train.steps=2",
+    )
+    model = lab.train(
+        "caption", tmp_path / "shapes.npz", recipe="shapes", settings=small, out=tmp_path / "m"
+    ).model
     assert 0 <= model.metrics["validation"]["attention_on_object"] <= 1
     [one, *_] = held_out(tmp_path / "m" / RUN / STORES)
     assert {box[0] for box in one.boxes} <= set(one.target.split())
@@ -200,11 +240,18 @@ def test_features_of_another_network_are_captioned(tmp_path):
     random, tensors, lines = np.random.default_rng(2), {}, []
     for number in range(60):
         name = list(SHADES)[number % 4]
-        tensors[f"{number}"] = (np.eye(4)[number % 4] + 0.1 * random.normal(size=(3, 4))).astype(np.float32)
+        tensors[f"{number}"] = (np.eye(4)[number % 4] + 0.1 * random.normal(size=(3, 4))).astype(
+            np.float32
+        )
         lines.append(f"{number}\ta {name} square\n")
     save_file(tensors, tmp_path / "f.safetensors")
     (tmp_path / "c.tsv").write_text("".join(lines))
-    small = ("model.embedding=12", "model.encoder.size=16", "model.decoder.size=16", "model.dropout=0")
+    small = (
+        "model.embedding=12",
+        "model.encoder.size=16",
+        "model.decoder.size=16",
+        "model.dropout=0",
+    )
     small += (
         "train.steps=60",
         "train.batch_tokens=128",
@@ -214,12 +261,16 @@ def test_features_of_another_network_are_captioned(tmp_path):
     )
     paths = [tmp_path / "c.tsv", tmp_path / "f.safetensors"]
     settings = (*small, "target.min_count=1", "data.validation=0.2")
-    model = lab.train("caption", paths, recipe="caption-features", settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "caption", paths, recipe="caption-features", settings=settings, out=tmp_path / "m"
+    ).model
     assert model.metrics["validation"]["exact"] == 1
     np.save(tmp_path / "one.npy", tensors["2"])
     assert model.predict(str(tmp_path / "one.npy")).output == "a blue square"
     assert model.predict(tensors["1"]).output == "a green square"
-    assert [len(word_map) for _, word_map in model.word_maps(tensors["1"], "a")] == [1]  # three places are no square
+    assert [len(word_map) for _, word_map in model.word_maps(tensors["1"], "a")] == [
+        1
+    ]  # three places are no square
 
 
 def test_a_classifier_begins_with_what_a_captioner_has_learnt(trained, tmp_path):
@@ -233,7 +284,9 @@ def test_a_classifier_begins_with_what_a_captioner_has_learnt(trained, tmp_path)
         "train.warmup=1",
         "train.learning_rate=1e-2",
     )
-    model = lab.train("classify", tmp_path / "c.npz", start=trained.path, settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "classify", tmp_path / "c.npz", start=trained.path, settings=settings, out=tmp_path / "m"
+    ).model
     assert model.recipe.image == trained.recipe.image
     assert model.recipe.model.encoder == trained.recipe.model.encoder
     assert model.metrics["validation"]["accuracy"] == 1
@@ -243,7 +296,9 @@ def test_a_bad_picture_is_refused_before_anything_is_written(data, tmp_path):
     (tmp_path / "pets").mkdir()
     (tmp_path / "pets" / "a.png").write_bytes(b"no picture")
     (tmp_path / "pets" / "captions.tsv").write_text("a.png\ta cat\n")
-    with pytest.raises(DataError, match=r"captions.tsv:1 \(a.png\): this cannot be read as a picture"):
+    with pytest.raises(
+        DataError, match=r"captions.tsv:1 \(a.png\): this cannot be read as a picture"
+    ):
         lab.train("caption", tmp_path / "pets", settings=TINY, out=tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -251,5 +306,7 @@ def test_a_bad_picture_is_refused_before_anything_is_written(data, tmp_path):
 def test_the_same_run_gives_the_same_pictures_the_same_way(data, tmp_path):
     """Augmentation is keyed: two runs are equal bit for bit."""
     settings = (*TINY, "train.steps=3", "image.shift=2", "image.flip=true")
-    one, other = (lab.train("caption", data, settings=settings, out=tmp_path / name).model for name in "ab")
+    one, other = (
+        lab.train("caption", data, settings=settings, out=tmp_path / name).model for name in "ab"
+    )
     assert json.dumps(one.metrics["validation"]) == json.dumps(other.metrics["validation"])

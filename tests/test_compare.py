@@ -38,13 +38,27 @@ def _label(before, word):
 @pytest.fixture(scope="module")
 def ladder(words, tmp_path_factory):
     folder, told = tmp_path_factory.mktemp("ladder"), []
-    found = compare("tag", [str(words)], RECIPES, out=folder, settings=SMALL, seeds=2, threads=1, told=told.append)
+    found = compare(
+        "tag",
+        [str(words)],
+        RECIPES,
+        out=folder,
+        settings=SMALL,
+        seeds=2,
+        threads=1,
+        told=told.append,
+    )
     return folder, found, told
 
 
 def test_each_recipe_is_trained_and_measured(ladder):
     _, found, told = ladder
-    assert told == ["hmm-tagger, seed 1", "hmm-tagger, seed 2", "bilstm-tagger, seed 1", "bilstm-tagger, seed 2"]
+    assert told == [
+        "hmm-tagger, seed 1",
+        "hmm-tagger, seed 2",
+        "bilstm-tagger, seed 1",
+        "bilstm-tagger, seed 2",
+    ]
     assert (found.measure, found.more_is_better) == ("accuracy", True)
     hmm, network = found.rungs
     assert hmm.score > hmm.floor
@@ -57,7 +71,9 @@ def test_each_recipe_is_trained_and_measured(ladder):
     assert found.advice.startswith("take hmm-tagger")
     assert json.loads(found.view().to_json())["advice"] == found.advice
     page = found.view().to_html()
-    assert all(said in page for said in ("answers a second", "±", "words.conll", "none is better for less"))
+    assert all(
+        said in page for said in ("answers a second", "±", "words.conll", "none is better for less")
+    )
 
 
 def test_what_is_there_is_not_trained_again_unless_something_else_is_asked(ladder, words):
@@ -95,20 +111,37 @@ def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
     quick = Rung("quick", scores=(0.905, 0.905), floor=0.5, seconds=10.0)
     poor = Rung("poor", scores=(0.7, 0.7), floor=0.5, seconds=1.0)
     told = Comparison("classify", "accuracy", True, (slow, quick, poor)).advice
-    assert told.startswith("take quick: its accuracy of 90.5 % is as good as the best (slow, 91.0 %)")
+    assert told.startswith(
+        "take quick: its accuracy of 90.5 % is as good as the best (slow, 91.0 %)"
+    )
     assert "10% of the time" in told
     swift = replace(quick, recipe="swift", seconds=95.0, answers_per_second=300.0)
-    same_time = Comparison("classify", "accuracy", True, (replace(slow, answers_per_second=100.0), swift)).advice
+    same_time = Comparison(
+        "classify", "accuracy", True, (replace(slow, answers_per_second=100.0), swift)
+    ).advice
     assert same_time.endswith("and it answers 3 times as fast.")
     hard = [replace(rung, floor=0.907) for rung in (slow, quick)]
     assert (
-        Comparison("classify", "accuracy", True, tuple(hard)).advice == "take slow: its accuracy of 91.0 % is the best."
+        Comparison("classify", "accuracy", True, tuple(hard)).advice
+        == "take slow: its accuracy of 91.0 % is the best."
     )
-    losses = Comparison("lm", "loss", False, (Rung("a", scores=(1.2,), floor=1.4), Rung("b", scores=(1.9,), floor=1.4)))
+    losses = Comparison(
+        "lm",
+        "loss",
+        False,
+        (Rung("a", scores=(1.2,), floor=1.4), Rung("b", scores=(1.9,), floor=1.4)),
+    )
     assert losses.advice == "take a: its loss of 1.2 is the best."
-    below = Comparison("classify", "accuracy", True, (Rung("a", scores=(0.4,), floor=0.5, floor_name="majority"),))
-    assert below.advice.startswith("take none: a is the best with 40.0 %, and the floor (majority) has 50.0 %.")
-    mixed = (Rung("a", scores=(1.2,), tokens="characters"), Rung("b", scores=(4.0,), tokens="words 10000"))
+    below = Comparison(
+        "classify", "accuracy", True, (Rung("a", scores=(0.4,), floor=0.5, floor_name="majority"),)
+    )
+    assert below.advice.startswith(
+        "take none: a is the best with 40.0 %, and the floor (majority) has 50.0 %."
+    )
+    mixed = (
+        Rung("a", scores=(1.2,), tokens="characters"),
+        Rung("b", scores=(4.0,), tokens="words 10000"),
+    )
     assert "cannot be compared" in Comparison("lm", "loss", False, mixed).advice
 
 
@@ -118,9 +151,21 @@ def test_the_front_is_what_nothing_beats():
 
 
 def test_a_cell_stands_in_the_recurrent_recipe_of_its_task():
-    gru, rnn, both = find_recipe("tag", "gru"), find_recipe("translate", "rnn"), find_recipe("classify", "bigru")
-    assert (gru.name, gru.model.encoder.kind, gru.model.encoder.bidirectional) == ("gru-tagger", "gru", False)
-    assert (rnn.name, rnn.model.encoder.kind, rnn.model.decoder.kind) == ("rnn-seq2seq", "rnn", "rnn")
+    gru, rnn, both = (
+        find_recipe("tag", "gru"),
+        find_recipe("translate", "rnn"),
+        find_recipe("classify", "bigru"),
+    )
+    assert (gru.name, gru.model.encoder.kind, gru.model.encoder.bidirectional) == (
+        "gru-tagger",
+        "gru",
+        False,
+    )
+    assert (rnn.name, rnn.model.encoder.kind, rnn.model.decoder.kind) == (
+        "rnn-seq2seq",
+        "rnn",
+        "rnn",
+    )
     assert (both.name, both.model.encoder.bidirectional) == ("bigru-classifier", True)
     named = {"lstm": "char-lstm", "gru": "char-gru", "rnn": "char-rnn", "hmm": "hmm-lm"}
     assert {word: find_recipe("lm", word).name for word in named} == named
@@ -131,7 +176,9 @@ def test_a_cell_stands_in_the_recurrent_recipe_of_its_task():
 def test_a_recipe_of_the_users_own_is_known_by_its_file(words, tmp_path):
     mine = override(load_recipe("hmm-tagger"), ["model.hmm.order=1"])
     (tmp_path / "mine.toml").write_text(to_toml(mine))
-    found = compare("tag", [str(words)], ["hmm", str(tmp_path / "mine.toml")], out=tmp_path / "ladder")
+    found = compare(
+        "tag", [str(words)], ["hmm", str(tmp_path / "mine.toml")], out=tmp_path / "ladder"
+    )
     theirs, own = found.rungs
     assert (theirs.recipe, own.recipe) == ("hmm-tagger", "mine")
     assert own.parameters < theirs.parameters
@@ -141,14 +188,27 @@ def test_a_recipe_of_the_users_own_is_known_by_its_file(words, tmp_path):
 
 
 def test_a_budget_is_a_time():
-    assert (_minutes("90s"), _minutes("10m"), _minutes("1.5h"), _minutes("3")) == (1.5, 10.0, 90.0, 3.0)
+    assert (_minutes("90s"), _minutes("10m"), _minutes("1.5h"), _minutes("3")) == (
+        1.5,
+        10.0,
+        90.0,
+        3.0,
+    )
     for wrong in ("", "soon", "0m", "-1m", "10 days"):
         with pytest.raises(UsageError, match="not a time"):
             _minutes(wrong)
 
 
 def test_minutes_bound_each_training(words, tmp_path):
-    found = compare("tag", [str(words)], ["bilstm-tagger"], out=tmp_path, settings=SMALL, minutes=0.02, threads=1)
+    found = compare(
+        "tag",
+        [str(words)],
+        ["bilstm-tagger"],
+        out=tmp_path,
+        settings=SMALL,
+        minutes=0.02,
+        threads=1,
+    )
     assert found.rungs[0].steps != 40
     assert found.rungs[0].seconds <= 1.2
 
@@ -157,10 +217,18 @@ def test_minutes_bound_what_climbs_too(tmp_path):
     """EM has no length of its own: without a bound it would go on for as many steps as its recipe allows."""
     text, series = tmp_path / "text.txt", tmp_path / "series.csv"
     text.write_text("the cat sees the dog and the dog sees the cat\n" * 300)
-    rows = (f"2020-01-{day:02} {hour:02}:00,{hour % 7 + day % 3}" for day in range(1, 29) for hour in range(24))
+    rows = (
+        f"2020-01-{day:02} {hour:02}:00,{hour % 7 + day % 3}"
+        for day in range(1, 29)
+        for hour in range(24)
+    )
     series.write_text("time,value\n" + "\n".join(rows) + "\n")
     climbs = ["train.restarts=2", "train.steps=5000", "train.tolerance=0", "model.hmm.states=3"]
-    few = compare("lm", [str(text)], ["hmm-lm"], out=tmp_path / "lm", settings=climbs, minutes=0.01, threads=1)
+    few = compare(
+        "lm", [str(text)], ["hmm-lm"], out=tmp_path / "lm", settings=climbs, minutes=0.01, threads=1
+    )
     assert 2 <= few.rungs[0].steps < 5000
-    few = compare("forecast", [str(series)], ["lds"], out=tmp_path / "lds", minutes=0.001, threads=1)
+    few = compare(
+        "forecast", [str(series)], ["lds"], out=tmp_path / "lds", minutes=0.001, threads=1
+    )
     assert few.rungs[0].steps < 10

@@ -27,7 +27,10 @@ class Heard(Silence):
 def _write(path, num):
     keyed = random.Random(1)
     rows = [(keyed.choice(sorted(WORDS)), place) for place in range(num)]
-    path.write_text("".join(f"{kind}\tI saw a {keyed.choice(WORDS[kind])} {place}\n" for kind, place in rows), "utf-8")
+    path.write_text(
+        "".join(f"{kind}\tI saw a {keyed.choice(WORDS[kind])} {place}\n" for kind, place in rows),
+        "utf-8",
+    )
     return path
 
 
@@ -68,7 +71,9 @@ def test_a_large_file_or_a_named_recipe_has_one_held_out_part(tmp_path, num, opt
 
 def test_a_run_that_is_stopped_in_its_folds_can_be_resumed(tmp_path):
     path, steps = _write(tmp_path / "few.tsv", 60), iter(range(1000))
-    stopped = lab.train("classify", path, settings=QUICK, out=tmp_path / "m", stop=lambda: next(steps) > 75)
+    stopped = lab.train(
+        "classify", path, settings=QUICK, out=tmp_path / "m", stop=lambda: next(steps) > 75
+    )
     assert stopped.stopped
     assert not (tmp_path / "m/run/fold").exists()
     assert "selection" in lab.train(out=tmp_path / "m", resume=True).model.metrics
@@ -79,7 +84,10 @@ def test_few_examples_say_how_little_they_tell(run, tmp_path):
     words = [word for setting in QUICK for word in ("-s", setting)]
     printed = run("train", "classify", path, "-o", tmp_path / "m", *words).stdout
     assert " on 39 held out in 3 folds" in printed
-    assert "note: 39 held out tell little: with as many others it may have accuracy anywhere from " in printed
+    assert (
+        "note: 39 held out tell little: with as many others it may have accuracy anywhere from "
+        in printed
+    )
     assert max(len(line) for line in printed.splitlines() if line[:1] in "┃│") <= 80
 
 

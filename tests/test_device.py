@@ -22,9 +22,16 @@ TRANSFORMER = {"kind": "transformer", "size": 8, "heads": 2}
 
 
 def model(task, **parts):
-    table = {"name": "t", "task": task, "train": {"steps": 1}, "model": {"embedding": 8, "dropout": 0.1, **parts}}
+    table = {
+        "name": "t",
+        "task": task,
+        "train": {"steps": 1},
+        "model": {"embedding": 8, "dropout": 0.1, **parts},
+    }
     letters = learn("characters", ["abc"], normaliser=Normaliser())
-    return build_model(build_recipe(table, where="test"), Codec(TextSource(letters), TextTarget(letters)))
+    return build_model(
+        build_recipe(table, where="test"), Codec(TextSource(letters), TextTarget(letters))
+    )
 
 
 def test_a_device_that_is_not_there_is_refused_with_what_is():
@@ -45,7 +52,9 @@ def test_the_cpu_is_always_there():
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned"])
 def test_a_model_and_its_batches_are_made_where_asked(positions):
     """On torch's device without memory, with which nothing that is left behind on the CPU can be computed."""
-    parts = {"encoder": TRANSFORMER | {"positions": positions, "segments": 2, "entrance_norm": True}}
+    parts = {
+        "encoder": TRANSFORMER | {"positions": positions, "segments": 2, "entrance_norm": True}
+    }
     at_home = model("mask", **parts)
     with torch.device("meta"):
         away = model("mask", **parts)
@@ -58,7 +67,10 @@ def test_a_model_and_its_batches_are_made_where_asked(positions):
 
 
 def test_models_of_hidden_states_stay_on_the_cpu():
-    with torch.device("meta"), pytest.raises(UsageError, match="recipe 't' is computed on the CPU alone"):
+    with (
+        torch.device("meta"),
+        pytest.raises(UsageError, match="recipe 't' is computed on the CPU alone"),
+    ):
         model("lm", hmm={"states": 2})
 
 
@@ -67,17 +79,34 @@ def test_half_the_bits_learn_as_well(tmp_path, kind):
     """bfloat16 has eight bits of mantissa: the curve is near that of float32, and not the same."""
     text = tmp_path / "text.txt"
     text.write_text(" ".join(word for word, _ in synthetic.copies(300, seed=1)))
-    settings = ["model.embedding=16", "model.decoder.size=16", f"model.decoder.kind={kind}", "train.batch_rows=4"]
-    settings += ["train.bptt=12", "train.steps=60", "train.warmup=5", "train.learning_rate=1e-2", "model.dropout=0.1"]
+    settings = [
+        "model.embedding=16",
+        "model.decoder.size=16",
+        f"model.decoder.kind={kind}",
+        "train.batch_rows=4",
+    ]
+    settings += [
+        "train.bptt=12",
+        "train.steps=60",
+        "train.warmup=5",
+        "train.learning_rate=1e-2",
+        "model.dropout=0.1",
+    ]
     curves = []
     for precision in ("float32", "bfloat16"):
         out = tmp_path / precision
         trained = lab.train(
-            "lm", text, recipe="char-lstm", settings=[*settings, f"train.precision={precision}"], out=out
+            "lm",
+            text,
+            recipe="char-lstm",
+            settings=[*settings, f"train.precision={precision}"],
+            out=out,
         )
         weights = list(trained.model.bundle.model.parameters())
         assert all(weight.dtype == torch.float32 and weight.isfinite().all() for weight in weights)
-        log = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
+        log = [
+            json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()
+        ]
         curves.append([row["loss"] for row in log if "loss" in row])
     assert curves[1][-1] < curves[1][0]
     assert curves[1] == pytest.approx(curves[0], rel=0.01)

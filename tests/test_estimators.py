@@ -10,7 +10,13 @@ import seqlab
 from seqlab.errors import RecipeError
 from seqlab.estimators import InputError, SeqlabClassifier, SeqlabTagger
 
-SMALL = ("model.embedding=8", "model.encoder.size=8", "train.learning_rate=0.03", "train.warmup=0", "model.dropout=0.0")
+SMALL = (
+    "model.embedding=8",
+    "model.encoder.size=8",
+    "train.learning_rate=0.03",
+    "train.warmup=0",
+    "model.dropout=0.0",
+)
 QUICK = (*SMALL, "train.steps=3", "source.min_count=1")
 pytestmark = pytest.mark.filterwarnings("ignore::seqlab.errors.SeqlabWarning")
 
@@ -20,20 +26,27 @@ def reviews(count=80):
     words = np.random.default_rng(1).choice(["film", "plot", "the", "actor", "music"], (count, 4))
     judged = ["great" if place % 2 else "awful" for place in range(count)]
     texts = [f"{' '.join(row)} {word}" for row, word in zip(words, judged, strict=True)]
-    return [texts[0].replace(" ", "\n\t"), *texts[1:]], ["pos" if word == "great" else "neg" for word in judged]
+    return [texts[0].replace(" ", "\n\t"), *texts[1:]], [
+        "pos" if word == "great" else "neg" for word in judged
+    ]
 
 
 @pytest.fixture(scope="module")
 def fitted():
     texts, labels = reviews()
-    return SeqlabClassifier(settings=(*SMALL, "train.steps=25", "data.validation=0.1")).fit(texts, labels)
+    return SeqlabClassifier(settings=(*SMALL, "train.steps=25", "data.validation=0.1")).fit(
+        texts, labels
+    )
 
 
 def test_a_classifier_learns_texts_and_says_the_labels_it_was_given(fitted):
     texts, labels = reviews(60)
     assert fitted.classes_.tolist() == ["neg", "pos"]
     assert fitted.score(texts, labels) > 0.95
-    assert fitted.predict(np.array(["a great film", "an awful film"], dtype=object)).tolist() == ["pos", "neg"]
+    assert fitted.predict(np.array(["a great film", "an awful film"], dtype=object)).tolist() == [
+        "pos",
+        "neg",
+    ]
     p = fitted.predict_proba(texts)
     assert p.shape == (60, 2)
     np.testing.assert_allclose(p.sum(1), 1, rtol=1e-12)
@@ -42,10 +55,15 @@ def test_a_classifier_learns_texts_and_says_the_labels_it_was_given(fitted):
 
 def test_it_is_the_model_that_the_same_training_makes(fitted, tmp_path):
     texts, labels = reviews()
-    rows = (f'{{"text": {json.dumps(text)}, "label": "{label}"}}\n' for text, label in zip(texts, labels, strict=True))
+    rows = (
+        f'{{"text": {json.dumps(text)}, "label": "{label}"}}\n'
+        for text, label in zip(texts, labels, strict=True)
+    )
     (tmp_path / "reviews.jsonl").write_text("".join(rows))
     wanted = (*fitted.settings, "train.seed=0")
-    trained = seqlab.train("classify", tmp_path / "reviews.jsonl", settings=wanted, out=tmp_path / "run").model
+    trained = seqlab.train(
+        "classify", tmp_path / "reviews.jsonl", settings=wanted, out=tmp_path / "run"
+    ).model
     known = [answer.details["probabilities"]["pos"] for answer in trained.predict(texts)]
     np.testing.assert_array_equal(fitted.predict_proba(texts)[:, 1], known)
 
@@ -58,14 +76,18 @@ def test_a_fitted_one_can_be_saved_loaded_and_copied(fitted, tmp_path):
     assert "<svg" in fitted.model_.explain("a great film").to_svg()
 
 
-@pytest.mark.parametrize(("classes", "kind"), [([3, 10], "i"), ([False, True], "b"), ([0.0, 2.0], "f")])
+@pytest.mark.parametrize(
+    ("classes", "kind"), [([3, 10], "i"), ([False, True], "b"), ([0.0, 2.0], "f")]
+)
 def test_labels_come_back_as_the_kind_they_were(classes, kind):
     texts, labels = reviews(30)
     y = [classes[label == "pos"] for label in labels]
     model = SeqlabClassifier(settings=QUICK).fit(texts, y)
     assert model.classes_.tolist() == classes
     assert model.predict(texts).dtype.kind == kind
-    assert {*model.model_.predict("great").details["probabilities"]} == {str(label) for label in classes}
+    assert {*model.model_.predict("great").details["probabilities"]} == {
+        str(label) for label in classes
+    }
 
 
 def test_sequences_of_numbers_and_of_vectors_are_read_too():
@@ -74,7 +96,9 @@ def test_sequences_of_numbers_and_of_vectors_are_read_too():
     waves = [random.normal(size=(random.integers(3, 9), 2)) + 2 * label for label in y]
     learnt = SeqlabClassifier(settings=(*SMALL, "train.steps=25")).fit(waves, y)
     assert learnt.score(waves, y) > 0.9
-    rows = np.stack([wave[:3, 0] for wave in waves])  # a table: each row a sequence of single numbers
+    rows = np.stack(
+        [wave[:3, 0] for wave in waves]
+    )  # a table: each row a sequence of single numbers
     assert SeqlabClassifier(settings=QUICK).fit(rows, y).predict(rows[:, :2]).shape == (60,)
 
 
@@ -101,11 +125,21 @@ def test_parameters_go_in_and_come_out():
 
 
 def test_a_tagger_learns_words_and_frames():
-    tags = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "New York": "NOUN", "sees": "VERB", "hears": "VERB"}
+    tags = {
+        "the": "DET",
+        "a": "DET",
+        "dog": "NOUN",
+        "cat": "NOUN",
+        "New York": "NOUN",
+        "sees": "VERB",
+        "hears": "VERB",
+    }
     drawn = np.random.default_rng(3).choice(list(tags), (40, 5))
     sentences = [row[: 2 + place % 4].tolist() for place, row in enumerate(drawn)]
     y = [[tags[word] for word in words] for words in sentences]
-    model = SeqlabTagger(settings=(*SMALL, "train.steps=30", "source.min_count=1")).fit(sentences, y)
+    model = SeqlabTagger(settings=(*SMALL, "train.steps=30", "source.min_count=1")).fit(
+        sentences, y
+    )
     assert model.classes_.tolist() == ["DET", "NOUN", "VERB"]
     assert model.score(sentences, y) > 0.9
     assert [len(row) for row in model.predict(["the dog", ["a", "cat", "sees"]])] == [2, 3]
@@ -127,7 +161,11 @@ def test_a_tagger_learns_words_and_frames():
         (["a", "b"], [1, None], "y mixes labels of several kinds"),
         (["a", "b"], ["x", " x"], "differ in their spaces alone"),
         (["a", 3.0], ["x", "y"], r"X\[0\] is neither a text nor a sequence of numbers: it is 'a'"),
-        ([[1.0, np.nan], [2.0, 3.0]], ["x", "y"], r"X\[0\]: frame 1, feature 0 is nan .* \(neither NaN nor inf\)"),
+        (
+            [[1.0, np.nan], [2.0, 3.0]],
+            ["x", "y"],
+            r"X\[0\]: frame 1, feature 0 is nan .* \(neither NaN nor inf\)",
+        ),
         (["a", "b"], None, "requires y to be passed"),
     ],
 )
@@ -137,13 +175,18 @@ def test_what_cannot_be_learnt_is_an_error_that_is_a_value_error(X, y, said):
 
 
 def test_what_a_tagger_cannot_learn_is_told():
-    for X, y, said in [([["a", "b"]], [["X"]], "not of the same lengths"), ([["a\tb"]], [["X"]], "is no word")]:
+    for X, y, said in [
+        ([["a", "b"]], [["X"]], "not of the same lengths"),
+        ([["a\tb"]], [["X"]], "is no word"),
+    ]:
         with pytest.raises(InputError, match=said):
             SeqlabTagger(settings=QUICK).fit(X, y)
 
 
 def test_a_recipe_for_something_else_is_refused():
-    with pytest.raises(RecipeError, match="recipe 'seq2seq' is for 'translate', not for 'classify'"):
+    with pytest.raises(
+        RecipeError, match="recipe 'seq2seq' is for 'translate', not for 'classify'"
+    ):
         SeqlabClassifier("seq2seq").fit(["a", "b"], ["x", "y"])
     with pytest.raises(ValueError, match="this SeqlabTagger is not fitted yet"):
         SeqlabTagger().predict([["a"]])

@@ -32,7 +32,9 @@ def train(tmp_path_factory):
     def train(task, name, text, *settings, recipe=None):
         folder = tmp_path_factory.mktemp(task)
         (folder / name).write_text(text)
-        return lab.train(task, folder / name, recipe=recipe, settings=(*SMALL, *settings), out=folder / "m").model
+        return lab.train(
+            task, folder / name, recipe=recipe, settings=(*SMALL, *settings), out=folder / "m"
+        ).model
 
     return train
 
@@ -40,14 +42,20 @@ def train(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tagger(train):
     words = {"a": "XXY", "b": "YYX", "c": "ZZZ"}
-    sentences = [[(w, tags[(i + j) % 3]) for j, (w, tags) in enumerate(words.items())] for i in range(40)]
-    text = "".join("".join(f"{w} {t}\n" for w, t in s[: 1 + i % 3]) + "\n" for i, s in enumerate(sentences))
+    sentences = [
+        [(w, tags[(i + j) % 3]) for j, (w, tags) in enumerate(words.items())] for i in range(40)
+    ]
+    text = "".join(
+        "".join(f"{w} {t}\n" for w, t in s[: 1 + i % 3]) + "\n" for i, s in enumerate(sentences)
+    )
     return train("tag", "t.conll", text, *ENCODER)
 
 
 @pytest.fixture(scope="module")
 def classifier(train):
-    text = "".join(f"{'long' if n > 2 else 'short'}\t{'x ' * n}{i}\n" for i in range(20) for n in (1, 2, 3))
+    text = "".join(
+        f"{'long' if n > 2 else 'short'}\t{'x ' * n}{i}\n" for i in range(20) for n in (1, 2, 3)
+    )
     return train("classify", "c.tsv", text, *ENCODER)
 
 
@@ -60,7 +68,13 @@ def translator(train):
 
 @pytest.fixture(scope="module")
 def book(train):
-    return train("lm", "b.txt", "the cat sat on the mat, and the dog ran. " * 60, *DECODER, "train.batch_rows=4")
+    return train(
+        "lm",
+        "b.txt",
+        "the cat sat on the mat, and the dog ran. " * 60,
+        *DECODER,
+        "train.batch_rows=4",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +89,9 @@ class TestMetricsByHand:
 
     def test_macro_f1(self):
         """a: 2/(1+1) = 1; b: 2/(2+1) = 2/3; c: 2/(1+2) = 2/3; d is predicted by nobody's right, and has no gold."""
-        assert macro_f1(["a", "b", "b", "c"], ["a", "b", "c", "c"]) == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
+        assert macro_f1(["a", "b", "b", "c"], ["a", "b", "c", "c"]) == pytest.approx(
+            (1 + 2 / 3 + 2 / 3) / 3
+        )
         assert macro_f1(["d", "a"], ["a", "a"]) == pytest.approx(2 / 3)
 
     def test_exact_match(self):
@@ -94,23 +110,42 @@ class TestClassifier:
     def test_scores_are_those_of_its_answers(self, classifier):
         texts = ["x 1", "x x 2", "x x x 3", "x x x 4"]
         gold = ["short", "short", "long", "long"]
-        examples = [Example(text, label, f"c:{i}") for i, (text, label) in enumerate(zip(texts, gold, strict=True))]
+        examples = [
+            Example(text, label, f"c:{i}")
+            for i, (text, label) in enumerate(zip(texts, gold, strict=True))
+        ]
         report = evaluate_examples(classifier.bundle, examples, None)
         answers = classifier.predict(texts)
         assert report.num_examples == 4
         assert report.scores["accuracy"] == accuracy([a.output for a in answers], gold)
-        likelihood = [math.log(a.details["probabilities"][label]) for a, label in zip(answers, gold, strict=True)]
+        likelihood = [
+            math.log(a.details["probabilities"][label])
+            for a, label in zip(answers, gold, strict=True)
+        ]
         assert report.scores["loss"] == pytest.approx(-sum(likelihood) / 4, abs=1e-5)
         assert report.scores["perplexity"] == pytest.approx(math.exp(report.scores["loss"]))
 
     def test_its_floor_is_the_majority_of_training_and_needs_no_training_data(self, classifier):
-        examples = [Example("x", "short", "c:1"), Example("x", "short", "c:2"), Example("x x x", "long", "c:3")]
+        examples = [
+            Example("x", "short", "c:1"),
+            Example("x", "short", "c:2"),
+            Example("x x x", "long", "c:3"),
+        ]
         report = evaluate_examples(classifier.bundle, examples, None)
-        assert report.floors == {"majority class": {"accuracy": 2 / 3, "macro_f1": pytest.approx((4 / 5 + 0) / 2)}}
-        assert report.floor_note == "the linear floor needs the training part, which is not beside this model"
+        assert report.floors == {
+            "majority class": {"accuracy": 2 / 3, "macro_f1": pytest.approx((4 / 5 + 0) / 2)}
+        }
+        assert (
+            report.floor_note
+            == "the linear floor needs the training part, which is not beside this model"
+        )
 
     def test_hops_say_how_much_they_look_alike(self, train):
-        text = "".join(f"{'long' if n > 2 else 'short'}\t{'x y ' * n}{i}\n" for i in range(20) for n in (1, 2, 3))
+        text = "".join(
+            f"{'long' if n > 2 else 'short'}\t{'x y ' * n}{i}\n"
+            for i in range(20)
+            for n in (1, 2, 3)
+        )
         settings = (
             *ENCODER,
             "model.pooling=hops",
@@ -120,10 +155,14 @@ class TestClassifier:
             "train.warmup=0",
         )
         alike, apart = (
-            train("classify", "h.tsv", text, *settings, f"model.hop_penalty={p}").bundle for p in (0.0, 1.0)
+            train("classify", "h.tsv", text, *settings, f"model.hop_penalty={p}").bundle
+            for p in (0.0, 1.0)
         )
         examples = [Example("x y x y x", "long", "h:1"), Example("x y", "short", "h:2")]
-        overlap = [evaluate_examples(bundle, examples, None).scores["hop_overlap"] for bundle in (alike, apart)]
+        overlap = [
+            evaluate_examples(bundle, examples, None).scores["hop_overlap"]
+            for bundle in (alike, apart)
+        ]
         assert 0 < overlap[1] < overlap[0] - 0.1 < 1
 
     def test_mistakes_are_shown_up_to_ten(self, classifier):
@@ -143,13 +182,18 @@ class TestClassifier:
 class TestTagger:
     def test_its_floor_is_the_most_frequent_tag_of_each_word(self, tagger):
         stores = tagger.path / "run" / "data"
-        words, tags = (TokenStore.open(stores / f"train_{side}").flat.tolist() for side in ("source", "target"))
+        words, tags = (
+            TokenStore.open(stores / f"train_{side}").flat.tolist() for side in ("source", "target")
+        )
         counts, every = defaultdict(Counter), Counter()
         codec = tagger.bundle.codec
         for word, tag in zip(words, tags, strict=True):
             counts[word[0]][codec.target.labels.names[tag]] += 1  # the word's id, then its letters
             every[codec.target.labels.names[tag]] += 1
-        best = {word: counts[codec.source_tokenizer.encode(word)[0]].most_common(1)[0][0] for word in "abc"}
+        best = {
+            word: counts[codec.source_tokenizer.encode(word)[0]].most_common(1)[0][0]
+            for word in "abc"
+        }
         assert best == {"a": "X", "b": "Y", "c": "Z"}
 
         new = every.most_common(1)[0][0]
@@ -175,8 +219,12 @@ class TestTagger:
 
     def test_a_tag_never_seen_has_no_likelihood_but_is_wrong(self, tagger):
         known = evaluate_examples(tagger.bundle, [Example(("a",), ("X",), "t:1")], None)
-        with pytest.warns(SeqlabWarning, match=r"t:1: labels never seen in training count as wrong: 'NEW' \(2\)"):
-            report = evaluate_examples(tagger.bundle, [Example(("a", "b", "c"), ("X", "NEW", "NEW"), "t:1")], None)
+        with pytest.warns(
+            SeqlabWarning, match=r"t:1: labels never seen in training count as wrong: 'NEW' \(2\)"
+        ):
+            report = evaluate_examples(
+                tagger.bundle, [Example(("a", "b", "c"), ("X", "NEW", "NEW"), "t:1")], None
+            )
         assert report.scores["accuracy"] <= 1 / 3
         assert math.isfinite(report.scores["loss"])
         assert known.scores["loss"] > 0
@@ -196,7 +244,9 @@ class TestTranslator:
     def test_what_it_says_is_exactly_right_where_that_is_the_answer(self, translator):
         texts = ["abc", "xyz", "q"]
         answers = [answer.output for answer in translator.predict(texts)]
-        examples = [Example(text, answer, "p:1") for text, answer in zip(texts, answers, strict=True)]
+        examples = [
+            Example(text, answer, "p:1") for text, answer in zip(texts, answers, strict=True)
+        ]
         report = evaluate_examples(translator.bundle, examples, None)
         assert report.scores["exact"] == 1
         assert "bleu_signature" in report.scores
@@ -212,7 +262,9 @@ class TestTranslator:
                 memory = model.encoder(Padded.from_rows([codec.source_tokenizer.encode(source)]))
                 total += float(score(model.decoder, memory, Padded.from_rows([ids])))
                 scored += len(ids) - 1
-        report = evaluate_examples(translator.bundle, [Example(*pair, "p:1") for pair in pairs], None)
+        report = evaluate_examples(
+            translator.bundle, [Example(*pair, "p:1") for pair in pairs], None
+        )
         assert report.scores["loss"] == pytest.approx(-total / scored, abs=1e-5)
 
 
@@ -230,7 +282,10 @@ class TestLanguageModel:
     def test_its_floors_are_n_grams_of_the_training_part(self, book):
         report = book.evaluate()
         stores = book.path / "run" / "data"
-        seen, held_out = (np.asarray(TokenStore.open(stores / f"{p}_stream").flat) for p in ("train", "validation"))
+        seen, held_out = (
+            np.asarray(TokenStore.open(stores / f"{p}_stream").flat)
+            for p in ("train", "validation")
+        )
         for order in (1, 5):
             ngram = WittenBell(order, len(book.bundle.codec.target_tokenizer)).fit(seen)
             expected = -ngram.log_probabilities(held_out)[1:].mean()

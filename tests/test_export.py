@@ -29,13 +29,30 @@ WORDS = ["the", "cat", "Dog", "sees", "a", "house", "big", "Ünited", "runs", "i
 DRAWN = random.Random(1)
 TEXTS = [" ".join(DRAWN.choice(WORDS) for _ in range(DRAWN.randint(1, 8))) for _ in range(200)]
 TINY = ("source.size=300", "source.min_count=1", "model.embedding=12")
-BERT = ("source.kind=wordpiece", "source.frame=true", "model.encoder.norm=post", "model.encoder.entrance_norm=true")
-BERT += ("model.encoder.positions=learned", "model.encoder.scale=false", "model.encoder.activation=gelu")
-TRANSLATOR = ("decode.method=greedy", "decode.max_length=12", "data.max_source=60", "data.max_target=60")
+BERT = (
+    "source.kind=wordpiece",
+    "source.frame=true",
+    "model.encoder.norm=post",
+    "model.encoder.entrance_norm=true",
+)
+BERT += (
+    "model.encoder.positions=learned",
+    "model.encoder.scale=false",
+    "model.encoder.activation=gelu",
+)
+TRANSLATOR = (
+    "decode.method=greedy",
+    "decode.max_length=12",
+    "data.max_source=60",
+    "data.max_target=60",
+)
 
 
 def stack(side, *more):
-    return [f"model.{side}.{part}" for part in ("size=12", "layers=2", "heads=3", "feed_forward=20", *more)]
+    return [
+        f"model.{side}.{part}"
+        for part in ("size=12", "layers=2", "heads=3", "feed_forward=20", *more)
+    ]
 
 
 def made(folder, name, *settings):
@@ -63,7 +80,9 @@ def states(model, texts):
 def translator(folder, norm, positions):
     sides = [*stack("encoder"), *stack("decoder", "layers=1")]
     alike = [
-        f"model.{side}.{what}" for side in ("encoder", "decoder") for what in (f"norm={norm}", f"positions={positions}")
+        f"model.{side}.{what}"
+        for side in ("encoder", "decoder")
+        for what in (f"norm={norm}", f"positions={positions}")
     ]
     return made(folder, "transformer-tiny", *sides, *alike, *TRANSLATOR)
 
@@ -77,9 +96,9 @@ def test_a_translator_writes_the_same_with_hugging_faces_library(tmp_path, norm,
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     read = tokenizer(TEXTS, return_tensors="pt", padding=True, return_token_type_ids=False)
-    assert [row[:n] for row, n in zip(read.input_ids.tolist(), read.attention_mask.sum(1), strict=True)] == (
-        model.bundle.codec.source.encode(TEXTS)
-    )
+    assert [
+        row[:n] for row, n in zip(read.input_ids.tolist(), read.attention_mask.sum(1), strict=True)
+    ] == (model.bundle.codec.source.encode(TEXTS))
     said = tokenizer.batch_decode(theirs.generate(**read), skip_special_tokens=True)
     expected = [answer.output for answer in model.predict(TEXTS)]
     assert said == expected
@@ -96,15 +115,18 @@ def test_a_translator_writes_the_same_with_ctranslate2(tmp_path, norm, positions
     ctranslate2 = pytest.importorskip("ctranslate2")
     model = translator(tmp_path / "ours", norm, positions)
     folder = export(model, "ctranslate2", tmp_path / "theirs")
-    theirs = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1, inter_threads=1)
+    theirs = ctranslate2.Translator(
+        str(folder), compute_type="float32", intra_threads=1, inter_threads=1
+    )
     codec = model.bundle.codec
     names = tokens_of(codec.source_tokenizer)
     sources = [[names[index] for index in ids] for ids in codec.source.encode(TEXTS)]
     found = theirs.translate_batch(sources, beam_size=1, max_decoding_length=12, return_scores=True)
     expected = model.predict(TEXTS)
-    assert [codec.target_tokenizer.decode([names.index(t) for t in each.hypotheses[0]]) for each in found] == [
-        answer.output for answer in expected
-    ]
+    assert [
+        codec.target_tokenizer.decode([names.index(t) for t in each.hypotheses[0]])
+        for each in found
+    ] == [answer.output for answer in expected]
 
 
 def test_an_encoder_computes_the_same_as_megatron_bert(tmp_path):
@@ -113,30 +135,52 @@ def test_an_encoder_computes_the_same_as_megatron_bert(tmp_path):
     folder = export(model, "huggingface", tmp_path / "theirs")
     theirs = transformers.AutoModel.from_pretrained(folder).eval()
     texts = [*TEXTS[:100], *(f"{text} [MASK]" for text in TEXTS[100:])]
-    read = transformers.AutoTokenizer.from_pretrained(folder)(texts, return_tensors="pt", padding=True)
+    read = transformers.AutoTokenizer.from_pretrained(folder)(
+        texts, return_tensors="pt", padding=True
+    )
     with torch.no_grad():
-        seen = theirs(input_ids=read.input_ids, attention_mask=read.attention_mask).last_hidden_state
+        seen = theirs(
+            input_ids=read.input_ids, attention_mask=read.attention_mask
+        ).last_hidden_state
     for row, known in zip(seen, states(model, texts), strict=True):
         torch.testing.assert_close(row[: len(known)], known, atol=1e-5, rtol=0)
 
 
 def test_a_tagger_computes_the_same_as_bert(tmp_path):
     transformers = pytest.importorskip("transformers")
-    model = made(tmp_path / "ours", "bilstm-tagger", "model.encoder.kind=transformer", *BERT, *stack("encoder"))
+    model = made(
+        tmp_path / "ours",
+        "bilstm-tagger",
+        "model.encoder.kind=transformer",
+        *BERT,
+        *stack("encoder"),
+    )
     folder = export(model, "huggingface", tmp_path / "theirs")
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
-    read = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, return_tensors="pt", padding=True)
+    read = transformers.AutoTokenizer.from_pretrained(folder)(
+        TEXTS, return_tensors="pt", padding=True
+    )
     with torch.no_grad():
-        best = theirs(input_ids=read.input_ids, attention_mask=read.attention_mask).logits.argmax(-1)
+        best = theirs(input_ids=read.input_ids, attention_mask=read.attention_mask).logits.argmax(
+            -1
+        )
     words = [tuple(text.split()) for text in TEXTS]
     starts = [model.bundle.codec.source.starts(each) for each in words]
-    said = [[theirs.config.id2label[int(row[i])] for i in at] for row, at in zip(best, starts, strict=True)]
+    said = [
+        [theirs.config.id2label[int(row[i])] for i in at]
+        for row, at in zip(best, starts, strict=True)
+    ]
     assert said == [answer.details["tags"] for answer in model.predict(TEXTS)]
 
 
 def test_what_was_exported_can_be_read_again(tmp_path):
     model = made(
-        tmp_path / "ours", "bert-tiny", *BERT, *stack("encoder"), "source.form=none", "model.encoder.epsilon=1e-6"
+        tmp_path / "ours",
+        "bert-tiny",
+        *BERT,
+        *stack("encoder"),
+        "source.form=none",
+        "model.encoder.epsilon=1e-6",
     )
     folder = export(model, "huggingface", tmp_path / "theirs")
     with pytest.warns(SeqlabWarning, match="must be learnt"):
@@ -165,7 +209,9 @@ def test_a_graph_computes_the_same(tmp_path, name, settings):
     export(model, "onnx", tmp_path / "theirs")
     session = onnxruntime.InferenceSession(tmp_path / "theirs" / "model.onnx")
     tagged = model.recipe.task == "tag"
-    for ids in model.bundle.codec.source.encode([tuple(text.split()) if tagged else text for text in TEXTS]):
+    for ids in model.bundle.codec.source.encode(
+        [tuple(text.split()) if tagged else text for text in TEXTS]
+    ):
         (seen,) = session.run(None, {"source": np.array([ids])})
         with torch.no_grad():
             known = model.bundle.model.head(model.bundle.model.features(padded([ids])))
@@ -187,21 +233,56 @@ SAME = "this model has no counterpart in "
             "what a 'bilstm-classifier' has on top of its layers is nowhere there",
         ),
         ("huggingface", "bilstm-tagger", (), "its encoder is of kind 'lstm', not a Transformer"),
-        ("huggingface", "bert-tiny", stack("encoder", "positions=rotary"), "it has rotary positions"),
-        ("huggingface", "bert-tiny", stack("encoder", "norm=post"), "a norm after its sums but none on its embeddings"),
-        ("huggingface", "bert-tiny", (*stack("encoder"), "source.kind=words"), "it reads a tokenizer of kind 'words'"),
-        ("huggingface", "transformer-tiny", (*stack("encoder"), *stack("decoder"), "model.tie=false"), "one table"),
-        ("huggingface", "transformer-tiny", ("model.encoder.norm=post",), "encoder and its decoder differ in 'norm'"),
+        (
+            "huggingface",
+            "bert-tiny",
+            stack("encoder", "positions=rotary"),
+            "it has rotary positions",
+        ),
+        (
+            "huggingface",
+            "bert-tiny",
+            stack("encoder", "norm=post"),
+            "a norm after its sums but none on its embeddings",
+        ),
+        (
+            "huggingface",
+            "bert-tiny",
+            (*stack("encoder"), "source.kind=words"),
+            "it reads a tokenizer of kind 'words'",
+        ),
+        (
+            "huggingface",
+            "transformer-tiny",
+            (*stack("encoder"), *stack("decoder"), "model.tie=false"),
+            "one table",
+        ),
+        (
+            "huggingface",
+            "transformer-tiny",
+            ("model.encoder.norm=post",),
+            "encoder and its decoder differ in 'norm'",
+        ),
         ("huggingface", "gpt-tiny", stack("decoder"), "what a 'gpt-tiny' has on top"),
         ("ctranslate2", "seq2seq", (), "its encoder is of kind 'lstm'"),
-        ("ctranslate2", "bert-tiny", stack("encoder"), "it is a 'mask' model, and only translators go there"),
+        (
+            "ctranslate2",
+            "bert-tiny",
+            stack("encoder"),
+            "it is a 'mask' model, and only translators go there",
+        ),
         (
             "onnx",
             "transformer-tiny",
             (*stack("encoder"), *stack("decoder")),
             "a 'translate' model does more than one pass",
         ),
-        ("onnx", "lstm-classifier", ("model.encoder.kind=gru",), "a 'gru' encoder with these inputs is a loop"),
+        (
+            "onnx",
+            "lstm-classifier",
+            ("model.encoder.kind=gru",),
+            "a 'gru' encoder with these inputs is a loop",
+        ),
         ("onnx", "hmm-tagger", (), "or is no network"),
     ],
 )
@@ -222,7 +303,9 @@ def test_a_model_in_bytes_goes_where_floats_do_but_into_no_graph(tmp_path):
     export(rounded, "huggingface", tmp_path / "theirs")
     weights = load_file(tmp_path / "theirs" / "model.safetensors")
     name = "bert.embeddings.word_embeddings.weight"
-    torch.testing.assert_close(weights[name], model.bundle.model.encoder.inputs.embedding.weight, atol=0.02, rtol=0)
+    torch.testing.assert_close(
+        weights[name], model.bundle.model.encoder.inputs.embedding.weight, atol=0.02, rtol=0
+    )
     assert not torch.equal(weights[name], model.bundle.model.encoder.inputs.embedding.weight)
     pytest.importorskip("onnx")
     with pytest.raises(UsageError, match="its products are taken in bytes"):
@@ -249,8 +332,19 @@ def test_nothing_that_is_there_is_touched_and_formats_have_names(tmp_path):
 
 def test_the_command(tmp_path):
     made(tmp_path / "ours", "bert-tiny", *stack("encoder"))
-    command = [sys.executable, "-m", "seqlab", "export", tmp_path / "ours", "--to", "huggingface", "-o"]
+    command = [
+        sys.executable,
+        "-m",
+        "seqlab",
+        "export",
+        tmp_path / "ours",
+        "--to",
+        "huggingface",
+        "-o",
+    ]
     done = subprocess.run([*command, tmp_path / "theirs"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, f"huggingface: {tmp_path / 'theirs'}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"huggingface: {tmp_path / 'theirs'}\n"), (
+        done.stderr
+    )
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in (tmp_path / "theirs").iterdir()} == names

@@ -39,13 +39,17 @@ def write(path, columns, times=None):
         writer.writerow(["date", *names])
         for row, time in enumerate(times or days(length)):
             cells = (columns[name][row] for name in names)
-            writer.writerow([time, *("" if c != c else c if isinstance(c, str) else f"{c:.6g}" for c in cells)])
+            writer.writerow(
+                [time, *("" if c != c else c if isinstance(c, str) else f"{c:.6g}" for c in cells)]
+            )
     return path
 
 
 def wave(num, *, seed=1, noise=0.3, period=12):
     """A sine whose amplitude is one, with noise."""
-    return np.sin(2 * np.pi * np.arange(num) / period) + noise * np.random.default_rng(seed).normal(size=num)
+    return np.sin(2 * np.pi * np.arange(num) / period) + noise * np.random.default_rng(seed).normal(
+        size=num
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +69,23 @@ def two_waves(folder):
 def trained(folder, two_waves):
     """A small forecaster of each kind, on two waves with gaps; nobody changes them."""
     kinds = {
-        "gaussian": ("gru-forecast", [*SMALL, *MIXED, "train.steps=80", "train.learning_rate=6e-3"]),
-        "quantiles": ("gru-forecast", [*SMALL, *MIXED, "train.steps=80", "train.learning_rate=6e-3"]),
+        "gaussian": (
+            "gru-forecast",
+            [*SMALL, *MIXED, "train.steps=80", "train.learning_rate=6e-3"],
+        ),
+        "quantiles": (
+            "gru-forecast",
+            [*SMALL, *MIXED, "train.steps=80", "train.learning_rate=6e-3"],
+        ),
         "point": (
             "transformer-forecast",
-            [*SMALL, "model.encoder.size=16", "model.encoder.layers=1", "train.steps=80", "train.learning_rate=6e-3"],
+            [
+                *SMALL,
+                "model.encoder.size=16",
+                "model.encoder.layers=1",
+                "train.steps=80",
+                "train.learning_rate=6e-3",
+            ],
         ),
         "lds": ("lds-forecast", [*SMALL[4:7], "train.steps=5"]),
     }
@@ -77,7 +93,11 @@ def trained(folder, two_waves):
     for kind, (recipe, settings) in kinds.items():
         output = [] if kind == "lds" else [f"forecast.output={kind}"]
         models[kind] = lab.train(
-            "forecast", two_waves, recipe=recipe, settings=[*settings, *SHARES, *output], out=folder / kind
+            "forecast",
+            two_waves,
+            recipe=recipe,
+            settings=[*settings, *SHARES, *output],
+            out=folder / kind,
         ).model
     return models
 
@@ -90,7 +110,9 @@ def test_a_noisy_wave_is_forecast_better_than_by_its_past_alone(trained, kind):
     report = trained[kind].evaluate()
     floors = report.floors
     assert set(floors) == {"last value", "one season ago", "linear"}
-    assert report.scores["mse"] < 0.9 * floors["one season ago"]["mse"] < floors["last value"]["mse"]
+    assert (
+        report.scores["mse"] < 0.9 * floors["one season ago"]["mse"] < floors["last value"]["mse"]
+    )
     assert report.scores["mae"] < floors["one season ago"]["mae"]
     assert report.scores["mase"] < 1
     assert report.num_examples == 80 - 6 + 1
@@ -165,7 +187,9 @@ def test_an_array_is_a_series_too(trained, two_waves):
     np.testing.assert_allclose(from_array.mean, from_file.mean)
     assert from_array.times[0] == "400"
     assert [len(each.times) for each in model.predict([values, values])] == [6, 6]
-    with pytest.raises(DataError, match=r"an array of the shape \(400, 1\) where the model forecasts 2 columns"):
+    with pytest.raises(
+        DataError, match=r"an array of the shape \(400, 1\) where the model forecasts 2 columns"
+    ):
         model.predict(values[:, 0])
 
 
@@ -180,7 +204,9 @@ def test_another_file_is_evaluated_from_its_first_whole_window(trained, folder):
         trained["gaussian"].evaluate(other, other)
 
 
-def test_without_the_training_part_there_is_no_linear_floor_and_a_note_says_so(trained, two_waves, tmp_path):
+def test_without_the_training_part_there_is_no_linear_floor_and_a_note_says_so(
+    trained, two_waves, tmp_path
+):
     shutil.copytree(trained["gaussian"].path, tmp_path / "m")
     shutil.rmtree(tmp_path / "m" / "run")
     model = lab.load(tmp_path / "m")
@@ -202,7 +228,9 @@ def test_a_column_that_was_not_seen_lately_is_told_of(trained, folder):
     silent = wave(60)
     silent[10:] = np.nan
     with pytest.warns(SeqlabWarning, match="column 'a' was not observed in the last 24 rows"):
-        said = trained["gaussian"].predict(write(folder / "silent.csv", {"a": silent, "b": 100 + wave(60)}))
+        said = trained["gaussian"].predict(
+            write(folder / "silent.csv", {"a": silent, "b": 100 + wave(60)})
+        )
     assert np.isfinite(said.high).all()
 
 
@@ -234,20 +262,34 @@ class TestKnownColumns:
     def test_they_are_used(self, shop, tmp_path, recipe):
         values, path = shop
         settings = [*(SMALL if recipe == "gru-forecast" else SMALL[4:7]), *SHARES]
-        settings += ["train.steps=80", "train.learning_rate=8e-3"] if recipe == "gru-forecast" else ["train.steps=20"]
+        settings += (
+            ["train.steps=80", "train.learning_rate=8e-3"]
+            if recipe == "gru-forecast"
+            else ["train.steps=20"]
+        )
         settings += ["model.lds.states=1"] if recipe == "lds-forecast" else []
         known = lab.train(
-            "forecast", path, recipe=recipe, settings=[*settings, "data.known=3"], out=tmp_path / "known"
+            "forecast",
+            path,
+            recipe=recipe,
+            settings=[*settings, "data.known=3"],
+            out=tmp_path / "known",
         ).model
         report = known.evaluate()
         assert report.scores["mse"] < 0.5 * report.floors["linear"]["mse"]
 
-        rows = {"sales": [*values["sales"], *[math.nan] * 6], "price": [*values["price"], 0, 1, 0, 1, 1, 0]}
+        rows = {
+            "sales": [*values["sales"], *[math.nan] * 6],
+            "price": [*values["price"], 0, 1, 0, 1, 1, 0],
+        }
         said = known.predict(write(tmp_path / "ahead.csv", rows))
         assert said.times == tuple(days(506)[500:])
         up = said.mean[[1, 3, 4], 0].min() - said.mean[[0, 2, 5], 0].max()
         assert up > 2
-        with pytest.raises(DataError, match="price must be known for 6 rows after the last observation; 0 follow it"):
+        with pytest.raises(
+            DataError,
+            match="price must be known for 6 rows after the last observation; 0 follow it",
+        ):
             known.predict(path)
         with pytest.raises(UsageError, match="which an array does not have"):
             known.predict(np.zeros((30, 1)))
@@ -257,17 +299,32 @@ class TestKnownColumns:
         price = values["price"].copy()
         price[3] = math.nan
         path = write(tmp_path / "gap.csv", {"sales": values["sales"], "price": price})
-        with pytest.raises(DataError, match="column 'price' is to be known and is missing at 2020-01-04"):
+        with pytest.raises(
+            DataError, match="column 'price' is to be known and is missing at 2020-01-04"
+        ):
             lab.train("forecast", path, settings=[*SMALL, "data.known=price"], out=tmp_path / "m")
 
     def test_a_weekly_pattern_is_read_from_the_calendar(self, tmp_path):
         """A look-back of two days cannot see the week: only the dates can say what day it is."""
         keyed = np.random.default_rng(7)
         num = 700
-        weekend = np.array([np.datetime64(day).astype("datetime64[D]").item().weekday() >= 5 for day in days(num)])
+        weekend = np.array(
+            [np.datetime64(day).astype("datetime64[D]").item().weekday() >= 5 for day in days(num)]
+        )
         path = write(tmp_path / "week.csv", {"x": 3.0 * weekend + 0.3 * keyed.normal(size=num)})
-        settings = [*SMALL, *SHARES, "forecast.look_back=2", "forecast.patch=2", "forecast.scale=train"]
-        settings += ["train.steps=100", "train.batch_tokens=400", "train.learning_rate=1e-2", "data.calendar=true"]
+        settings = [
+            *SMALL,
+            *SHARES,
+            "forecast.look_back=2",
+            "forecast.patch=2",
+            "forecast.scale=train",
+        ]
+        settings += [
+            "train.steps=100",
+            "train.batch_tokens=400",
+            "train.learning_rate=1e-2",
+            "data.calendar=true",
+        ]
         report = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model.evaluate()
         assert report.scores["mse"] < 0.4 * report.floors["linear"]["mse"]
 
@@ -281,7 +338,10 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         ("cell", "said"),
-        [("NW", "series.csv:5, column 'x': 'NW' is not a number"), ("inf", "series.csv:5, column 'x': infinity")],
+        [
+            ("NW", "series.csv:5, column 'x': 'NW' is not a number"),
+            ("inf", "series.csv:5, column 'x': infinity"),
+        ],
     )
     def test_what_is_no_number(self, tmp_path, cell, said):
         values = [*map(str, wave(100))]
@@ -294,7 +354,9 @@ class TestBadInput:
         times[4] = times[2]
         path = write(tmp_path / "series.csv", {"x": wave(100)}, times)
         with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
-            assert "series.csv:6: 2020-01-03 is there twice, on line 4 too" in self.refused(path, out=tmp_path / "m")
+            assert "series.csv:6: 2020-01-03 is there twice, on line 4 too" in self.refused(
+                path, out=tmp_path / "m"
+            )
 
     def test_nothing_observed_at_all_or_not_in_the_training_part(self, tmp_path):
         late = np.full(100, math.nan)
@@ -309,7 +371,10 @@ class TestBadInput:
         path = write(tmp_path / "series.csv", {"x": wave(60)})
         parts = ("data.validation=0.1", "data.test=0.1")
         said = self.refused(path, "forecast.look_back=200", *parts, out=tmp_path / "m")
-        assert "60 rows leave 48 for the train part, which needs 206 (look-back 200, horizon 6)" in said
+        assert (
+            "60 rows leave 48 for the train part, which needs 206 (look-back 200, horizon 6)"
+            in said
+        )
         said = self.refused(path, "forecast.horizon=10", *parts, out=tmp_path / "m")
         assert "60 rows leave 6 for the validation part, which needs 10" in said
 
@@ -320,7 +385,9 @@ class TestBadInput:
             lab.train("forecast", two_waves, valid=two_waves, settings=SMALL, out=tmp_path / "m")
 
     def test_a_column_asked_for_twice_and_rows_that_are_not_there(self, tmp_path, two_waves):
-        said = self.refused(two_waves, "data.columns=a,b", "data.known=b", out=tmp_path / "m", kind=UsageError)
+        said = self.refused(
+            two_waves, "data.columns=a,b", "data.known=b", out=tmp_path / "m", kind=UsageError
+        )
         assert "column 'b' is asked for twice" in said
         said = self.refused(two_waves, "data.rows=401", out=tmp_path / "m")
         assert "400 rows, where data.rows asks for 401" in said
@@ -337,9 +404,15 @@ class TestBadInput:
     @pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
     def test_a_series_that_never_changes_is_told_of_and_forecast_as_it_is(self, tmp_path, recipe):
         path = write(tmp_path / "series.csv", {"x": np.full(200, 7.0)})
-        settings = [*SMALL, "train.steps=20"] if recipe == "gru-forecast" else [*SMALL[4:7], "train.steps=3"]
+        settings = (
+            [*SMALL, "train.steps=20"]
+            if recipe == "gru-forecast"
+            else [*SMALL[4:7], "train.steps=3"]
+        )
         with pytest.warns(SeqlabWarning, match="column 'x' never changes"):
-            model = lab.train("forecast", path, recipe=recipe, settings=settings, out=tmp_path / "m").model
+            model = lab.train(
+                "forecast", path, recipe=recipe, settings=settings, out=tmp_path / "m"
+            ).model
         said = model.predict(path)
         assert np.isfinite(said.high).all()
         assert np.abs(said.mean - 7).max() < 0.5
@@ -357,7 +430,10 @@ class TestBadInput:
         columns["s7"][:110] = np.nan
         path = write(tmp_path / "series.csv", columns)
         settings = [*SMALL, "train.steps=2", "data.test=0.1", "data.validation=0.1"]
-        with pytest.warns(SeqlabWarning, match="1 series has no observation in the training part and is left out: s7"):
+        with pytest.warns(
+            SeqlabWarning,
+            match="1 series has no observation in the training part and is left out: s7",
+        ):
             model = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model
         assert len(model.predict(path).columns) == 11
 
@@ -372,11 +448,20 @@ class TestRuns:
     @pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
     def test_a_run_that_was_stopped_goes_on_as_if_it_never_had(self, tmp_path, recipe):
         settings = [*(SMALL if recipe == "gru-forecast" else SMALL[4:7]), *SHARES, "train.steps=4"]
-        path = write(tmp_path / "whole.csv", {"x": wave(200)})  # without gaps, which make a filter slow
-        through = lab.train("forecast", path, recipe=recipe, settings=settings, out=tmp_path / "one")
+        path = write(
+            tmp_path / "whole.csv", {"x": wave(200)}
+        )  # without gaps, which make a filter slow
+        through = lab.train(
+            "forecast", path, recipe=recipe, settings=settings, out=tmp_path / "one"
+        )
         asked = iter([False, True])
         stopped = lab.train(
-            "forecast", path, recipe=recipe, settings=settings, out=tmp_path / "two", stop=lambda: next(asked)
+            "forecast",
+            path,
+            recipe=recipe,
+            settings=settings,
+            out=tmp_path / "two",
+            stop=lambda: next(asked),
         )
         assert stopped.stopped
         assert stopped.step == 2
@@ -399,22 +484,30 @@ class TestRuns:
         model = lab.train("forecast", two_waves, settings=settings, out=tmp_path / "m").model
         assert model.bundle.codec.source.season == 7
 
-    def test_training_goes_on_from_a_forecaster_and_from_nothing_else(self, trained, two_waves, tmp_path):
+    def test_training_goes_on_from_a_forecaster_and_from_nothing_else(
+        self, trained, two_waves, tmp_path
+    ):
         path = trained["gaussian"].path
         settings = [*SMALL, *SHARES, "train.steps=1", "train.learning_rate=1e-9"]
-        again = lab.train("forecast", two_waves, start=path, settings=settings, out=tmp_path / "m").model
+        again = lab.train(
+            "forecast", two_waves, start=path, settings=settings, out=tmp_path / "m"
+        ).model
         np.testing.assert_allclose(
             again.predict(two_waves).mean, trained["gaussian"].predict(two_waves).mean, rtol=1e-3
         )
         (tmp_path / "x.tsv").write_text("a\tb\n" * 10)
-        with pytest.raises(Exception, match="a 'classify' model cannot start from a 'forecast' model"):
+        with pytest.raises(
+            Exception, match="a 'classify' model cannot start from a 'forecast' model"
+        ):
             lab.train("classify", tmp_path / "x.tsv", start=path, out=tmp_path / "c")
 
 
 def test_nothing_warns_where_all_is_well(two_waves, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = lab.train("forecast", two_waves, settings=[*SMALL, "train.steps=2"], out=tmp_path / "m").model
+        model = lab.train(
+            "forecast", two_waves, settings=[*SMALL, "train.steps=2"], out=tmp_path / "m"
+        ).model
         model.predict(two_waves)
         model.evaluate()
 
@@ -422,7 +515,11 @@ def test_nothing_warns_where_all_is_well(two_waves, tmp_path):
 def test_one_forecaster_learns_from_many_series_in_one_file(tmp_path):
     """One below the other, told apart by a column, and one a row: both are forecast under their names."""
     values = {"north": 50 + 10 * wave(120), "south": 5 + wave(120, seed=2)}
-    rows = [f"{shop},{day},{x:.4f}" for shop, xs in values.items() for day, x in zip(days(120), xs, strict=True)]
+    rows = [
+        f"{shop},{day},{x:.4f}"
+        for shop, xs in values.items()
+        for day, x in zip(days(120), xs, strict=True)
+    ]
     (tmp_path / "long.csv").write_text("\n".join(["shop,day,sales", *rows]) + "\n")
     header = ",".join(["shop", *days(120)])
     (tmp_path / "wide.csv").write_text(
@@ -430,7 +527,10 @@ def test_one_forecaster_learns_from_many_series_in_one_file(tmp_path):
     )
     for name in ("long.csv", "wide.csv"):
         model = lab.train(
-            "forecast", tmp_path / name, settings=[*SMALL, "train.steps=20"], out=tmp_path / f"m-{name}"
+            "forecast",
+            tmp_path / name,
+            settings=[*SMALL, "train.steps=20"],
+            out=tmp_path / f"m-{name}",
         ).model
         said = model.predict(str(tmp_path / name))
         assert said.columns == ("north", "south")

@@ -12,7 +12,12 @@ from seqlab.cli.command import print_fit
 from seqlab.errors import DataError, RecipeError, RunError, SeqlabWarning
 from seqlab.padded import Padded
 
-LEXICON = {"D": ["the", "a"], "N": ["cat", "dog", "bird", "walker"], "V": ["sees", "hears", "walked"], "A": ["old"]}
+LEXICON = {
+    "D": ["the", "a"],
+    "N": ["cat", "dog", "bird", "walker"],
+    "V": ["sees", "hears", "walked"],
+    "A": ["old"],
+}
 FRAMES = ["D N V D N", "D A N V", "D N V D A N", "D A A N V D N"]
 
 
@@ -26,7 +31,8 @@ def sentences(num, *, seed=1):
 def conll(num, *, known=1.0, seed=1):
     keyed = random.Random(seed + 100)
     rows = (
-        (f"{word}\t{tag if keyed.random() < known else '?'}\n" for word, tag in s) for s in sentences(num, seed=seed)
+        (f"{word}\t{tag if keyed.random() < known else '?'}\n" for word, tag in s)
+        for s in sentences(num, seed=seed)
     )
     return "\n".join("".join(words) for words in rows)
 
@@ -39,7 +45,9 @@ def make(tmp_path_factory):
         folder = tmp_path_factory.mktemp(task)
         (folder / name).write_text(text)
         valid = folder / name if itself else ()
-        return lab.train(task, folder / name, valid=valid, recipe=recipe, settings=settings, out=folder / "m").model
+        return lab.train(
+            task, folder / name, valid=valid, recipe=recipe, settings=settings, out=folder / "m"
+        ).model
 
     return make
 
@@ -52,7 +60,13 @@ def tagger(make):
 @pytest.fixture(scope="module")
 def lines(make):
     text = "".join(" ".join(word for word, _ in s) + "\n" for s in sentences(80))
-    settings = ("model.hmm.states=4", "target.min_count=1", "train.restarts=3", "train.steps=40", "data.validation=0.2")
+    settings = (
+        "model.hmm.states=4",
+        "target.min_count=1",
+        "train.restarts=3",
+        "train.steps=40",
+        "data.validation=0.2",
+    )
     return make("lm", "hmm-lm", text, *settings, name="t.txt")
 
 
@@ -94,7 +108,9 @@ class TestATagger:
 
     def test_answers_by_the_best_path_or_label_by_label(self, make):
         """A path that stays is likelier than each that moves, yet label by label the middle is more often B."""
-        text = "\n".join(["x\tA\n" * 3] * 4 + ["x\tA\nx\tB\nx\tC\n"] * 3 + ["x\tC\nx\tB\nx\tA\n"] * 3)
+        text = "\n".join(
+            ["x\tA\n" * 3] * 4 + ["x\tA\nx\tB\nx\tC\n"] * 3 + ["x\tC\nx\tB\nx\tA\n"] * 3
+        )
         tags = {}
         for way in ("viterbi", "posterior"):
             model = make("tag", "hmm-tagger", text, f"model.hmm.decode={way}", itself=True)
@@ -109,14 +125,25 @@ class TestATagger:
         names[::7] = "?"
         np.savez(tmp_path / "t.npz", values=values, lengths=[20] * 20, labels=names)
         for emissions in ("diagonal", "full"):
-            settings = ("source.kind=vectors", f"model.hmm.emissions={emissions}", "source.endings=0")
+            settings = (
+                "source.kind=vectors",
+                f"model.hmm.emissions={emissions}",
+                "source.endings=0",
+            )
             settings += ("data.no_label=?", "train.steps=5", "data.validation=0.2")
             model = lab.train(
-                "tag", tmp_path / "t.npz", recipe="hmm-tagger", settings=settings, out=tmp_path / emissions
+                "tag",
+                tmp_path / "t.npz",
+                recipe="hmm-tagger",
+                settings=settings,
+                out=tmp_path / emissions,
             ).model
             assert model.metrics["fit"]["by"] == "EM"
             assert model.metrics["validation"]["accuracy"] > 0.95
-            assert model.predict(values[:20].astype(np.float32)).details["tags"] == ["low"] * 10 + ["high"] * 10
+            assert (
+                model.predict(values[:20].astype(np.float32)).details["tags"]
+                == ["low"] * 10 + ["high"] * 10
+            )
 
 
 class TestALanguageModel:
@@ -126,7 +153,9 @@ class TestALanguageModel:
         assert scores["loss"] < scores["floors"]["1-gram"]["loss"] - 0.5
         fit = lines.metrics["fit"]
         assert fit["climbs"] == 3
-        assert fit["objectives"][fit["best_climb"] - 1] == max(fit["objectives"]) == fit["objective"]
+        assert (
+            fit["objectives"][fit["best_climb"] - 1] == max(fit["objectives"]) == fit["objective"]
+        )
 
     def test_writes_scores_and_streams(self, lines):
         said = lines.predict("the", seed=1, temperature=1.0).output
@@ -153,21 +182,37 @@ class TestALanguageModel:
         scores = model.metrics["validation"]
         assert scores["loss"] < scores["floors"]["1-gram"]["loss"] - 0.2
         held_out = model.data().tokens
-        hmm, tokens = model.bundle.model.decoder.hmm.model, torch.from_numpy(held_out.astype(np.int64))[None]
-        whole, first = (
-            hmm.posterior(Padded(tokens[:, :n], torch.tensor([n]))).log_likelihood for n in (tokens.shape[1], 1)
+        hmm, tokens = (
+            model.bundle.model.decoder.hmm.model,
+            torch.from_numpy(held_out.astype(np.int64))[None],
         )
-        assert scores["loss"] == pytest.approx(float(first - whole) / (tokens.shape[1] - 1), rel=1e-9)
+        whole, first = (
+            hmm.posterior(Padded(tokens[:, :n], torch.tensor([n]))).log_likelihood
+            for n in (tokens.shape[1], 1)
+        )
+        assert scores["loss"] == pytest.approx(
+            float(first - whole) / (tokens.shape[1] - 1), rel=1e-9
+        )
         assert len(model.predict("the ", max_length=5).output) == 5
 
     def test_goes_on_where_it_was_stopped_and_not_beyond_its_end(self, make, lines, tmp_path):
         text = "".join(" ".join(word for word, _ in s) + "\n" for s in sentences(80))
         (tmp_path / "t.txt").write_text(text)
-        settings = ("model.hmm.states=4", "target.min_count=1", "train.restarts=3", "train.steps=40")
+        settings = (
+            "model.hmm.states=4",
+            "target.min_count=1",
+            "train.restarts=3",
+            "train.steps=40",
+        )
         settings += ("data.validation=0.2",)
         calls = iter([False] * 7 + [True])
         stopped = lab.train(
-            "lm", tmp_path / "t.txt", recipe="hmm-lm", settings=settings, out=tmp_path / "m", stop=lambda: next(calls)
+            "lm",
+            tmp_path / "t.txt",
+            recipe="hmm-lm",
+            settings=settings,
+            out=tmp_path / "m",
+            stop=lambda: next(calls),
         )
         assert (stopped.stopped, stopped.step) == (True, 8)
         again = lab.train(out=tmp_path / "m", resume=True).model
@@ -181,24 +226,44 @@ class TestALanguageModel:
 
 class TestLabelsThatAreNotKnown:
     def test_are_held_open_while_em_holds_the_others(self, make, tagger):
-        model = make("tag", "hmm-tagger", conll(60, known=0.4), "data.no_label=?", "data.validation=0.3")
+        model = make(
+            "tag", "hmm-tagger", conll(60, known=0.4), "data.no_label=?", "data.validation=0.3"
+        )
         assert model.bundle.codec.target.labels.names == ("A", "D", "N", "V")
         fit = model.metrics["fit"]
         assert (fit["by"], fit["climbs"], fit["monotone"]) == ("EM", 1, True)
         assert 1 <= fit["kept_step"] <= fit["steps"]
-        assert model.predict("the old cat sees a dog").details["tags"] == ["D", "A", "N", "V", "D", "N"]
+        assert model.predict("the old cat sees a dog").details["tags"] == [
+            "D",
+            "A",
+            "N",
+            "V",
+            "D",
+            "N",
+        ]
         assert model.metrics["validation"]["accuracy"] == 1.0
 
     def test_are_learnt_by_no_tagger_and_scored_by_no_evaluation(self, make, tmp_path):
-        settings = ("model.embedding=8", "model.encoder.size=8", "model.encoder.layers=1", "train.steps=3")
+        settings = (
+            "model.embedding=8",
+            "model.encoder.size=8",
+            "model.encoder.layers=1",
+            "train.steps=3",
+        )
         unlabelled = "\n".join("the\t?\ncat\t?\n" for _ in range(10))
         text = conll(30, known=0.5) + "\n" + unlabelled
-        model = make("tag", "bilstm-tagger", text, *settings, "data.no_label=?", "data.validation=0.3")
+        model = make(
+            "tag", "bilstm-tagger", text, *settings, "data.no_label=?", "data.validation=0.3"
+        )
         assert "?" not in model.bundle.codec.target.labels.names
         (tmp_path / "all.conll").write_text(conll(20, seed=3))
         given = list(sentences(20, seed=3))
         answers = [model.predict(" ".join(word for word, _ in s)).details["tags"] for s in given]
-        right = [t == p for s, tags in zip(given, answers, strict=True) for (_, t), p in zip(s, tags, strict=True)]
+        right = [
+            t == p
+            for s, tags in zip(given, answers, strict=True)
+            for (_, t), p in zip(s, tags, strict=True)
+        ]
         assert 0 < sum(right) < len(right)
         whole = model.evaluate(tmp_path / "all.conll")
         assert whole.scores["accuracy"] == pytest.approx(np.mean(right))
@@ -207,7 +272,12 @@ class TestLabelsThatAreNotKnown:
         rows = ["".join(f"{w}\t{t if next(guessed) else '?'}\n" for w, t in s) for s in given]
         (tmp_path / "some.conll").write_text("\n".join([*rows, "the\t?\n"]))
         some = model.evaluate(tmp_path / "some.conll")
-        assert some.scores["accuracy"] == some.scores["macro_f1"] == some.scores["whole_sentences"] == 1.0
+        assert (
+            some.scores["accuracy"]
+            == some.scores["macro_f1"]
+            == some.scores["whole_sentences"]
+            == 1.0
+        )
         assert some.examples == ()
         assert some.num_examples == 21
         assert some.scores["token_accuracy"] == 1.0
@@ -223,7 +293,9 @@ class TestLabelsThatAreNotKnown:
         assert scores["entity_f1"] == scores["accuracy"] == 1.0
 
     def test_are_warned_of_by_nobody(self, make, tmp_path, recwarn):
-        model = make("tag", "hmm-tagger", conll(30, known=0.5), "data.no_label=?", "data.validation=0.3")
+        model = make(
+            "tag", "hmm-tagger", conll(30, known=0.5), "data.no_label=?", "data.validation=0.3"
+        )
         model.evaluate(model.path.parent / "t.conll")
         assert not [w for w in recwarn if "?" in str(w.message)]
 
@@ -242,8 +314,15 @@ def test_a_label_that_was_cut_away_is_named(make):
 
 
 def test_endings_are_for_networks_too(make):
-    settings = ("model.embedding=8", "model.encoder.size=8", "model.encoder.layers=1", "train.steps=2")
-    model = make("tag", "bilstm-tagger", conll(40), *settings, "source.endings=3", "data.validation=0.3")
+    settings = (
+        "model.embedding=8",
+        "model.encoder.size=8",
+        "model.encoder.layers=1",
+        "train.steps=2",
+    )
+    model = make(
+        "tag", "bilstm-tagger", conll(40), *settings, "source.endings=3", "data.validation=0.3"
+    )
     tokenizer = model.bundle.codec.source_tokenizer
     assert len(tokenizer) > tokenizer.num_words
     assert len(model.predict("the runner").details["tags"]) == 2
@@ -253,26 +332,42 @@ def test_it_starts_from_no_other_and_no_other_from_it(make, lines, tagger, tmp_p
     (tmp_path / "t.conll").write_text(conll(10))
     for recipe in ("hmm-tagger", "bilstm-tagger"):
         with pytest.raises(RecipeError, match="fitted from its data alone"):
-            lab.train("tag", tmp_path / "t.conll", recipe=recipe, start=tagger.path, out=tmp_path / "m")
+            lab.train(
+                "tag", tmp_path / "t.conll", recipe=recipe, start=tagger.path, out=tmp_path / "m"
+            )
 
 
 def test_a_run_says_how_it_was_fitted(lines, tagger, capsys):
     print_fit(tagger.metrics["fit"])
     print_fit(lines.metrics["fit"])
     print_fit(
-        {"by": "EM", "climbs": 1, "best_climb": 1, "objective": -2.5, "steps": 7, "converged": False, "kept_step": 3}
+        {
+            "by": "EM",
+            "climbs": 1,
+            "best_climb": 1,
+            "objective": -2.5,
+            "steps": 7,
+            "converged": False,
+            "kept_step": 3,
+        }
     )
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "fitted by counting: every label was known"
-    assert said[1].startswith(f"fitted by EM: climb {lines.metrics['fit']['best_climb']} of 3, which got highest: -")
-    assert said[2].startswith("fitted by EM: one climb: -2.5000 nats a token after 7 steps, not yet converged")
+    assert said[1].startswith(
+        f"fitted by EM: climb {lines.metrics['fit']['best_climb']} of 3, which got highest: -"
+    )
+    assert said[2].startswith(
+        "fitted by EM: one climb: -2.5000 nats a token after 7 steps, not yet converged"
+    )
     assert said[3] == "kept: step 3, which labels the held-out part best"
 
 
 def test_the_figures_are_beside_the_model(lines):
     stored = json.loads((lines.path / "metrics.json").read_text())
     assert stored["fit"] == lines.metrics["fit"]
-    steps = [json.loads(line) for line in (lines.path / "run" / "metrics.jsonl").read_text().splitlines()]
+    steps = [
+        json.loads(line) for line in (lines.path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     climbs = [line["climb"] for line in steps if "climb" in line]
     assert climbs == sorted(climbs)
     assert set(climbs) == {1, 2, 3}

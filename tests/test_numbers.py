@@ -8,8 +8,19 @@ import pytest
 from seqlab import lab
 from seqlab.errors import DataError, RecipeError
 
-STEPS = ("train.steps=250", "train.batch_tokens=512", "train.learning_rate=1e-2", "train.validate_every=50")
-SMALL = ("model.embedding=16", "model.encoder.size=32", "model.encoder.layers=1", "model.dropout=0", *STEPS)
+STEPS = (
+    "train.steps=250",
+    "train.batch_tokens=512",
+    "train.learning_rate=1e-2",
+    "train.validate_every=50",
+)
+SMALL = (
+    "model.embedding=16",
+    "model.encoder.size=32",
+    "model.encoder.layers=1",
+    "model.dropout=0",
+    *STEPS,
+)
 TURNS = dict(zip("ABCDEF", (10.0, 75.0, 160.0, 200.0, 290.0, 340.0), strict=True))
 
 
@@ -25,14 +36,19 @@ def chains(num, seed):
 @pytest.fixture(scope="module")
 def angles(tmp_path_factory):
     path = tmp_path_factory.mktemp("angles") / "angles.tsv"
-    rows = [f"{' '.join(letters)}\t{' '.join(f'{a:.1f}' for a in turned)}\n" for letters, turned in chains(800, 1)]
+    rows = [
+        f"{' '.join(letters)}\t{' '.join(f'{a:.1f}' for a in turned)}\n"
+        for letters, turned in chains(800, 1)
+    ]
     rows[0] = "A B C\t10.0 nan 235.0\n"
     path.write_text("".join(rows))
     return path
 
 
 def test_angles_are_learnt_around_the_circle(angles, tmp_path):
-    model = lab.train("tag", angles, settings=(*SMALL, "target.kind=angles"), out=tmp_path / "m").model
+    model = lab.train(
+        "tag", angles, settings=(*SMALL, "target.kind=angles"), out=tmp_path / "m"
+    ).model
     report = model.evaluate()
     assert report.scores["mae"] < 12
     assert report.floors["mean of training"]["mae"] > 60
@@ -50,13 +66,17 @@ def test_several_numbers_at_a_position_some_of_them_unknown(tmp_path):
     lines = []
     for _ in range(300):
         letters = random.choice(list(value), size=6)
-        cells = [f"{value[x][0]},{'nan' if random.random() < 0.2 else value[x][1]}" for x in letters]
+        cells = [
+            f"{value[x][0]},{'nan' if random.random() < 0.2 else value[x][1]}" for x in letters
+        ]
         cells[int(random.integers(6))] = "_"
         lines.append(f"{' '.join(letters)}\t{' '.join(cells)}\n")
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     settings = (*SMALL, "target.kind=numbers", "data.no_label=_")
     model = lab.train("tag", tmp_path / "pairs.tsv", settings=settings, out=tmp_path / "m").model
-    assert np.allclose(model.predict("a b c").details["numbers"], [value[x] for x in "abc"], rtol=0.15, atol=150)
+    assert np.allclose(
+        model.predict("a b c").details["numbers"], [value[x] for x in "abc"], rtol=0.15, atol=150
+    )
     assert model.evaluate().scores["mae"] < 0.2 * model.evaluate().floors["mean of training"]["mae"]
     assert json.loads((tmp_path / "m" / "tokenizer.json").read_text())["numbers"]["no_label"] == "_"
 
@@ -64,7 +84,12 @@ def test_several_numbers_at_a_position_some_of_them_unknown(tmp_path):
 def test_what_is_no_number_is_named(tmp_path):
     def train(text, *settings):
         (tmp_path / "x.tsv").write_text(text)
-        lab.train("tag", tmp_path / "x.tsv", settings=("target.kind=numbers", *settings), out=tmp_path / "m")
+        lab.train(
+            "tag",
+            tmp_path / "x.tsv",
+            settings=("target.kind=numbers", *settings),
+            out=tmp_path / "m",
+        )
 
     with pytest.raises(DataError, match=r"x\.tsv:2: position 1: 'DET' is not a number"):
         train("a b\t1 2\nc d\tDET 3\n")
@@ -75,4 +100,6 @@ def test_what_is_no_number_is_named(tmp_path):
     with pytest.raises(DataError, match="is not a number"):
         train("a a\t1 inf\na a\t1 inf\n")
     with pytest.raises(RecipeError, match="targets of a tagger"):
-        lab.train("classify", tmp_path / "x.tsv", settings=("target.kind=numbers",), out=tmp_path / "m")
+        lab.train(
+            "classify", tmp_path / "x.tsv", settings=("target.kind=numbers",), out=tmp_path / "m"
+        )

@@ -51,7 +51,8 @@ def test_flags_are_made_of_declared_options(ranges, code):
     toy.command()(show)
     run = CliRunner().invoke
     assert (
-        run(toy, ["a", "--size", "3", "--names", "x", "--names", "y"]).stdout == "a {'size': 3, 'names': ['x', 'y']}\n"
+        run(toy, ["a", "--size", "3", "--names", "x", "--names", "y"]).stdout
+        == "a {'size': 3, 'names': ['x', 'y']}\n"
     )
     assert run(toy, ["a"]).stdout == "a {'size': None, 'names': None}\n"
     assert run(toy, ["a", "--size", "1"]).exit_code == code

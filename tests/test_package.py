@@ -20,7 +20,11 @@ def python(code, *words):
     """Run a script in a process of its own; what it prints."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-c", code, *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -49,7 +53,9 @@ def test_the_public_surface_is_what_it_says():
     assert set(names) - {"__builtins__"} == set(seqlab.__all__)
 
 
-@pytest.mark.parametrize("before", ["seqlab.train", "seqlab.load", "import seqlab.training.gradient"])
+@pytest.mark.parametrize(
+    "before", ["seqlab.train", "seqlab.load", "import seqlab.training.gradient"]
+)
 def test_train_is_the_verb_whatever_was_used_before(before):
     assert python(f"import seqlab\n{before}\nprint(seqlab.train.__module__)") == "seqlab.lab\n"
 
@@ -89,7 +95,10 @@ def test_what_needs_no_torch_does_not_import_it(words):
 
 def test_both_ways_of_calling_it_are_the_same():
     commands = ([SEQLAB], [sys.executable, "-m", "seqlab"])
-    said = [subprocess.run([*command, "recipes"], capture_output=True, check=True).stdout for command in commands]
+    said = [
+        subprocess.run([*command, "recipes"], capture_output=True, check=True).stdout
+        for command in commands
+    ]
     assert said[0] == said[1]
 
 

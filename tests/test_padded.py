@@ -96,7 +96,9 @@ def test_reading_backwards_is_its_own_inverse(words, vectors):
 
 
 def test_what_was_observed_is_reversed_with_its_value():
-    padded = Padded(torch.tensor([[1, 2, 3, 0]]), torch.tensor([3]), torch.tensor([[True, False, False, False]]))
+    padded = Padded(
+        torch.tensor([[1, 2, 3, 0]]), torch.tensor([3]), torch.tensor([[True, False, False, False]])
+    )
     assert padded.reversed().observed.tolist() == [[False, False, True, False]]
 
 

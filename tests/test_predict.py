@@ -7,7 +7,14 @@ from seqlab.errors import DataError
 
 LEARNED = [
     f"model.decoder.{o}"
-    for o in ("kind=transformer", "size=8", "heads=2", "layers=1", "positions=learned", "window=none")
+    for o in (
+        "kind=transformer",
+        "size=8",
+        "heads=2",
+        "layers=1",
+        "positions=learned",
+        "window=none",
+    )
 ]
 
 
@@ -16,13 +23,23 @@ def short_sighted(tmp_path_factory):
     """A language model of characters that learned ten positions."""
     folder = tmp_path_factory.mktemp("learned")
     (folder / "text.txt").write_text("abc abd abe " * 40, "utf-8")
-    settings = [*LEARNED, "data.max_target=8", "train.steps=2", "train.bptt=8", "train.batch_rows=4"]
-    return lab.train("lm", folder / "text.txt", recipe="gpt-tiny", settings=settings, out=folder / "model").model
+    settings = [
+        *LEARNED,
+        "data.max_target=8",
+        "train.steps=2",
+        "train.bptt=8",
+        "train.batch_rows=4",
+    ]
+    return lab.train(
+        "lm", folder / "text.txt", recipe="gpt-tiny", settings=settings, out=folder / "model"
+    ).model
 
 
 def test_a_continuation_ends_where_the_positions_end(short_sighted):
     alone = short_sighted.predict("abcd", method="greedy", max_length=50)
-    assert len(alone.details["tokens"]) == 7, "four are read, six more places are left, and the last token is not read"
+    assert len(alone.details["tokens"]) == 7, (
+        "four are read, six more places are left, and the last token is not read"
+    )
     together = short_sighted.predict(["a", "abcd", "abc"], method="greedy", max_length=50)
     assert together[1] == alone
     assert [len(answer.details["tokens"]) for answer in together] == [10, 7, 8]
@@ -36,8 +53,12 @@ def test_a_line_beyond_them_is_not_evaluated(tmp_path):
     (tmp_path / "text.txt").write_text("abc abd\n" * 40, "utf-8")
     (tmp_path / "long.txt").write_text("abc\n" + "abc abd " * 4 + "\n", "utf-8")
     settings = [*LEARNED, "data.unit=line", "data.max_target=8", "train.steps=2"]
-    model = lab.train("lm", tmp_path / "text.txt", recipe="gpt-tiny", settings=settings, out=tmp_path / "model").model
-    with pytest.raises(DataError, match=r"long.txt:2: 34 tokens, and this model learned 10 positions"):
+    model = lab.train(
+        "lm", tmp_path / "text.txt", recipe="gpt-tiny", settings=settings, out=tmp_path / "model"
+    ).model
+    with pytest.raises(
+        DataError, match=r"long.txt:2: 34 tokens, and this model learned 10 positions"
+    ):
         model.evaluate(tmp_path / "long.txt")
 
 

@@ -46,7 +46,12 @@ def meals(num, *, seed=1):
 @pytest.fixture(scope="module")
 def mask(make):
     """A masked model that has learnt who eats what."""
-    layers = ("model.encoder.kind=gru", "model.encoder.bidirectional=true", "model.encoder.size=12", "model.dropout=0")
+    layers = (
+        "model.encoder.kind=gru",
+        "model.encoder.bidirectional=true",
+        "model.encoder.size=12",
+        "model.dropout=0",
+    )
     settings = (
         *LEARN,
         *layers,
@@ -56,7 +61,15 @@ def mask(make):
         "model.masked=0.3",
     )
     text = "".join(f"{line}\n" for line in meals(100))
-    return make("mask", "t.txt", text, *settings, "source.kind=words", "train.average=none", "train.batch_tokens=200")
+    return make(
+        "mask",
+        "t.txt",
+        text,
+        *settings,
+        "source.kind=words",
+        "train.average=none",
+        "train.batch_tokens=200",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +108,10 @@ class TestBlanks:
         guesses = few.predict("a [MASK]").details["blanks"][0]
         assert sorted(guess["token"] for guess in guesses) == ["a", "b"]  # all there is
         assert sum(guess["probability"] for guess in guesses) == pytest.approx(1)
-        for blanks in (a.details["blanks"] for a in mask.predict(["[MASK]", "[MASK] [MASK] [MASK]", "[SEP] [MASK]"])):
+        for blanks in (
+            a.details["blanks"]
+            for a in mask.predict(["[MASK]", "[MASK] [MASK] [MASK]", "[SEP] [MASK]"])
+        ):
             assert not {guess["token"] for guesses in blanks for guess in guesses} & set(SPECIALS)
 
     def test_a_pair_of_texts_is_accepted(self, mask):
@@ -126,9 +142,16 @@ class TestBlanks:
 
     def test_a_run_that_was_stopped_hides_the_same_tokens_as_one_that_was_not(self, tmp_path):
         (tmp_path / "t.txt").write_text("".join(f"{line}\n" for line in meals(30)))
-        small = ("model.encoder.size=8", "model.encoder.heads=2", "model.encoder.layers=1", "source.kind=words")
+        small = (
+            "model.encoder.size=8",
+            "model.encoder.heads=2",
+            "model.encoder.layers=1",
+            "source.kind=words",
+        )
         settings = (*QUICK, *small, "train.steps=4", "train.validate_every=3")
-        lab.train("mask", tmp_path / "t.txt", settings=settings, out=tmp_path / "m", stop=lambda: True)
+        lab.train(
+            "mask", tmp_path / "t.txt", settings=settings, out=tmp_path / "m", stop=lambda: True
+        )
         lab.train(out=tmp_path / "m", resume=True)
         lab.train("mask", tmp_path / "t.txt", settings=settings, out=tmp_path / "whole")
         weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "whole")]
@@ -159,7 +182,9 @@ def waves(num, *, seed=1):
 
 
 def archive(path, sequences, labels):
-    np.savez(path, values=np.concatenate(sequences), lengths=[len(s) for s in sequences], labels=labels)
+    np.savez(
+        path, values=np.concatenate(sequences), lengths=[len(s) for s in sequences], labels=labels
+    )
     return path
 
 
@@ -194,11 +219,15 @@ class TestVectors:
         assert set(report.floors) == {"majority class"}
         assert report.to_json() == sorter.metrics["validation"]
         fresh = list(waves(20, seed=2))
-        assert [a.output for a in sorter.predict([v for v, _ in fresh])] == [label for _, label in fresh]
+        assert [a.output for a in sorter.predict([v for v, _ in fresh])] == [
+            label for _, label in fresh
+        ]
 
     @pytest.mark.parametrize("name", ["table", "named"])
     def test_in_a_directory_they_are_the_same_as_in_an_archive(self, place, sorter, tmp_path, name):
-        model = lab.train("classify", place / name, settings=(*MEASURED, "train.steps=1"), out=tmp_path / "m").model
+        model = lab.train(
+            "classify", place / name, settings=(*MEASURED, "train.steps=1"), out=tmp_path / "m"
+        ).model
         assert model.bundle.codec.target.labels == sorter.bundle.codec.target.labels
         ours, theirs = model.bundle.codec.source.scale, sorter.bundle.codec.source.scale
         assert ours.mean == pytest.approx(theirs.mean)
@@ -214,7 +243,9 @@ class TestVectors:
     def test_other_features_than_in_training_are_refused(self, sorter, tmp_path):
         np.save(tmp_path / "x.npy", np.zeros((4, 2), dtype=np.float32))
         for given in (str(tmp_path / "x.npy"), np.zeros((4, 2), dtype=np.float32)):
-            with pytest.raises(DataError, match="vectors of 2 features where the model was trained on 3"):
+            with pytest.raises(
+                DataError, match="vectors of 2 features where the model was trained on 3"
+            ):
                 sorter.predict(given)
         with pytest.raises(DataError, match="there is no such file"):
             sorter.predict(str(tmp_path / "y.npy"))
@@ -225,7 +256,9 @@ class TestVectors:
             sequences.append(random.normal(0, 1, (random.integers(1, 6), 2)).astype(np.float32))
         labels = ["high" if frame[0] > 0 else "low" for sequence in sequences for frame in sequence]
         path = archive(tmp_path / "f.npz", sequences, labels)
-        model = lab.train("tag", path, settings=(*MEASURED, "train.steps=60"), out=tmp_path / "m").model
+        model = lab.train(
+            "tag", path, settings=(*MEASURED, "train.steps=60"), out=tmp_path / "m"
+        ).model
         frames = np.asarray([[2, 0], [-2, 0], [2, 1], [-2, -1]], dtype=np.float32)
         answer = model.predict(frames)
         assert answer.output == "high low high low"
@@ -265,7 +298,10 @@ def suffixed(num, *, seed):
     keyed = random.Random(seed)
     for _ in range(num):
         for _ in range(keyed.randint(2, 5)):
-            suffix, stem = keyed.choice(sorted(SUFFIXES)), "".join(keyed.choices("abcdefgh", k=keyed.randint(2, 4)))
+            suffix, stem = (
+                keyed.choice(sorted(SUFFIXES)),
+                "".join(keyed.choices("abcdefgh", k=keyed.randint(2, 4))),
+            )
             yield f"{stem}{suffix} {SUFFIXES[suffix]}"
         yield ""
 
@@ -285,7 +321,9 @@ def short(make):
 
 
 class TestTagger:
-    @pytest.mark.parametrize("line", ["abing", "abing cdly", "日本 !! abing", "x" * 300 + " cdly", "a b c d e f g", ""])
+    @pytest.mark.parametrize(
+        "line", ["abing", "abing cdly", "日本 !! abing", "x" * 300 + " cdly", "a b c d e f g", ""]
+    )
     def test_each_word_in_pieces_gets_one_label(self, pieces, line):
         answer = pieces.predict(line)
         assert answer.details["words"] == line.split()
@@ -299,28 +337,45 @@ class TestTagger:
         assert "accuracy_on_unseen_words" not in scores  # every word can be spelled
 
     def test_beyond_the_longest_sentence_there_is_the_most_frequent_label(self, short):
-        with pytest.warns(SeqlabWarning, match="line 1: 5 tokens, more than the 3 of data.max_source"):
+        with pytest.warns(
+            SeqlabWarning, match="line 1: 5 tokens, more than the 3 of data.max_source"
+        ):
             answer = short.predict("b b b b b")
         assert answer.output == "Y Y Y X X"
 
     def test_words_that_are_cut_already_are_taken_as_they_are(self, short):
-        assert short.predict([("a", "b"), ("b",)])[0].details == {"words": ["a", "b"], "tags": ["X", "Y"]}
+        assert short.predict([("a", "b"), ("b",)])[0].details == {
+            "words": ["a", "b"],
+            "tags": ["X", "Y"],
+        }
 
     def test_the_spelling_of_a_word_never_seen_tells_its_tag(self, tmp_path):
         (tmp_path / "train.conll").write_text("\n".join(suffixed(60, seed=1)))
         (tmp_path / "test.conll").write_text("\n".join(suffixed(30, seed=2)))
         settings = (*LEARN, *ENCODER, "train.steps=25", "train.batch_tokens=300", "model.dropout=0")
-        letters = ("model.characters.kind=gru", "model.characters.size=8", "model.characters.bidirectional=true")
+        letters = (
+            "model.characters.kind=gru",
+            "model.characters.size=8",
+            "model.characters.bidirectional=true",
+        )
         scores = {}
         for name, more in (("without", ()), ("with", letters)):
-            options = {"valid": tmp_path / "test.conll", "settings": (*settings, *more), "out": tmp_path / name}
+            options = {
+                "valid": tmp_path / "test.conll",
+                "settings": (*settings, *more),
+                "out": tmp_path / name,
+            }
             options |= {"recipe": "bilstm-tagger"}
-            scores[name] = lab.train("tag", tmp_path / "train.conll", **options).model.evaluate().scores
+            scores[name] = (
+                lab.train("tag", tmp_path / "train.conll", **options).model.evaluate().scores
+            )
         unseen = {name: each["accuracy_on_unseen_words"] for name, each in scores.items()}
         assert unseen["with"] > 0.9
         assert unseen["without"] < 0.6
 
-    @pytest.mark.parametrize(("labels", "spans"), [(("O", "B-PER", "I-PER"), True), (("X", "Y", "Z"), False)])
+    @pytest.mark.parametrize(
+        ("labels", "spans"), [(("O", "B-PER", "I-PER"), True), (("X", "Y", "Z"), False)]
+    )
     def test_entities_are_scored_where_labels_spell_them(self, make, labels, spans):
         words = zip(("in", "Ada", "Lovelace"), labels, strict=True)
         text = "".join(f"{word} {label}\n" for word, label in words)
@@ -330,12 +385,18 @@ class TestTagger:
         assert len(found) == (3 if spans else 0)
 
     def test_entities_count_where_they_are_whole(self, make, tmp_path):
-        text = "".join(f"n{i} O\nAda B-PER\nByron I-PER\n\nParis B-LOC\nn{i} O\n\n" for i in range(12))
-        model = make("tag", "t.conll", text, *LEARN, *ENCODER, "train.steps=25", "source.min_count=1")
+        text = "".join(
+            f"n{i} O\nAda B-PER\nByron I-PER\n\nParis B-LOC\nn{i} O\n\n" for i in range(12)
+        )
+        model = make(
+            "tag", "t.conll", text, *LEARN, *ENCODER, "train.steps=25", "source.min_count=1"
+        )
         assert model.predict("n1 Ada Byron").output == "O B-PER I-PER"
         (tmp_path / "v.conll").write_text("n1 O\nAda B-PER\nByron O\n\nParis B-LOC\nn2 O\n")
         scores = model.evaluate(tmp_path / "v.conll").scores
-        assert scores["entity_f1"] == pytest.approx(0.5)  # Paris is found, Ada Byron has one word too many
+        assert scores["entity_f1"] == pytest.approx(
+            0.5
+        )  # Paris is found, Ada Byron has one word too many
         assert scores["accuracy"] == pytest.approx(4 / 5)
 
 
@@ -349,7 +410,9 @@ class TestClassifier:
     def test_stands_beside_a_linear_one_that_knows_words(self, classifier):
         report = classifier.evaluate()
         assert set(report.floors) == {"majority class", "TF-IDF, linear"}
-        assert report.floors["TF-IDF, linear"]["accuracy"] == 1  # the word for the meal is in the text
+        assert (
+            report.floors["TF-IDF, linear"]["accuracy"] == 1
+        )  # the word for the meal is in the text
         assert report.floor_note == ""
 
     def test_alone_it_says_that_the_linear_one_is_missing(self, classifier, tmp_path):
@@ -364,7 +427,13 @@ class TestClassifier:
         (tmp_path / "v.tsv").write_text("a\tone\nrare\tsix\n")
         settings = (*QUICK, *ENCODER, "source.min_count=1")
         with pytest.warns(SeqlabWarning) as told:
-            lab.train("classify", tmp_path / "c.tsv", valid=tmp_path / "v.tsv", settings=settings, out=tmp_path / "m")
+            lab.train(
+                "classify",
+                tmp_path / "c.tsv",
+                valid=tmp_path / "v.tsv",
+                settings=settings,
+                out=tmp_path / "m",
+            )
         assert [str(each.message) for each in told] == [
             "seen only once in training, hardly to be learnt: the label 'rare'",
             "missing from validation, so that no score tells of it: the label 'b'",
@@ -378,20 +447,40 @@ every_model = pytest.mark.parametrize("name", SIZES)
 @pytest.fixture(scope="module")
 def models(make, mask, bilm):
     lines = list(meals(30))
-    text, pairs = "".join(f"{line}\n" for line in lines), "".join(f"x\t{line}\ny\t{line} now\n" for line in lines)
-    tagged = "\n\n".join("\n".join(f"{w} {'XY'[len(w) > 3]}" for w in line.split()) for line in lines)
+    text, pairs = (
+        "".join(f"{line}\n" for line in lines),
+        "".join(f"x\t{line}\ny\t{line} now\n" for line in lines),
+    )
+    tagged = "\n\n".join(
+        "\n".join(f"{w} {'XY'[len(w) > 3]}" for w in line.split()) for line in lines
+    )
     decoder = ("model.decoder.size=8",)
-    heads = ("model.decoder.size=8", "model.decoder.heads=2", "model.decoder.layers=1", "data.unit=line")
+    heads = (
+        "model.decoder.size=8",
+        "model.decoder.heads=2",
+        "model.decoder.layers=1",
+        "data.unit=line",
+    )
     letters = (*ENCODER, "model.characters.size=4", "source.min_count=1")
     greedy = ("decode.max_length=3", "shared=false", "source.kind=words")
     return {
         "lm": make("lm", "t.txt", text, *QUICK, *decoder, "train.batch_rows=2"),
-        "gpt": make("lm", "t.txt", text, *QUICK, *heads, "model.decoder.positions=learned", recipe="gpt-tiny"),
+        "gpt": make(
+            "lm",
+            "t.txt",
+            text,
+            *QUICK,
+            *heads,
+            "model.decoder.positions=learned",
+            recipe="gpt-tiny",
+        ),
         "mask": mask,
         "bilm": bilm,
         "classify": make("classify", "c.tsv", pairs, *QUICK, *ENCODER),
         "tag": make("tag", "t.conll", tagged, *QUICK, *letters),
-        "translate": make("translate", "p.tsv", pairs, *QUICK, *ENCODER, *decoder, *greedy, recipe="seq2seq"),
+        "translate": make(
+            "translate", "p.tsv", pairs, *QUICK, *ENCODER, *decoder, *greedy, recipe="seq2seq"
+        ),
     }
 
 
@@ -415,7 +504,9 @@ class TestEmbedding:
 
     @every_model
     def test_may_have_length_one(self, models, name):
-        plain, unit = (models[name].embed(self.TEXTS, normalise=normalise) for normalise in (False, True))
+        plain, unit = (
+            models[name].embed(self.TEXTS, normalise=normalise) for normalise in (False, True)
+        )
         lengths = np.linalg.norm(plain, axis=1)
         assert np.linalg.norm(unit, axis=1) == pytest.approx((lengths > 0).astype(float), abs=1e-5)
         assert unit * lengths[:, None] == pytest.approx(plain, abs=1e-5)
@@ -427,24 +518,37 @@ class TestEmbedding:
 
     def test_a_text_longer_than_the_positions_that_were_learnt_is_cut(self, models):
         long = "my cats eat fish " * 200
-        with pytest.warns(SeqlabWarning, match="line 1: 3400 tokens, more than the 1000 of data.max_target"):
+        with pytest.warns(
+            SeqlabWarning, match="line 1: 3400 tokens, more than the 1000 of data.max_target"
+        ):
             vectors = models["gpt"].embed([long])
         assert vectors[0] == pytest.approx(models["gpt"].embed([long[:1000]])[0], abs=1e-6)
 
     def test_a_tagger_reads_the_words_that_it_would_tag(self, models):
         """Not those that a tokenizer of texts would find: here it is cut at spaces alone."""
         line = "my cats, eat fish"
-        assert models["tag"].embed([line])[0] == pytest.approx(models["tag"].embed([tuple(line.split())])[0], abs=1e-6)
+        assert models["tag"].embed([line])[0] == pytest.approx(
+            models["tag"].embed([tuple(line.split())])[0], abs=1e-6
+        )
 
 
 class TestSplitting:
     """data.too_long = "split": a long line becomes several, and no token is lost."""
 
-    LINES = ("my cats eat fish and grass and meat", "old dogs", "young birds eat seeds and my cows eat grass too")
+    LINES = (
+        "my cats eat fish and grass and meat",
+        "old dogs",
+        "young birds eat seeds and my cows eat grass too",
+    )
 
     def rows(self, make, task, side, *settings):
         folder = make(
-            task, "t.txt", "".join(f"{line}\n" for line in self.LINES), *QUICK, *settings, "data.too_long=split"
+            task,
+            "t.txt",
+            "".join(f"{line}\n" for line in self.LINES),
+            *QUICK,
+            *settings,
+            "data.too_long=split",
         )
         stores = folder.path / "run" / "data"
         parts = [TokenStore.open(stores / f"{part}_{side}") for part in ("train", "validation")]
@@ -453,7 +557,12 @@ class TestSplitting:
 
     @pytest.mark.parametrize("task", ["mask", "bilm"])
     def test_of_what_is_read(self, make, task):
-        words = ("source.kind=words", "data.max_source=3", "model.encoder.size=8", "source.lower=false")
+        words = (
+            "source.kind=words",
+            "data.max_source=3",
+            "model.encoder.size=8",
+            "source.lower=false",
+        )
         more = ("model.encoder.heads=2",) if task == "mask" else ()
         rows, tokenizer = self.rows(make, task, "source", *words, *more)
         expected = [tokenizer.encode(line) for line in self.LINES]
@@ -462,8 +571,17 @@ class TestSplitting:
         assert sum(map(len, rows)) == sum(len(line.split()) for line in self.LINES)
 
     def test_of_what_is_written(self, make):
-        settings = ("target.kind=words", "data.unit=line", "data.max_target=3", "model.decoder.size=8")
+        settings = (
+            "target.kind=words",
+            "data.unit=line",
+            "data.max_target=3",
+            "model.decoder.size=8",
+        )
         rows, tokenizer = self.rows(make, "lm", "target", *settings)
         expected = [tokenizer.encode(line) for line in self.LINES]
-        pieces = [[SOS, *ids[start : start + 3], EOS] for ids in expected for start in range(0, len(ids), 3)]
+        pieces = [
+            [SOS, *ids[start : start + 3], EOS]
+            for ids in expected
+            for start in range(0, len(ids), 3)
+        ]
         assert sorted(rows) == sorted(pieces)

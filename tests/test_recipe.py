@@ -36,7 +36,10 @@ class TestTheShelf:
         assert load_recipe(default_recipes()[task]).task == task
 
     def test_a_name_that_is_not_there(self):
-        assert refusal(load_recipe, "char-lsmt") == ("there is no recipe 'char-lsmt'", "did you mean 'char-lstm'?")
+        assert refusal(load_recipe, "char-lsmt") == (
+            "there is no recipe 'char-lsmt'",
+            "did you mean 'char-lstm'?",
+        )
         assert refusal(load_recipe, "zzz")[1].startswith("there are: ")
 
     def test_a_file_of_the_users(self, tmp_path, lstm):
@@ -45,9 +48,13 @@ class TestTheShelf:
         assert load_recipe(str(path)).name == "mine"
 
     def test_a_file_that_is_not_there(self, tmp_path):
-        assert refusal(load_recipe, str(tmp_path / "mine.toml"))[0].endswith("mine.toml: there is no such recipe file")
+        assert refusal(load_recipe, str(tmp_path / "mine.toml"))[0].endswith(
+            "mine.toml: there is no such recipe file"
+        )
 
-    @pytest.mark.parametrize(("content", "said"), [(b"\xff", "not valid UTF-8"), (b"name = char", "not valid TOML: ")])
+    @pytest.mark.parametrize(
+        ("content", "said"), [(b"\xff", "not valid UTF-8"), (b"name = char", "not valid TOML: ")]
+    )
     def test_a_file_that_is_no_toml(self, tmp_path, content, said):
         path = tmp_path / "mine.toml"
         path.write_bytes(content)
@@ -56,14 +63,19 @@ class TestTheShelf:
 
 class TestOverride:
     def test_a_number_a_string_a_truth_value(self, lstm):
-        changed = override(lstm, ["train.seed=7", "train.optimizer=sgd", "target.lower=true", 'about="a = b"'])
+        changed = override(
+            lstm, ["train.seed=7", "train.optimizer=sgd", "target.lower=true", 'about="a = b"']
+        )
         assert (changed.train.seed, changed.train.optimizer) == (7, "sgd")
         assert changed.target.lower is True
         assert changed.about == "a = b"
         assert lstm.train.seed == 1  # recipes are frozen: the old one is as it was
 
     def test_nested_sections(self, lstm):
-        assert override(lstm, ["model.decoder.size=32", "model.decoder.kind=gru"]).model.decoder.size == 32
+        assert (
+            override(lstm, ["model.decoder.size=32", "model.decoder.kind=gru"]).model.decoder.size
+            == 32
+        )
 
     def test_a_section_that_was_not_there(self):
         lm = load_recipe("char-lstm").model_dump()
@@ -104,7 +116,11 @@ class TestOverride:
             ("model.decoder.sizes=3", "there is no 'model.decoder.sizes'", "did you mean 'size'?"),
             ("nmae=x", "there is no 'nmae'", "did you mean 'name'?"),
             ("trian.steps=3", "there is no section 'trian'", "did you mean 'train'?"),
-            ("train.steps.more=3", "'steps' is a value, not a section", "it is 2000 in this recipe."),
+            (
+                "train.steps.more=3",
+                "'steps' is a value, not a section",
+                "it is 2000 in this recipe.",
+            ),
             ("train.steps=many", "'train.steps': ", "`seqlab recipes NAME`"),
             ("train.steps=0", "'train.steps': ", "`seqlab recipes NAME`"),
             ("train.learning_rate=nan", "'train.learning_rate': ", "`seqlab recipes NAME`"),
@@ -139,8 +155,16 @@ class TestParts:
     @pytest.mark.parametrize(
         ("name", "change", "said"),
         [
-            ("char-lstm", {"train": {"steps": 5, "epochs": 2}}, "'train': give one of 'steps', 'epochs' and 'minutes'"),
-            ("seq2seq", {"model": {"decoder": {"kind": "lstm"}}}, "a 'translate' model needs [model.encoder]"),
+            (
+                "char-lstm",
+                {"train": {"steps": 5, "epochs": 2}},
+                "'train': give one of 'steps', 'epochs' and 'minutes'",
+            ),
+            (
+                "seq2seq",
+                {"model": {"decoder": {"kind": "lstm"}}},
+                "a 'translate' model needs [model.encoder]",
+            ),
             ("bilstm-classifier", {"model": {}}, "a 'classify' model needs [model.encoder]"),
             ("char-lstm", {"model": {}}, "a 'lm' model needs [model.decoder]"),
             (
@@ -150,7 +174,10 @@ class TestParts:
             ),
             (
                 "bilstm-tagger",
-                {"source": {"kind": "bpe"}, "model": {"encoder": {"kind": "lstm"}, "characters": {"kind": "lstm"}}},
+                {
+                    "source": {"kind": "bpe"},
+                    "model": {"encoder": {"kind": "lstm"}, "characters": {"kind": "lstm"}},
+                },
                 "[model.characters] spells the words of a tagger",
             ),
             (
@@ -158,14 +185,26 @@ class TestParts:
                 {"model": {"encoder": {"kind": "lstm", "size": 8}, "embedding": 9}},
                 "a 'bilm' model has a recurrent encoder",
             ),
-            ("bilstm-classifier", {"data": {"too_long": "split"}}, "a 'classify' example cannot be split"),
-            ("bilstm-classifier", {"data": {"test": 0.99}}, "data.validation and data.test leave nothing to train on"),
+            (
+                "bilstm-classifier",
+                {"data": {"too_long": "split"}},
+                "a 'classify' example cannot be split",
+            ),
+            (
+                "bilstm-classifier",
+                {"data": {"test": 0.99}},
+                "data.validation and data.test leave nothing to train on",
+            ),
             (
                 "bilstm-classifier",
                 {"model": {"encoder": {"kind": "lstm"}, "pooling": "flat"}},
                 "model.pooling = 'flat' needs windows of one length",
             ),
-            ("bilstm-tagger", {"model": {"lds": {}}}, "[model.lds] forecasts a series: a 'tag' model has none"),
+            (
+                "bilstm-tagger",
+                {"model": {"lds": {}}},
+                "[model.lds] forecasts a series: a 'tag' model has none",
+            ),
             ("gru-forecast", {"model": {}}, "a 'forecast' model needs [model.encoder]"),
             (
                 "lds-forecast",
@@ -177,18 +216,46 @@ class TestParts:
                 {"model": {"lds": {"trend": "none", "harmonics": 0}}},
                 "'model.lds': a system without a trend, a season or free states",
             ),
-            ("bert-tiny", {"source": {"kind": "vectors"}}, "a 'mask' model reads tokens, not vectors"),
+            (
+                "bert-tiny",
+                {"source": {"kind": "vectors"}},
+                "a 'mask' model reads tokens, not vectors",
+            ),
             (
                 "char-lstm",
                 {"model": {"decoder": {"kind": "lstm", "bidirectional": True}}},
                 "a decoder cannot be bidirectional: it would read the words it has to predict",
             ),
-            ("shapes", {"source": {"kind": "words"}}, "a 'caption' model reads pictures or features"),
-            ("shapes", {"image": None}, "an encoder of kind 'convolution' looks at pictures: it needs [image]"),
-            ("shapes", {"image": {"patch": 4}}, "an encoder of kind 'convolution' looks at the whole picture"),
-            ("shapes", {"image": {"patch": 5}}, "'image': 96 x 96 pixels cannot be cut into patches of 5"),
-            ("shapes", {"data": {"max_source": 20}}, "a picture has 32 positions, more than data.max_source"),
-            ("seq2seq", {"image": {}}, "[image] is for 'classify' and 'caption', with source.kind = 'vectors'"),
+            (
+                "shapes",
+                {"source": {"kind": "words"}},
+                "a 'caption' model reads pictures or features",
+            ),
+            (
+                "shapes",
+                {"image": None},
+                "an encoder of kind 'convolution' looks at pictures: it needs [image]",
+            ),
+            (
+                "shapes",
+                {"image": {"patch": 4}},
+                "an encoder of kind 'convolution' looks at the whole picture",
+            ),
+            (
+                "shapes",
+                {"image": {"patch": 5}},
+                "'image': 96 x 96 pixels cannot be cut into patches of 5",
+            ),
+            (
+                "shapes",
+                {"data": {"max_source": 20}},
+                "a picture has 32 positions, more than data.max_source",
+            ),
+            (
+                "seq2seq",
+                {"image": {}},
+                "[image] is for 'classify' and 'caption', with source.kind = 'vectors'",
+            ),
         ],
     )
     def test_that_do_not_fit_are_refused_in_a_sentence(self, name, change, said):
@@ -205,37 +272,93 @@ class TestParts:
                 "model.hmm.order=1",
                 "a model is [model.hmm] or has layers: 'model.encoder' cannot stand",
             ),
-            ("char-lstm", "model.hmm.states=5", "a model is [model.hmm] or has layers: 'model.decoder' cannot stand"),
-            ("hmm-tagger", "model.vectors=glove.txt", "a model is [model.hmm] or has layers: 'model.vectors' cannot"),
-            ("hmm-tagger", "task=classify", "[model.hmm] is a tagger or a language model: it cannot 'classify'"),
-            ("hmm-tagger", "source.kind=bpe", "[model.hmm] tags whole words: source.kind is 'words' or 'vectors'"),
+            (
+                "char-lstm",
+                "model.hmm.states=5",
+                "a model is [model.hmm] or has layers: 'model.decoder' cannot stand",
+            ),
+            (
+                "hmm-tagger",
+                "model.vectors=glove.txt",
+                "a model is [model.hmm] or has layers: 'model.vectors' cannot",
+            ),
+            (
+                "hmm-tagger",
+                "task=classify",
+                "[model.hmm] is a tagger or a language model: it cannot 'classify'",
+            ),
+            (
+                "hmm-tagger",
+                "source.kind=bpe",
+                "[model.hmm] tags whole words: source.kind is 'words' or 'vectors'",
+            ),
             ("hmm-tagger", "source.frame=true", "[model.hmm] tags whole words: "),
-            ("hmm-tagger", "source.kind=vectors", "'categorical' states emit words: model.hmm.emissions does not fit"),
-            ("hmm-tagger", "model.hmm.emissions=full", "'full' states emit vectors: model.hmm.emissions does not fit"),
+            (
+                "hmm-tagger",
+                "source.kind=vectors",
+                "'categorical' states emit words: model.hmm.emissions does not fit",
+            ),
+            (
+                "hmm-tagger",
+                "model.hmm.emissions=full",
+                "'full' states emit vectors: model.hmm.emissions does not fit",
+            ),
             ("hmm-lm", "model.hmm.emissions=diagonal", "'diagonal' states emit vectors: "),
-            ("hmm-tagger", "model.hmm.states=5", "a tagger has a state for each label and starts from them"),
-            ("hmm-tagger", "train.restarts=2", "a tagger has a state for each label and starts from them"),
+            (
+                "hmm-tagger",
+                "model.hmm.states=5",
+                "a tagger has a state for each label and starts from them",
+            ),
+            (
+                "hmm-tagger",
+                "train.restarts=2",
+                "a tagger has a state for each label and starts from them",
+            ),
             ("hmm-lm", "model.hmm.states=none", "an 'lm' needs model.hmm.states"),
-            ("hmm-lm", "model.hmm.order=2", "an 'lm' needs model.hmm.states; model.hmm.order counts the labels"),
+            (
+                "hmm-lm",
+                "model.hmm.order=2",
+                "an 'lm' needs model.hmm.states; model.hmm.order counts the labels",
+            ),
             ("hmm-lm", "train.epochs=2", "[model.hmm] counts its training in train.steps"),
             ("hmm-tagger", "model.hmm.order=3", "'model.hmm.order': "),
             ("hmm-tagger", "model.hmm.sates=3", "there is no 'model.hmm.sates'"),
-            ("bilstm-classifier", "data.no_label=?", "data.no_label and source.endings are for taggers"),
-            ("bilstm-classifier", "source.endings=3", "data.no_label and source.endings are for taggers"),
-            ("bilstm-tagger", "source.kind=bpe source.endings=3", "source.endings are those of words"),
+            (
+                "bilstm-classifier",
+                "data.no_label=?",
+                "data.no_label and source.endings are for taggers",
+            ),
+            (
+                "bilstm-classifier",
+                "source.endings=3",
+                "data.no_label and source.endings are for taggers",
+            ),
+            (
+                "bilstm-tagger",
+                "source.kind=bpe source.endings=3",
+                "source.endings are those of words",
+            ),
         ],
     )
     def test_of_a_hidden_markov_model_must_fit_too(self, name, setting, said):
         message, hint = refusal(lambda: check_recipe(override(load_recipe(name), setting.split())))
-        assert message.removeprefix(f"recipe '{name}'").removeprefix(" with --set").startswith(f": {said}")
+        assert (
+            message.removeprefix(f"recipe '{name}'")
+            .removeprefix(" with --set")
+            .startswith(f": {said}")
+        )
         assert hint
 
     def test_a_recipe_needs_a_name_a_task_and_a_length(self):
-        assert refusal(build_recipe, {"task": "lm", "train": {"steps": 1}}, where="here")[0].startswith(
-            "here: 'name': "
+        assert refusal(build_recipe, {"task": "lm", "train": {"steps": 1}}, where="here")[
+            0
+        ].startswith("here: 'name': ")
+        assert refusal(build_recipe, {"name": "x", "train": {"steps": 1}}, where="here")[
+            0
+        ].startswith("here: 'task': ")
+        assert refusal(build_recipe, {"name": "x", "task": "lm"}, where="here")[0].startswith(
+            "here: 'train': "
         )
-        assert refusal(build_recipe, {"name": "x", "train": {"steps": 1}}, where="here")[0].startswith("here: 'task': ")
-        assert refusal(build_recipe, {"name": "x", "task": "lm"}, where="here")[0].startswith("here: 'train': ")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -248,5 +371,7 @@ def test_any_text_survives_being_written_and_read(text):
 @given(st.floats(min_value=1e-300, max_value=1e300))
 def test_any_number_survives_being_written_and_read(rate):
     recipe = load_recipe("char-lstm")
-    recipe = recipe.model_copy(update={"train": recipe.train.model_copy(update={"learning_rate": rate})})
+    recipe = recipe.model_copy(
+        update={"train": recipe.train.model_copy(update={"learning_rate": rate})}
+    )
     assert parse_recipe(to_toml(recipe), where="here") == recipe

@@ -13,7 +13,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqlab.estimators import SeqlabClassifier, SeqlabTagger
 
-SMALL = ("model.embedding=4", "model.encoder.size=4", "train.learning_rate=0.05", "train.warmup=0", "model.dropout=0.0")
+SMALL = (
+    "model.embedding=4",
+    "model.encoder.size=4",
+    "train.learning_rate=0.05",
+    "train.warmup=0",
+    "model.dropout=0.0",
+)
 QUICK = (*SMALL, "train.steps=2", "source.min_count=1")
 ANY_LENGTH = "a sequence may have any length: the number of columns that X had is no promise"
 OTHER_WORDS = "refused with a ValueError, in other words than the check asks for"
@@ -27,10 +33,14 @@ EXPECTED = {
     "check_do_not_raise_errors_in_init_or_set_params": "types are enforced at every door while these tests run",
     "check_supervised_y_2d": "labels in a column are refused, not made a row with a warning",
 }
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so little data that Seqlab warns of it
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning"
+)  # so little data that Seqlab warns of it
 
 
-@parametrize_with_checks([SeqlabClassifier(settings=QUICK)], expected_failed_checks=lambda model: EXPECTED)
+@parametrize_with_checks(
+    [SeqlabClassifier(settings=QUICK)], expected_failed_checks=lambda model: EXPECTED
+)
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -38,7 +48,9 @@ def test_the_checks_of_scikit_learn(estimator, check):
 @pytest.fixture(scope="module")
 def texts():
     words = ["great" if place % 2 else "awful" for place in range(40)]
-    return np.array([f"{'a b c d'[: place % 7 + 1]} {word}" for place, word in enumerate(words)]), np.array(words)
+    return np.array(
+        [f"{'a b c d'[: place % 7 + 1]} {word}" for place, word in enumerate(words)]
+    ), np.array(words)
 
 
 def test_a_clone_is_as_new():
@@ -55,7 +67,12 @@ def test_cross_validation_in_a_pipeline(texts):
 
 
 def test_a_grid_search_finds_the_settings_that_learn(texts):
-    grid = {"settings": [(*SMALL, "train.steps=1", "train.learning_rate=1e-6"), (*SMALL, "train.steps=25")]}
+    grid = {
+        "settings": [
+            (*SMALL, "train.steps=1", "train.learning_rate=1e-6"),
+            (*SMALL, "train.steps=25"),
+        ]
+    }
     found = GridSearchCV(SeqlabClassifier(), grid, cv=2, error_score="raise").fit(*texts)
     assert found.best_params_ == {"settings": grid["settings"][1]}
     assert found.predict(["a great"]).tolist() == ["great"]

@@ -16,7 +16,9 @@ HINDI = "यह किताब बहुत अच्छी है और म�
 RUSSIAN = "Вчера мы с друзьями ходили смотреть новый фильм."
 
 
-@pytest.mark.parametrize("text", [CHINESE, JAPANESE, THAI, KHMER, BURMESE, LAO, "MKVLAAGIVGLLLAQWERTYIPASDFGHKLCVNM"])
+@pytest.mark.parametrize(
+    "text", [CHINESE, JAPANESE, THAI, KHMER, BURMESE, LAO, "MKVLAAGIVGLLLAQWERTYIPASDFGHKLCVNM"]
+)
 def test_scripts_without_blanks(text):
     assert not separates_words(text)
 
@@ -60,7 +62,9 @@ def test_the_shares_of_scripts_add_up_to_one():
         ("", "13a"),
     ],
 )
-def test_bleu_takes_the_tokenizer_that_fits_and_says_so_in_its_signature(text, tokenizer, monkeypatch):
+def test_bleu_takes_the_tokenizer_that_fits_and_says_so_in_its_signature(
+    text, tokenizer, monkeypatch
+):
     monkeypatch.setattr("seqlab.scripts.find_spec", lambda name: None)  # neither MeCab is installed
     assert bleu_tokenizer(text) == tokenizer
     if text:

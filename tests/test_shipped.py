@@ -87,7 +87,9 @@ def test_each_card_says_where_it_comes_from_and_how_good_it_is(loaded, name):
 
 def test_what_is_handed_on_keeps_its_card(tmp_path):
     export("dates", tmp_path / "mine")
-    assert (tmp_path / "mine" / "CARD.md").read_text() == (shipped()["dates"] / "CARD.md").read_text()
+    assert (tmp_path / "mine" / "CARD.md").read_text() == (
+        shipped()["dates"] / "CARD.md"
+    ).read_text()
 
 
 class TestScores:
@@ -95,10 +97,16 @@ class TestScores:
 
     def test_of_dates_whose_days_are_in_no_language_of_the_training_part(self, loaded):
         pytest.importorskip("babel", reason="dates need the extra 'demo'")
-        kept_apart = 2_000 / 82_000 * 2**64  # the days that `split_dates` gave to no language of the training part
-        fresh = [dated for dated in dates(10_000, seed=2) if source_key(dated[1], seed=1) < kept_apart]
+        kept_apart = (
+            2_000 / 82_000 * 2**64
+        )  # the days that `split_dates` gave to no language of the training part
+        fresh = [
+            dated for dated in dates(10_000, seed=2) if source_key(dated[1], seed=1) < kept_apart
+        ]
         assert len(fresh) > 200
-        assert _exact(loaded["dates"], fresh) == pytest.approx(loaded["dates"].metrics["validation"]["exact"], abs=0.02)
+        assert _exact(loaded["dates"], fresh) == pytest.approx(
+            loaded["dates"].metrics["validation"]["exact"], abs=0.02
+        )
 
     @pytest.mark.slow
     def test_of_all_dates_kept_apart(self, loaded):
@@ -115,19 +123,28 @@ class TestScores:
         assert promised["examples"] == len(examples)
         some = evaluate_examples(model.bundle, examples[::10], None).scores
         assert some["loss"] == pytest.approx(promised["loss"], abs=0.15)
-        assert some["bleu"] == pytest.approx(promised["bleu"], abs=5)  # two hundred sentences tell no more
+        assert some["bleu"] == pytest.approx(
+            promised["bleu"], abs=5
+        )  # two hundred sentences tell no more
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [name for name in MODELS if name in SOURCE])
     def test_of_all_translations(self, loaded, shared_data, name):
         model = loaded[name]
-        scores = evaluate_examples(model.bundle, _held_out(model, shared_data(TATOEBA), SOURCE[name]), None).scores
+        scores = evaluate_examples(
+            model.bundle, _held_out(model, shared_data(TATOEBA), SOURCE[name]), None
+        ).scores
         assert scores["loss"] == pytest.approx(model.metrics["validation"]["loss"], abs=0.001)
         assert scores["bleu"] == pytest.approx(model.metrics["validation"]["bleu"], abs=0.3)
 
     def test_of_the_book(self, loaded, shared_data, tmp_path):
-        model, text = loaded["time-machine"], shared_data("timemachine/timemachine.txt").read_text("utf-8")
-        (tmp_path / "end.txt").write_text(text[int(len(text) * (1 - model.recipe.data.validation)) :], "utf-8")
+        model, text = (
+            loaded["time-machine"],
+            shared_data("timemachine/timemachine.txt").read_text("utf-8"),
+        )
+        (tmp_path / "end.txt").write_text(
+            text[int(len(text) * (1 - model.recipe.data.validation)) :], "utf-8"
+        )
         scores = model.evaluate(tmp_path / "end.txt").scores
         assert scores["loss"] == pytest.approx(model.metrics["validation"]["loss"], abs=0.01)
 
@@ -143,7 +160,10 @@ class TestNames:
     def test_of_an_unknown_one_the_nearest_and_all_are_told(self, run, elsewhere):
         all_of_them = f"`seqlab train` makes one; these come with Seqlab: {', '.join(MODELS)}."
         said = run("predict", "date", "3 May 2021")
-        assert said.error == ("date: there is no such model", f"did you mean 'dates'? {all_of_them}")
+        assert said.error == (
+            "date: there is no such model",
+            f"did you mean 'dates'? {all_of_them}",
+        )
         assert run("predict", "runs/mine", "3 May 2021").error[1] == all_of_them
 
     def test_the_verbs_take_them(self, run, elsewhere):
@@ -153,14 +173,27 @@ class TestNames:
         assert "3 ␣ M a y ␣ 2 0 2 1" in run("explain", "dates", "3 May 2021").stdout
         assert run("export", "dates", "--out", "mine").code == 0
         assert run("predict", "mine", "3 May 2021").stdout == "2021-05-03\n"
-        more = run("train", "translate", "days.tsv", "--from", "dates", "-q", "-s", "train.steps=1", "-o", "more")
+        more = run(
+            "train",
+            "translate",
+            "days.tsv",
+            "--from",
+            "dates",
+            "-q",
+            "-s",
+            "train.steps=1",
+            "-o",
+            "more",
+        )
         assert more.code == 0, more.stderr
 
     def test_info_names_them_and_tells_of_each(self, run):
         assert ", ".join(MODELS) in run("info").stdout
         told = run("info", "dates").stdout
         assert "Unicode CLDR" in told
-        assert "│ recipe      │ dates-attention" in told  # by its name; the command has a row of its own
+        assert (
+            "│ recipe      │ dates-attention" in told
+        )  # by its name; the command has a row of its own
         assert "│ made by     │ `seqlab train translate" in told
         assert run("info", "nothing").code == 1
 
@@ -169,13 +202,27 @@ class TestNames:
 @pytest.mark.timeout(1800)
 def test_a_wheel_in_a_fresh_environment_without_a_network(tmp_path):
     """The wheel, its dependencies borrowed from this environment, in a namespace with no way out."""
-    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode
+    ):
         pytest.skip("needs the right to make a namespace without a network")
     source = tmp_path / "source"
-    shutil.copytree(ROOT / "seqlab", source / "seqlab", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "seqlab", source / "seqlab", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    build = ["pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source]
+    build = [
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        tmp_path,
+        source,
+    ]
     subprocess.run([sys.executable, "-m", *map(str, build)], check=True)
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
@@ -235,16 +282,22 @@ print("compared")
 
 def _exact(model, dated):
     answers = model.predict([text for text, _, _ in dated])
-    return sum(answer.output == day for answer, (_, day, _) in zip(answers, dated, strict=True)) / len(dated)
+    return sum(
+        answer.output == day for answer, (_, day, _) in zip(answers, dated, strict=True)
+    ) / len(dated)
 
 
 def _held_out(model, path, source):
     """What training held out of this file, found as training found it."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
-    keys = np.array([source_key(row[source], seed=model.recipe.train.seed) for row in rows], dtype=np.uint64)
+    keys = np.array(
+        [source_key(row[source], seed=model.recipe.train.seed) for row in rows], dtype=np.uint64
+    )
     data = model.recipe.data
-    held = held_out_keys(keys, np.zeros(len(keys), np.int64), fraction=data.validation, most=data.max_validation)
+    held = held_out_keys(
+        keys, np.zeros(len(keys), np.int64), fraction=data.validation, most=data.max_validation
+    )
     chosen = [row for row, key in zip(rows, keys.tolist(), strict=True) if key in held]
     return [Example(row[source], row[1 - source], path.name) for row in chosen]
 

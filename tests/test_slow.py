@@ -11,7 +11,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_demo_reads_dates_it_has_never_seen(tmp_path):
-    result = run_demo(tmp_path / "dates", steps=None, report=lambda recipe: Silence(), stop=lambda: False)
+    result = run_demo(
+        tmp_path / "dates", steps=None, report=lambda recipe: Silence(), stop=lambda: False
+    )
     plain, attentive = result.models
     assert plain.exact >= 0.93
     assert attentive.exact >= 0.995
@@ -47,7 +49,9 @@ def test_a_neural_forecaster_on_etth1_beats_repeating_yesterday(tmp_path, shared
     settings = ["data.rows=14400", "data.validation=0.2", "data.test=0.2", "forecast.horizon=96"]
     settings += ["forecast.look_back=336", "forecast.patch=12", "train.batch_tokens=43008"]
     table = shared_data("ett/ETTh1.csv.gz")
-    report = lab.train("forecast", table, recipe=recipe, settings=settings, out=tmp_path / "m").model.evaluate()
+    report = lab.train(
+        "forecast", table, recipe=recipe, settings=settings, out=tmp_path / "m"
+    ).model.evaluate()
     assert report.num_examples == 2785
     assert report.floors["one season ago"]["mse"] == pytest.approx(0.512, abs=0.002)
     assert report.scores["mse"] <= 0.40
@@ -61,7 +65,9 @@ def test_a_neural_forecaster_on_etth1_beats_repeating_yesterday(tmp_path, shared
         ("daily-min-temperatures.csv", ["season=365", "horizon=7"]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*later than a usual step")  # two days of Melbourne are not in the file
+@pytest.mark.filterwarnings(
+    "ignore:.*later than a usual step"
+)  # two days of Melbourne are not in the file
 def test_bands_of_real_series_hold_what_they_say(tmp_path, shared_data, name, settings):
     path = shared_data(f"timeseries-small/{name}")
     settings = ["data.test=0.2", *(f"forecast.{setting}" for setting in settings)]
@@ -91,7 +97,13 @@ def test_shapes_are_named_while_looking_at_them(tmp_path):
     assert all(floor["exact"] < 0.02 for floor in report.floors.values())
 
 
-FIELD = ("image.height=20", "image.width=20", "image.shift=0", "model.encoder.window=6", "model.encoder.glimpses=5")
+FIELD = (
+    "image.height=20",
+    "image.width=20",
+    "image.shift=0",
+    "model.encoder.window=6",
+    "model.encoder.glimpses=5",
+)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +115,13 @@ FIELD = ("image.height=20", "image.width=20", "image.shift=0", "model.encoder.wi
         ("glimpse-digits", "shifted-digits", FIELD, 0.97),
     ],
 )
-def test_digits_are_read_as_rows_as_patches_and_in_glimpses(recipe, kind, settings, least, tmp_path):
+def test_digits_are_read_as_rows_as_patches_and_in_glimpses(
+    recipe, kind, settings, least, tmp_path
+):
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
     for name in (kind, f"{kind}-test"):
         make_pictures(name, 0, tmp_path / f"{name}.npz", seed=len(name))
-    model = lab.train("classify", tmp_path / f"{kind}.npz", recipe=recipe, settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "classify", tmp_path / f"{kind}.npz", recipe=recipe, settings=settings, out=tmp_path / "m"
+    ).model
     assert model.evaluate(tmp_path / f"{kind}-test.npz").scores["accuracy"] >= least

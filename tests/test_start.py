@@ -23,12 +23,29 @@ ENCODER = ("model.encoder.size=8", "model.encoder.heads=2")
 DECODER = ("model.decoder.size=8", "model.decoder.heads=2")
 SMALL = {
     "lm": ("model.embedding=8", "model.decoder.size=8", "target.size=290"),
-    "gpt": (*DECODER, "model.decoder.positions=learned", "data.max_target=30", "data.unit=line", "target.kind=bpe"),
-    "universal": (*DECODER, "model.decoder.kind=universal", "data.unit=line", "target.kind=bpe", "target.size=290"),
+    "gpt": (
+        *DECODER,
+        "model.decoder.positions=learned",
+        "data.max_target=30",
+        "data.unit=line",
+        "target.kind=bpe",
+    ),
+    "universal": (
+        *DECODER,
+        "model.decoder.kind=universal",
+        "data.unit=line",
+        "target.kind=bpe",
+        "target.size=290",
+    ),
     "mask": (*ENCODER, "model.encoder.layers=2", "source.size=290"),
     "bilm": ("model.embedding=8", "model.encoder.size=8", "source.lower=true"),
     "classify": ("model.embedding=8", "model.encoder.size=8", "source.min_count=1"),
-    "tag": ("model.embedding=8", "model.encoder.size=8", "source.min_count=1", "model.characters.size=4"),
+    "tag": (
+        "model.embedding=8",
+        "model.encoder.size=8",
+        "source.min_count=1",
+        "model.characters.size=4",
+    ),
     # one vocabulary but two tables, and two sides of the same shape: whatever could be mixed up
     "translate": (
         *ENCODER,
@@ -39,7 +56,12 @@ SMALL = {
         "decode.max_length=9",
     ),
 }
-RECIPES = {"lm": "word-lstm", "gpt": "gpt-tiny", "universal": "gpt-tiny", "translate": "transformer-tiny"}
+RECIPES = {
+    "lm": "word-lstm",
+    "gpt": "gpt-tiny",
+    "universal": "gpt-tiny",
+    "translate": "transformer-tiny",
+}
 TASKS = {"gpt": "lm", "universal": "lm"}
 
 
@@ -47,7 +69,11 @@ TASKS = {"gpt": "lm", "universal": "lm"}
 def files(tmp_path_factory):
     """The same few sentences, as each task wants to see them; a second set with words that the first has not."""
     folder, keyed = tmp_path_factory.mktemp("files"), random.Random(1)
-    subjects, verbs, ends = ("the cat", "a Dog", "my bird"), ("sat", "ran", "slept"), ("well", "badly", "often")
+    subjects, verbs, ends = (
+        ("the cat", "a Dog", "my bird"),
+        ("sat", "ran", "slept"),
+        ("well", "badly", "often"),
+    )
     sentences = [" ".join(map(keyed.choice, (subjects, verbs, ends))) for _ in range(40)]
     others = [s.replace("cat", "unicorn").replace("sat", "zigzagged") for s in sentences]
     (folder / "text.txt").write_text("".join(f"{s}\n" for s in sentences))
@@ -160,11 +186,17 @@ class TestFromALanguageModel:
         assert not states[0, 3].allclose(states[2, 3])
 
     def test_learned_positions_are_as_many_as_they_were(self, old, tuned):
-        assert tuned("gpt", "classify").recipe.data.max_source == old("gpt").recipe.data.max_target + 2 == 32
+        assert (
+            tuned("gpt", "classify").recipe.data.max_source
+            == old("gpt").recipe.data.max_target + 2
+            == 32
+        )
 
     def test_of_learned_positions_shorter_texts_take_the_first(self, old, files, tmp_path):
         settings = (*QUICK, "data.max_source=20")
-        new = lab.train("classify", files / "second.tsv", start=old("gpt").path, settings=settings, out=tmp_path).model
+        new = lab.train(
+            "classify", files / "second.tsv", start=old("gpt").path, settings=settings, out=tmp_path
+        ).model
         before = weights_of(old("gpt"))["decoder.entrance.positions.table"]
         assert begun(new).model.encoder.entrance.positions.table.equal(before[:20])
 
@@ -181,14 +213,19 @@ class TestFromAMaskedModel:
         assert arrived(new, old("mask"), same_names(old("mask")))
         source = ids(new, "the cat slept [SEP] the unicorn ran")
         with torch.inference_mode():
-            states = [bundle.model.encoder(source).states.values for bundle in (old("mask").bundle, begun(new))]
+            states = [
+                bundle.model.encoder(source).states.values
+                for bundle in (old("mask").bundle, begun(new))
+            ]
         assert states[0].equal(states[1])
 
     def test_a_tagger_has_its_labels_at_the_first_piece_of_each_word(self, old, tuned, files):
         new = tuned("mask", "tag")
         assert arrived(new, old("mask"), same_names(old("mask")))
         stores, codec = new.path / "run" / "data", new.bundle.codec
-        source, target = (TokenStore.open(stores / f"train_{side}") for side in ("source", "target"))
+        source, target = (
+            TokenStore.open(stores / f"train_{side}") for side in ("source", "target")
+        )
         assert source.lengths.tolist() == target.lengths.tolist()
         assert source.num_tokens > (target.flat != UNSEEN).sum()  # a unicorn is in several pieces
         sentences = (files / "second.conll").read_text().split("\n\n")
@@ -215,7 +252,10 @@ class TestFromAMaskedModel:
 
 
 class TestFromATheme:
-    TONES = (["fine", "lovely", "charming", "sweet", "warm"], ["poor", "dreary", "clumsy", "sour", "cold"])
+    TONES = (
+        ["fine", "lovely", "charming", "sweet", "warm"],
+        ["poor", "dreary", "clumsy", "sour", "cold"],
+    )
     SMALL = (
         "source.kind=words",
         "source.min_count=1",
@@ -226,18 +266,26 @@ class TestFromATheme:
     )
     QUICKLY = ("train.warmup=0", "train.learning_rate=1e-2", "train.average=none")
 
-    def test_a_classifier_of_four_labels_hears_what_the_texts_without_labels_are_about(self, tmp_path):
+    def test_a_classifier_of_four_labels_hears_what_the_texts_without_labels_are_about(
+        self, tmp_path
+    ):
         """Tone is in which words stand together in a text: two labels of each are then enough to name it."""
         keyed, things = random.Random(3), [f"thing{i}" for i in range(40)]
 
         def text(tone):
-            words = [keyed.choice(self.TONES[tone]) for _ in range(6)] + [keyed.choice(things) for _ in range(6)]
+            words = [keyed.choice(self.TONES[tone]) for _ in range(6)] + [
+                keyed.choice(things) for _ in range(6)
+            ]
             return " ".join(keyed.sample(words, len(words)))
 
         def rows(count):
             return "".join(f"{tone}\t{text(tone)}\n" for tone in [0, 1] * count)
 
-        for name, content in {"few.tsv": rows(2), "held.tsv": rows(2), "test.tsv": rows(50)}.items():
+        for name, content in {
+            "few.tsv": rows(2),
+            "held.tsv": rows(2),
+            "test.tsv": rows(50),
+        }.items():
             (tmp_path / name).write_text(content)
         (tmp_path / "text.txt").write_text("".join(f"{text(i % 2)}\n" for i in range(600)))
         old = lab.train(
@@ -263,15 +311,24 @@ class TestFromATheme:
             out=tmp_path / "new",
         ).model
         assert new.bundle.recipe.model.theme == 2
-        assert arrived(new, old, same_names(old) | {n: n for n in weights_of(old) if n.startswith("pooling.hidden")})
+        assert arrived(
+            new,
+            old,
+            same_names(old) | {n: n for n in weights_of(old) if n.startswith("pooling.hidden")},
+        )
         assert new.evaluate(tmp_path / "test.tsv").scores["accuracy"] > 0.9
 
 
 class TestLayersOnTop:
     def test_more_recurrent_layers_than_before_begin_at_random(self, old, files, tmp_path):
         settings = (*QUICK, "model.encoder.layers=2")
-        new = lab.train("classify", files / "second.tsv", start=old("lm").path, settings=settings, out=tmp_path).model
-        below = {name: name.replace("decoder.", "encoder.") for name in same_names(old("lm"), "decoder.stack.")}
+        new = lab.train(
+            "classify", files / "second.tsv", start=old("lm").path, settings=settings, out=tmp_path
+        ).model
+        below = {
+            name: name.replace("decoder.", "encoder.")
+            for name in same_names(old("lm"), "decoder.stack.")
+        }
         assert below
         assert arrived(new, old("lm"), below)
         assert new.recipe.model.encoder.layers == 2
@@ -303,12 +360,21 @@ class TestFromAClassifierOrATranslator:
         new = tuned("classify", "classify")
         assert old("classify").bundle.codec.target.labels.names == ("a", "b")
         assert new.bundle.codec.target.labels.names == ("badly", "often", "well")
-        assert arrived(new, old("classify"), same_names(old("classify")) | same_names(old("classify"), "pooling."))
+        assert arrived(
+            new,
+            old("classify"),
+            same_names(old("classify")) | same_names(old("classify"), "pooling."),
+        )
         assert len(first_weights(new)["head.output.bias"]) == 3
 
-    def test_a_classifier_begins_with_the_encoder_of_a_translator_not_with_its_decoder(self, old, tuned):
+    def test_a_classifier_begins_with_the_encoder_of_a_translator_not_with_its_decoder(
+        self, old, tuned
+    ):
         before = weights_of(old("translate"))
-        one, other = "encoder.blocks.0.attention.mix.weight", "decoder.blocks.0.attention.mix.weight"
+        one, other = (
+            "encoder.blocks.0.attention.mix.weight",
+            "decoder.blocks.0.attention.mix.weight",
+        )
         assert before[one].shape == before[other].shape
         new = tuned("translate", "classify")
         assert arrived(new, old("translate"), same_names(old("translate")))
@@ -316,12 +382,16 @@ class TestFromAClassifierOrATranslator:
 
     def test_a_tagger_keeps_the_letters_that_its_weights_belong_to(self, old, tuned):
         new = tuned("tag", "tag")
-        assert new.bundle.codec.source.letters.to_json() == old("tag").bundle.codec.source.letters.to_json()
+        assert (
+            new.bundle.codec.source.letters.to_json()
+            == old("tag").bundle.codec.source.letters.to_json()
+        )
         assert arrived(new, old("tag"), same_names(old("tag")))
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [("lm", "classify"), ("gpt", "classify"), ("mask", "classify"), ("mask", "tag"), ("lm", "lm")]
+    ("name", "task"),
+    [("lm", "classify"), ("gpt", "classify"), ("mask", "classify"), ("mask", "tag"), ("lm", "lm")],
 )
 def test_the_vocabulary_is_the_old_one_and_the_old_model_is_needed_no_more(old, tuned, name, task):
     """The old model's directory was deleted: all that is needed stands in the new one."""
@@ -330,7 +400,9 @@ def test_the_vocabulary_is_the_old_one_and_the_old_model_is_needed_no_more(old, 
     assert ours.tokenizer.to_json() == theirs.tokenizer.to_json()
     assert np.isfinite(new.embed(["the unicorn zigzagged badly"])).all()
     assert new.predict("the unicorn").input == "the unicorn"
-    assert not all(first_weights(new)[name].equal(weight) for name, weight in weights_of(new).items())
+    assert not all(
+        first_weights(new)[name].equal(weight) for name, weight in weights_of(new).items()
+    )
 
 
 def test_training_begins_with_what_arrived(old, files, tmp_path):
@@ -347,13 +419,17 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(old, files, 
     start = tmp_path / "old"
     shutil.copytree(old("mask").path, start, ignore=shutil.ignore_patterns("run"))
     options = {"start": start, "settings": settings}
-    stopped = lab.train("classify", files / "second.tsv", out=tmp_path / "m", stop=lambda: True, **options)
+    stopped = lab.train(
+        "classify", files / "second.tsv", out=tmp_path / "m", stop=lambda: True, **options
+    )
     assert (stopped.stopped, stopped.step) == (True, 1)
     whole = lab.train("classify", files / "second.tsv", out=tmp_path / "whole", **options)
     shutil.rmtree(start)
     resumed = lab.train(out=tmp_path / "m", resume=True)
     assert (resumed.stopped, resumed.step) == (False, 5)
-    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "m", whole.model.path)]
+    weights = [
+        (folder / "model.safetensors").read_bytes() for folder in (tmp_path / "m", whole.model.path)
+    ]
     assert weights[0] == weights[1]
 
 
@@ -366,7 +442,9 @@ class TestWhatCannotBeStarted:
         return str(caught.value), caught.value.hint
 
     def test_a_translator_from_a_language_model(self, old, files, tmp_path):
-        said, hint = self.refused(files, tmp_path, "translate", "pairs.tsv", RecipeError, start=old("lm").path)
+        said, hint = self.refused(
+            files, tmp_path, "translate", "pairs.tsv", RecipeError, start=old("lm").path
+        )
         assert said == "a 'translate' model cannot start from a 'lm' model"
         assert "start from any model that reads" in hint
 
@@ -377,7 +455,9 @@ class TestWhatCannotBeStarted:
         assert "source.*" in hint
 
     @pytest.mark.parametrize("setting", ["model.encoder.size=16", "data.max_source=64"])
-    def test_with_weights_of_another_shape_than_the_old_model_has(self, old, files, tmp_path, setting):
+    def test_with_weights_of_another_shape_than_the_old_model_has(
+        self, old, files, tmp_path, setting
+    ):
         """Here a position has 8 features, and 32 positions were learnt: nothing else could take the weights."""
         options = {"start": old("gpt").path, "settings": (*QUICK, setting)}
         said, hint = self.refused(files, tmp_path, "classify", "second.tsv", RecipeError, **options)
@@ -385,7 +465,9 @@ class TestWhatCannotBeStarted:
         assert "train without --from" in hint
 
     def test_from_nothing(self, files, tmp_path):
-        said, _ = self.refused(files, tmp_path, "classify", "second.tsv", BundleError, start=tmp_path / "nothing")
+        said, _ = self.refused(
+            files, tmp_path, "classify", "second.tsv", BundleError, start=tmp_path / "nothing"
+        )
         assert said == f"{tmp_path / 'nothing'}: there is no such model"
 
     def test_with_a_recipe_of_another_task(self, old, files, tmp_path):
@@ -394,21 +476,31 @@ class TestWhatCannotBeStarted:
         assert said == "recipe 'word-lstm' is for 'lm', not for 'classify'"
 
 
-VECTORS = {"the": (1.0, 2.0, 3.0), "Cat": (9.0, 9.0, 9.0), "cat": (-1.0, 0.5, 0.25), "nowhere": (7.0, 7.0, 7.0)}
+VECTORS = {
+    "the": (1.0, 2.0, 3.0),
+    "Cat": (9.0, 9.0, 9.0),
+    "cat": (-1.0, 0.5, 0.25),
+    "nowhere": (7.0, 7.0, 7.0),
+}
 
 
 class TestWordVectors:
     @pytest.fixture
     def vectors(self, tmp_path):
         path = tmp_path / "v.txt"
-        path.write_text("4 3\n" + "".join(f"{w} {' '.join(map(str, numbers))}\n" for w, numbers in VECTORS.items()))
+        path.write_text(
+            "4 3\n"
+            + "".join(f"{w} {' '.join(map(str, numbers))}\n" for w, numbers in VECTORS.items())
+        )
         return path
 
     @pytest.fixture
     def train(self, files, tmp_path):
         def train(path, *settings, task="classify", data="first.tsv"):
             small = (*QUICK, "model.encoder.size=8", "source.min_count=1", f"model.vectors={path}")
-            return lab.train(task, files / data, settings=(*small, *settings), out=tmp_path / "m").model
+            return lab.train(
+                task, files / data, settings=(*small, *settings), out=tmp_path / "m"
+            ).model
 
         return train
 
@@ -416,7 +508,8 @@ class TestWordVectors:
         """The vectors of words that stand in the weights."""
         vocabulary = model.bundle.codec.source_tokenizer.vocabulary
         return {
-            word: weights["encoder.inputs.embedding.weight"][vocabulary.index(word)] for word in ("the", "cat", "sat")
+            word: weights["encoder.inputs.embedding.weight"][vocabulary.index(word)]
+            for word in ("the", "cat", "sat")
         }
 
     def test_land_in_the_embedding_whose_size_follows_them(self, vectors, train):
@@ -439,7 +532,9 @@ class TestWordVectors:
         model = train(vectors, "model.frozen_vectors=true", "train.steps=4", task=task, data=data)
         after, first = self.table(model, weights_of(model)), first_weights(model)
         assert after["the"].tolist() == [1, 2, 3]
-        assert weights_of(model)["encoder.inputs.embedding.weight"].equal(first["encoder.inputs.embedding.weight"])
+        assert weights_of(model)["encoder.inputs.embedding.weight"].equal(
+            first["encoder.inputs.embedding.weight"]
+        )
         assert not weights_of(model)["head.output.weight"].equal(first["head.output.weight"])
 
     def test_without_a_first_line_of_counts_they_are_the_same(self, vectors, train):
@@ -455,18 +550,24 @@ class TestWordVectors:
     def test_nor_does_one_that_starts_from_it(self, vectors, train, files, tmp_path):
         model = train(vectors)
         vectors.unlink()
-        new = lab.train("classify", files / "second.tsv", start=model.path, settings=QUICK, out=tmp_path / "new").model
+        new = lab.train(
+            "classify", files / "second.tsv", start=model.path, settings=QUICK, out=tmp_path / "new"
+        ).model
         assert arrived(new, model, same_names(model))
 
     def test_a_model_of_both_directions_reads_them_too(self, vectors, train):
-        model = train(vectors, "model.encoder.size=3", "model.embedding=3", task="bilm", data="text.txt")
+        model = train(
+            vectors, "model.encoder.size=3", "model.embedding=3", task="bilm", data="text.txt"
+        )
         place = model.bundle.codec.source_tokenizer.vocabulary.index("the")
         assert first_weights(model)["readers.embedding.weight"][place].tolist() == [1, 2, 3]
 
     def test_a_line_that_was_cut_is_named(self, vectors, train, tmp_path):
         with vectors.open("a") as file:
             file.write("dog 1.0 2.0")
-        with pytest.raises(DataError, match=r"v.txt:6: 2 numbers where 3 finite ones are needed: 'dog 1.0 2.0'"):
+        with pytest.raises(
+            DataError, match=r"v.txt:6: 2 numbers where 3 finite ones are needed: 'dog 1.0 2.0'"
+        ):
             train(vectors)
         assert not (tmp_path / "m").exists()
 
@@ -480,7 +581,9 @@ class TestWordVectors:
             train(tmp_path / "v.txt")
 
     def test_a_transformer_of_another_size_refuses_them(self, vectors, train):
-        with pytest.raises(RecipeError, match="vectors of 3 numbers where the encoder reads 8") as caught:
+        with pytest.raises(
+            RecipeError, match="vectors of 3 numbers where the encoder reads 8"
+        ) as caught:
             train(vectors, "model.encoder.kind=transformer", "model.encoder.heads=2")
         assert "model.encoder.size" in caught.value.hint
 

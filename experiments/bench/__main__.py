@@ -14,10 +14,14 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @app.command()
 @reports_errors
 def bench(
-    name: Annotated[str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; none: all")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; none: all")
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads, the same for all sides")] = 1,
-    markdown: Annotated[bool, typer.Option("--markdown", help="rows for a table in Markdown")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="rows for a table in Markdown")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Race against other libraries on the same data.
@@ -51,14 +55,30 @@ def _show(result: Any) -> None:
     columns = [seconds(one.seconds) for one in each], [seconds(one.cpu_seconds) for one in each]
     ratios = [f"{one.ratio:.3g}" for one in each], [f"{one.cpu_ratio:.3g}" for one in each]
     rows = zip(
-        [f"{one.name} {one.version}" for one in each], *columns, *ratios, [one.goal for one in each], strict=True
+        [f"{one.name} {one.version}" for one in each],
+        *columns,
+        *ratios,
+        [one.goal for one in each],
+        strict=True,
     )
-    print_table(["", "time", "CPU time", "ratio", "of CPU time", "wanted"], [list(row) for row in rows], title=title)
-    print_text(f"medians; rounds: {result.rounds}, threads: {result.threads}; all results agree to 1e-6")
+    print_table(
+        ["", "time", "CPU time", "ratio", "of CPU time", "wanted"],
+        [list(row) for row in rows],
+        title=title,
+    )
+    print_text(
+        f"medians; rounds: {result.rounds}, threads: {result.threads}; all results agree to 1e-6"
+    )
     if result.missing:
-        print(f"not installed: {', '.join(result.missing)}; `make bench` installs them apart", file=sys.stderr)
+        print(
+            f"not installed: {', '.join(result.missing)}; `make bench` installs them apart",
+            file=sys.stderr,
+        )
     if result.busy:
-        print(f"this machine is busy (load {result.load:.1f}): trust the ratios of CPU time", file=sys.stderr)
+        print(
+            f"this machine is busy (load {result.load:.1f}): trust the ratios of CPU time",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

@@ -41,14 +41,24 @@ class Setting:
 
 
 SETTINGS = [
-    *(Setting("seqlab", type, *at_once) for type in ("float32", "int8") for at_once in ((1, 1), (1, 2), (2, 1))),
+    *(
+        Setting("seqlab", type, *at_once)
+        for type in ("float32", "int8")
+        for at_once in ((1, 1), (1, 2), (2, 1))
+    ),
     *(Setting("transformers", "float32", 1, threads) for threads in (1, 2)),
-    *(Setting("ctranslate2", type, *at_once) for type in ("float32", "int8") for at_once in ((1, 1), (1, 2), (2, 1))),
+    *(
+        Setting("ctranslate2", type, *at_once)
+        for type in ("float32", "int8")
+        for at_once in ((1, 1), (1, 2), (2, 1))
+    ),
 ]
 Answers = dict[tuple[int, int], dict[str, Any]]  # of each cell: seconds, cpu, tokens
 
 
-def decoding_results(*, rounds: int, shapes: tuple[str, ...] = ("small", "base")) -> Iterator[Result]:
+def decoding_results(
+    *, rounds: int, shapes: tuple[str, ...] = ("small", "base")
+) -> Iterator[Result]:
     """A result for each shape, batch and beam: seconds for one output token, at the best setting of each side."""
     missing = [side for side in WANTED if not installed(side)]
     settings = [setting for setting in SETTINGS if setting.side not in missing]
@@ -73,13 +83,21 @@ def _run(setting: Setting, shape: str, cells: list[tuple[int, int]]) -> Answers:
     order = asdict(setting) | {"shape": shape, "batches": setting.batches if alone else 1}
     words = [sys.executable, "-m", "experiments.bench.translators", json.dumps(order)]
     threads = str(setting.threads)
-    environment = os.environ | {f"{library}_NUM_THREADS": threads for library in ("OMP", "OPENBLAS", "MKL")}
+    environment = os.environ | {
+        f"{library}_NUM_THREADS": threads for library in ("OMP", "OPENBLAS", "MKL")
+    }
     if native.ready():
         environment["SEQLAB_CACHE"] = str(native.library().parent)
     pipe = subprocess.PIPE
     workers = [
         subprocess.Popen(
-            words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=ROOT
+            words,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            cwd=ROOT,
         )
         for _ in range(1 if alone else setting.batches)
     ]
@@ -111,26 +129,37 @@ def _together(waiting: list[Callable[[], dict[str, Any]]]) -> dict[str, Any]:
     """What workers side by side do as one: their speeds add up, and a token costs what it costs."""
     answers = [answer() for answer in waiting]
     seconds = 1 / sum(1 / answer["seconds"] for answer in answers)
-    return {"seconds": seconds, "cpu": median(answer["cpu"] for answer in answers), "tokens": answers[0]["tokens"]}
+    return {
+        "seconds": seconds,
+        "cpu": median(answer["cpu"] for answer in answers),
+        "tokens": answers[0]["tokens"],
+    }
 
 
 def _best(tried: dict[Setting, Answers], cell: tuple[int, int]) -> list[Setting]:
     """The fastest setting of each side; one batch alone cannot be worked on twice at a time."""
     fair = [setting for setting in tried if setting.batches == 1 or cell[0] > 1]
     sides = dict.fromkeys(setting.side for setting in fair)
-    return [min((s for s in fair if s.side == side), key=lambda s: tried[s][cell]["seconds"]) for side in sides]
+    return [
+        min((s for s in fair if s.side == side), key=lambda s: tried[s][cell]["seconds"])
+        for side in sides
+    ]
 
 
 def _compare(tried: dict[Setting, Answers]) -> None:
     """In float32 all sides must say the same, but for near ties."""
     plain = {
-        setting: answers for setting, answers in tried.items() if setting.type == "float32" and setting.batches == 1
+        setting: answers
+        for setting, answers in tried.items()
+        if setting.type == "float32" and setting.batches == 1
     }
     ours = next(answers for setting, answers in plain.items() if setting.side == "seqlab")
     for setting, answers in plain.items():
         for cell, found in answers.items():
             expected = ours[cell]["tokens"]
-            same = sum(one == other for one, other in zip(found["tokens"], expected, strict=True)) / len(expected)
+            same = sum(
+                one == other for one, other in zip(found["tokens"], expected, strict=True)
+            ) / len(expected)
             if same < ALIKE:
                 raise RunError(
                     f"{setting.name} and Seqlab do not agree: {same:.0%} of the outputs of {cell} are the same",

@@ -18,20 +18,32 @@ WANTED = {"log": 25.0, "scaling": 4.0}  # hmmlearn's two implementations; `log` 
 
 
 def baum_welch_race(
-    *, num: int = 200, length: int = 100, num_states: int = 16, num_symbols: int = 50, iterations: int = 20
+    *,
+    num: int = 200,
+    length: int = 100,
+    num_states: int = 16,
+    num_symbols: int = 50,
+    iterations: int = 20,
 ) -> Race:
     """E11 from a random start on random symbols: an iteration costs the same whatever there is to be found."""
     symbols = (num_symbols * uniform(torch.arange(num * length), 1)).long().view(num, length)
     evidence = HMMData(Padded(symbols, torch.full((num,), length)))
     start = start_hmm(evidence, Family(num_states, num_symbols=num_symbols), seed=1)
     settings = HMMSettings(iterations=iterations, tolerance=-math.inf)
-    ours = Side("Seqlab", seqlab.__version__, lambda: baum_welch(start, evidence, settings=settings), _reached)
+    ours = Side(
+        "Seqlab",
+        seqlab.__version__,
+        lambda: baum_welch(start, evidence, settings=settings),
+        _reached,
+    )
     there = installed("hmmlearn")
     return Race(
         title=f"Baum-Welch, {num} sequences of {length}, {num_states} states, {num_symbols} symbols",
         part=f"{iterations} iterations",
         ours=ours,
-        peers=[_hmmlearn(way, there, start, evidence, iterations) for way in WANTED] if there else [],
+        peers=[_hmmlearn(way, there, start, evidence, iterations) for way in WANTED]
+        if there
+        else [],
         missing=[] if there else ["hmmlearn"],
     )
 
@@ -56,7 +68,11 @@ def _hmmlearn(way: str, version: str, start: HMM, evidence: HMMData, iterations:
             init_params="",
             n_features=emitted.shape[1],
         )
-        model.startprob_, model.transmat_, model.emissionprob_ = pi.copy(), moves.copy(), emitted.copy()
+        model.startprob_, model.transmat_, model.emissionprob_ = (
+            pi.copy(),
+            moves.copy(),
+            emitted.copy(),
+        )
         return model.fit(symbols, lengths)
 
     def numbers(model: Any) -> np.ndarray:

@@ -22,7 +22,13 @@ def kalman_race(*, num: int = 100, length: int = 1000) -> Race:
     return Race(
         title=f"Kalman filter and smoother, {num} series of {length:,} steps, 4 states",
         part="one series",
-        ours=Side("Seqlab", seqlab.__version__, lambda: _both(model, rows), lambda both: _numbers(*both), parts=num),
+        ours=Side(
+            "Seqlab",
+            seqlab.__version__,
+            lambda: _both(model, rows),
+            lambda both: _numbers(*both),
+            parts=num,
+        ),
         peers=[sides[name](version, model, rows.values.numpy()) for name, version in there.items()],
         missing=[name for name in sides if name not in there],
     )
@@ -43,7 +49,9 @@ def _numbers(filtered: Filtered, smoothed: Smoothed) -> np.ndarray:
 def _pykalman(version: str, model: LDS, values: np.ndarray) -> Side:
     from pykalman import KalmanFilter
 
-    transition, observation, noise, seen_noise, mean, covariance = (x.numpy() for x in model.tensors().values())
+    transition, observation, noise, seen_noise, mean, covariance = (
+        x.numpy() for x in model.tensors().values()
+    )
     peer = KalmanFilter(transition, observation, noise, seen_noise, None, None, mean, covariance)
     some = values[:2]  # a fifth of a second each
     return Side(
@@ -59,22 +67,34 @@ def _pykalman(version: str, model: LDS, values: np.ndarray) -> Side:
 def _statsmodels(version: str, model: LDS, values: np.ndarray) -> Side:
     from statsmodels.tsa.statespace import kalman_smoother as peers
 
-    (width, size), matrices = model.observation.shape, {"design": model.observation, "transition": model.transition}
+    (width, size), matrices = (
+        model.observation.shape,
+        {"design": model.observation, "transition": model.transition},
+    )
     matrices |= {"state_cov": model.process_noise, "obs_cov": model.observation_noise}
-    wanted = peers.SMOOTHER_STATE | peers.SMOOTHER_STATE_COV | peers.SMOOTHER_STATE_AUTOCOV  # what ours gives, no more
+    wanted = (
+        peers.SMOOTHER_STATE | peers.SMOOTHER_STATE_COV | peers.SMOOTHER_STATE_AUTOCOV
+    )  # what ours gives, no more
 
     def prepared(series: np.ndarray) -> Any:
-        peer = peers.KalmanSmoother(k_endog=width, k_states=size, selection=np.eye(size), smoother_output=wanted)
+        peer = peers.KalmanSmoother(
+            k_endog=width, k_states=size, selection=np.eye(size), smoother_output=wanted
+        )
         for name, matrix in matrices.items():
             peer[name] = matrix.numpy()
         peer.initialize_known(model.initial_mean.numpy(), model.initial_covariance.numpy())
         peer.bind(series)
         return peer
 
-    ready = [prepared(series) for series in values]  # one for each: a smoother keeps the first series that it has seen
+    ready = [
+        prepared(series) for series in values
+    ]  # one for each: a smoother keeps the first series that it has seen
 
     def numbers(found: list[Any]) -> np.ndarray:
-        return _rows([(one.smoothed_state, one.smoothed_state_cov) for one in found], [one.llf for one in found])
+        return _rows(
+            [(one.smoothed_state, one.smoothed_state_cov) for one in found],
+            [one.llf for one in found],
+        )
 
     return Side(
         "statsmodels",
@@ -88,4 +108,6 @@ def _statsmodels(version: str, model: LDS, values: np.ndarray) -> Side:
 
 def _rows(found: list[tuple[np.ndarray, np.ndarray]], log_likelihoods: list[float]) -> np.ndarray:
     size: Callable[[np.ndarray], float] = lambda x: float(np.sqrt(np.square(x).sum()))  # noqa: E731
-    return np.array([[llf, *map(size, both)] for llf, both in zip(log_likelihoods, found, strict=True)])
+    return np.array(
+        [[llf, *map(size, both)] for llf, both in zip(log_likelihoods, found, strict=True)]
+    )

@@ -121,7 +121,9 @@ def race(case: Race, *, rounds: int) -> Result:
         for place, side in enumerate(sides)
     ]
     threads = torch.get_num_threads()
-    return Result(case.title, case.part, times, list(case.missing), rounds, threads, load, processors())
+    return Result(
+        case.title, case.part, times, list(case.missing), rounds, threads, load, processors()
+    )
 
 
 def processors() -> int:

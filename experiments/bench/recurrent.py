@@ -14,13 +14,23 @@ from seqlab.layers.recurrence import Recurrence
 from seqlab.recipe import Cell
 
 PEERS: dict[Cell, Callable[..., nn.RNNBase]] = {"gru-torch": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
-NAMES: dict[Cell, str] = {"gru-torch": "GRU", "gru": "GRU of the lectures", "lstm": "LSTM", "rnn": "tanh RNN"}
+NAMES: dict[Cell, str] = {
+    "gru-torch": "GRU",
+    "gru": "GRU of the lectures",
+    "lstm": "LSTM",
+    "rnn": "tanh RNN",
+}
 
 
-def recurrent_race(kind: Cell, size: int, *, rows: int = 32, steps: int = 64, wanted: float | None = None) -> Race:
+def recurrent_race(
+    kind: Cell, size: int, *, rows: int = 32, steps: int = 64, wanted: float | None = None
+) -> Race:
     """E17, E24 or E25 with its gradients (E31-E34), for as many features as units."""
     torch.manual_seed(1)
-    x, layer = torch.randn(rows, steps, size, requires_grad=True), Recurrence(kind, size, size, name="")
+    x, layer = (
+        torch.randn(rows, steps, size, requires_grad=True),
+        Recurrence(kind, size, size, name=""),
+    )
     ours = _pass(lambda: layer(x, layer.start(rows))[0], [x, layer.U, layer.W, layer.b])
     return Race(
         title=f"{NAMES[kind]} forward and back, {rows} rows of {steps} steps, {size} units",
@@ -31,11 +41,15 @@ def recurrent_race(kind: Cell, size: int, *, rows: int = 32, steps: int = 64, wa
     )
 
 
-def _torchs(peer: Callable[..., nn.RNNBase], layer: Recurrence, x: Tensor, wanted: float | None) -> Side:
+def _torchs(
+    peer: Callable[..., nn.RNNBase], layer: Recurrence, x: Tensor, wanted: float | None
+) -> Side:
     theirs = peer(layer.size, layer.size, batch_first=True)
     weights = list(theirs.parameters())
     with torch.no_grad():
-        for copy, own in zip(weights, (layer.U, layer.W, layer.b, torch.zeros_like(layer.b)), strict=True):
+        for copy, own in zip(
+            weights, (layer.U, layer.W, layer.b, torch.zeros_like(layer.b)), strict=True
+        ):
             copy.copy_(own)
     run = _pass(lambda: theirs(x)[0], [x, *weights[:3]])
     return Side(f"nn.{type(theirs).__name__}", torch.__version__, run, _numbers, wanted=wanted)

@@ -14,14 +14,20 @@ SIZES = (128, 256, 512)
 
 
 def _recurrent() -> Iterator[Race]:
-    yield from (recurrent_race("gru-torch", size, wanted=1.5 if size < 512 else None) for size in SIZES)
+    yield from (
+        recurrent_race("gru-torch", size, wanted=1.5 if size < 512 else None) for size in SIZES
+    )
     yield from (recurrent_race("gru", size) for size in SIZES)
-    yield from (recurrent_race(kind, size, wanted=1.0) for kind in ("lstm", "rnn") for size in SIZES)
+    yield from (
+        recurrent_race(kind, size, wanted=1.0) for kind in ("lstm", "rnn") for size in SIZES
+    )
 
 
 RACES: dict[str, Callable[[int], Iterator[Result]]] = {
     "hmm": lambda rounds: (race(case, rounds=rounds) for case in [baum_welch_race()]),
-    "kalman": lambda rounds: (race(case, rounds=rounds) for case in [kalman_race(), kalman_race(num=1)]),
+    "kalman": lambda rounds: (
+        race(case, rounds=rounds) for case in [kalman_race(), kalman_race(num=1)]
+    ),
     "recurrent": lambda rounds: (race(case, rounds=rounds) for case in _recurrent()),
     "train": lambda rounds: (
         race(case, rounds=rounds) for case in (step_race("small"), step_race("base"), epoch_race())

@@ -30,7 +30,13 @@ Loop = Callable[[], Any]
 def step_race(shape: str, *, rows: int = 64, length: int = 32) -> Race:
     """One step on one batch in which every row is as long as the others: nobody gains by leaving pads out."""
     batch = next(_batches(np.full((rows, 2), length), [np.arange(rows)]))
-    limit = Side("the products alone", torch.__version__, _products(SHAPES[shape], rows, length), None, wanted=0.8)
+    limit = Side(
+        "the products alone",
+        torch.__version__,
+        _products(SHAPES[shape], rows, length),
+        None,
+        wanted=0.8,
+    )
     title = f"a step of translation, {shape}, {rows} pairs of {length} tokens, dropout {DROPOUT}"
     return _race(title, "one step", shape, [batch], [batch], bounds=[limit])
 
@@ -38,8 +44,15 @@ def step_race(shape: str, *, rows: int = 64, length: int = 32) -> Race:
 def epoch_race(shape: str = "small") -> Race:
     """A twentieth of an epoch of Multi30k's lengths. A plain loop takes pairs as they come, as many tokens a batch."""
     drawn = np.random.default_rng(1)
-    english = drawn.gamma(9.5, 1.47, PAIRS)  # 14.0 subwords, give or take 4.5; French has 2.9 more, give or take 2.7
-    lengths = np.stack([english, english + drawn.normal(2.9, 2.7, PAIRS)], axis=1).round().astype(np.int64).clip(4, 50)
+    english = drawn.gamma(
+        9.5, 1.47, PAIRS
+    )  # 14.0 subwords, give or take 4.5; French has 2.9 more, give or take 2.7
+    lengths = (
+        np.stack([english, english + drawn.normal(2.9, 2.7, PAIRS)], axis=1)
+        .round()
+        .astype(np.int64)
+        .clip(4, 50)
+    )
     planned = plan(lengths, budget=TOKENS, seed=1, epoch=0)
     tokens = lengths.sum() / len(planned)
     rows = max(1, round(tokens / lengths.sum(axis=1).mean()))
@@ -66,12 +79,16 @@ def _race(
     if version is not None:
         peer = huggingface(model, dropout=DROPOUT)
         same = _their_loss(peer, theirs[0])
-        peers.append(Side("Hugging Face", version, _their_loop(peer, theirs), lambda _: same, wanted=wanted))
+        peers.append(
+            Side("Hugging Face", version, _their_loop(peer, theirs), lambda _: same, wanted=wanted)
+        )
     us = Side("Seqlab", seqlab.__version__, _our_loop(model, ours), lambda _: found)
     return Race(title, part, us, peers, missing=[] if version else ["transformers"])
 
 
-def _batches(lengths: Int[np.ndarray, "N 2"], batches: list[Int[np.ndarray, " B"]]) -> Iterator[Batch]:
+def _batches(
+    lengths: Int[np.ndarray, "N 2"], batches: list[Int[np.ndarray, " B"]]
+) -> Iterator[Batch]:
     """Random tokens, the same for a pair in whatever batch it is; a target stands between its two ends."""
     for places in batches:
         drawn = [torch.Generator().manual_seed(int(place)) for place in places]

@@ -27,7 +27,11 @@ SHAPES = {
     "small": Transformer(size=256, layers=3, heads=4, feed_forward=1024, norm="post"),
     "base": Transformer(size=512, layers=6, heads=8, feed_forward=2048, norm="post"),
 }
-VOCABULARY, LONGEST, LENGTH = 8000, 20, 24  # tokens there are, of the longest source, of every output
+VOCABULARY, LONGEST, LENGTH = (
+    8000,
+    20,
+    24,
+)  # tokens there are, of the longest source, of every output
 ENOUGH = 0.8  # seconds of decoding after which a time is believed
 
 Translate = Callable[[list[list[int]], int], list[list[int]]]
@@ -56,7 +60,11 @@ def _timed(translate: Translate, rows: int, width: int) -> dict[str, Any]:
         translate(sources, width)
         clock.append(time.perf_counter() - began)
         processor.append(time.process_time() - cpu_began)
-    return {"seconds": median(clock) / (rows * LENGTH), "cpu": median(processor) / (rows * LENGTH), "tokens": outputs}
+    return {
+        "seconds": median(clock) / (rows * LENGTH),
+        "cpu": median(processor) / (rows * LENGTH),
+        "tokens": outputs,
+    }
 
 
 def random_model(shape: str, *, dropout: float = 0.0) -> Seq2Seq:
@@ -67,7 +75,9 @@ def random_model(shape: str, *, dropout: float = 0.0) -> Seq2Seq:
     entrance = Entrance(settings.size, settings, most=200, dropout=dropout, name="both")
     encoder = TransformerEncoder(TokenInputs(table), entrance, settings, dropout=dropout)
     head = Head(settings.size, VOCABULARY)  # a tied one would say the same token for ever
-    decoder = TransformerDecoder(table, entrance, settings, head, memory_size=settings.size, dropout=dropout)
+    decoder = TransformerDecoder(
+        table, entrance, settings, head, memory_size=settings.size, dropout=dropout
+    )
     return Seq2Seq(encoder, decoder)
 
 
@@ -76,7 +86,9 @@ def _sources(rows: int) -> list[list[int]]:
     drawn = torch.Generator().manual_seed(rows)
     lengths = torch.randint(LONGEST // 2, LONGEST + 1, (rows,), generator=drawn).tolist()
     lengths[0] = LONGEST
-    return [torch.randint(10, VOCABULARY, (length,), generator=drawn).tolist() for length in lengths]
+    return [
+        torch.randint(10, VOCABULARY, (length,), generator=drawn).tolist() for length in lengths
+    ]
 
 
 def _seqlab(model: Seq2Seq, order: dict[str, Any], folder: str) -> Translate:
@@ -85,10 +97,15 @@ def _seqlab(model: Seq2Seq, order: dict[str, Any], folder: str) -> Translate:
     limits = Limits(end=None, most=LENGTH, never=(EOS,))
 
     def translate(sources: list[list[int]], width: int) -> list[list[int]]:
-        memory, prefix = model.encoder(Padded.from_rows(sources)), Padded.from_rows([[SOS]] * len(sources))
+        memory, prefix = (
+            model.encoder(Padded.from_rows(sources)),
+            Padded.from_rows([[SOS]] * len(sources)),
+        )
         if width == 1:
             rows = torch.arange(len(sources))
-            return generate(model.decoder, memory, prefix, Greedy(), limits, rows=rows).tokens.values.tolist()
+            return generate(
+                model.decoder, memory, prefix, Greedy(), limits, rows=rows
+            ).tokens.values.tolist()
         found = beam_search(model.decoder, memory, prefix, Beam(width=width), limits).best
         return [list(hypotheses[0].tokens) for hypotheses in found]
 
@@ -101,8 +118,14 @@ def huggingface(model: Any, *, dropout: float = 0.0) -> Any:
     from transformers import MarianConfig, MarianMTModel
 
     settings: Transformer = model.decoder.settings
-    parts = {"layers": settings.layers, "attention_heads": settings.heads, "ffn_dim": settings.inner}
-    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()}
+    parts = {
+        "layers": settings.layers,
+        "attention_heads": settings.heads,
+        "ffn_dim": settings.inner,
+    }
+    sides = {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()
+    }
     peer: Any = MarianMTModel(
         MarianConfig(
             vocab_size=VOCABULARY,
@@ -123,7 +146,10 @@ def huggingface(model: Any, *, dropout: float = 0.0) -> Any:
         table.weight.copy_(model.decoder.embedding.weight)
     peer.lm_head.weight.copy_(model.decoder.head.output.weight)
     peer.final_logits_bias.zero_()
-    for side, blocks in ((peer.model.encoder, model.encoder.blocks), (peer.model.decoder, model.decoder.blocks)):
+    for side, blocks in (
+        (peer.model.encoder, model.encoder.blocks),
+        (peer.model.decoder, model.decoder.blocks),
+    ):
         side.embed_positions.weight.copy_(sinusoidal_positions(200, settings.size))
         for layer, block in zip(side.layers, blocks, strict=True):
             _copy_attention(layer.self_attn, block.attention)
@@ -131,7 +157,10 @@ def huggingface(model: Any, *, dropout: float = 0.0) -> Any:
             if getattr(block, "cross", None) is not None:
                 _copy_attention(layer.encoder_attn, block.cross)
                 _copy_norm(layer.encoder_attn_layer_norm, block.third.norm)
-            for one, other in ((layer.fc1, block.feed_forward.widen), (layer.fc2, block.feed_forward.narrow)):
+            for one, other in (
+                (layer.fc1, block.feed_forward.widen),
+                (layer.fc2, block.feed_forward.narrow),
+            ):
                 one.weight.copy_(other.weight)
                 one.bias.copy_(other.bias)
             _copy_norm(layer.final_layer_norm, block.second.norm)
@@ -162,17 +191,28 @@ def _ctranslate2(model: Any, order: dict[str, Any], folder: str) -> Translate:
 
     settings: Transformer = model.decoder.settings
     depth = (settings.layers, settings.layers)
-    spec = TransformerSpec.from_config(depth, settings.heads, pre_norm=False, activation=Activation.RELU)
-    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = model.decoder.embedding.weight.detach().numpy()
+    spec = TransformerSpec.from_config(
+        depth, settings.heads, pre_norm=False, activation=Activation.RELU
+    )
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = (
+        model.decoder.embedding.weight.detach().numpy()
+    )
     for side in (spec.encoder, spec.decoder):
         side.scale_embeddings = True
         side.position_encodings.encodings = sinusoidal_positions(200, settings.size).numpy()
-    _spell(spec.decoder.projection, model.decoder.head.output.weight, model.decoder.head.output.bias)
-    for side, blocks in ((spec.encoder, model.encoder.blocks), (spec.decoder, model.decoder.blocks)):
+    _spell(
+        spec.decoder.projection, model.decoder.head.output.weight, model.decoder.head.output.bias
+    )
+    for side, blocks in (
+        (spec.encoder, model.encoder.blocks),
+        (spec.decoder, model.decoder.blocks),
+    ):
         for layer, block in zip(side.layer, blocks, strict=True):
             size = settings.size
             own = block.attention
-            _spell(layer.self_attention.linear[0], own.query_key_value.weight, own.query_key_value.bias)
+            _spell(
+                layer.self_attention.linear[0], own.query_key_value.weight, own.query_key_value.bias
+            )
             _spell(layer.self_attention.linear[1], own.mix.weight, own.mix.bias)
             _spell_norm(layer.self_attention.layer_norm, block.first.norm)
             if getattr(block, "cross", None) is not None:
@@ -181,8 +221,12 @@ def _ctranslate2(model: Any, order: dict[str, Any], folder: str) -> Translate:
                 _spell(layer.attention.linear[1], weight[size:], bias[size:])
                 _spell(layer.attention.linear[2], block.cross.mix.weight, block.cross.mix.bias)
                 _spell_norm(layer.attention.layer_norm, block.third.norm)
-            _spell(layer.ffn.linear_0, block.feed_forward.widen.weight, block.feed_forward.widen.bias)
-            _spell(layer.ffn.linear_1, block.feed_forward.narrow.weight, block.feed_forward.narrow.bias)
+            _spell(
+                layer.ffn.linear_0, block.feed_forward.widen.weight, block.feed_forward.widen.bias
+            )
+            _spell(
+                layer.ffn.linear_1, block.feed_forward.narrow.weight, block.feed_forward.narrow.bias
+            )
             _spell_norm(layer.ffn.layer_norm, block.second.norm)
     names = {PAD: "<blank>", SOS: "<s>", EOS: "</s>"}
     words = [names.get(token, str(token)) for token in range(VOCABULARY)]
@@ -192,7 +236,10 @@ def _ctranslate2(model: Any, order: dict[str, Any], folder: str) -> Translate:
     spec.optimize()
     spec.save(folder)
     peer = ctranslate2.Translator(
-        folder, compute_type=order["type"], inter_threads=order["batches"], intra_threads=order["threads"]
+        folder,
+        compute_type=order["type"],
+        inter_threads=order["batches"],
+        intra_threads=order["threads"],
     )
     numbers = {word: token for token, word in enumerate(words)}
 
@@ -218,7 +265,9 @@ SIDES: dict[str, Callable[[Seq2Seq, dict[str, Any], str], Translate]] = {
 
 def _copy_attention(peer: Any, ours: MultiHeadAttention) -> None:
     weights, biases = ours.query_key_value.weight.chunk(3), ours.query_key_value.bias.chunk(3)
-    for one, weight, bias in zip((peer.q_proj, peer.k_proj, peer.v_proj), weights, biases, strict=True):
+    for one, weight, bias in zip(
+        (peer.q_proj, peer.k_proj, peer.v_proj), weights, biases, strict=True
+    ):
         one.weight.copy_(weight)
         one.bias.copy_(bias)
     peer.out_proj.weight.copy_(ours.mix.weight)

@@ -29,7 +29,17 @@ app.callback()(seqlab)
 claims: Callable[..., None] = import_module("seqlab_claims.command").claims
 
 # in the order in which one meets them, which is that of --help
-VERBS: list[Callable[..., None]] = [train, predict, evaluate, explain, compare, doctor, check, serve, info]
+VERBS: list[Callable[..., None]] = [
+    train,
+    predict,
+    evaluate,
+    explain,
+    compare,
+    doctor,
+    check,
+    serve,
+    info,
+]
 VERBS += [export, recipes, import_model, demo, claims, kernels]
 for verb in VERBS:
     app.command(verb.__name__.removesuffix("_model"))(reports_errors(verb))

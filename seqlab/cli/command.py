@@ -28,14 +28,20 @@ INTERRUPTED = 130  # exit code
 MODEL = "directory of a trained model, or a shipped one's name"
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Int8 = Annotated[bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")]
+Int8 = Annotated[
+    bool, typer.Option("--int8", help="weights rounded to bytes: faster, and nearly as good")
+]
 Threads = Annotated[Optional[int], typer.Option(min=1, help="CPU threads to use")]  # noqa: UP045  (typer's own form)
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or mps")]
 Conformal = Annotated[
     Optional[float],  # noqa: UP045
-    typer.Option(min=0.5, max=0.99, help="classify: the labels that hold the true one so often, as 0.9"),
+    typer.Option(
+        min=0.5, max=0.99, help="classify: the labels that hold the true one so often, as 0.9"
+    ),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="processes that share the lines, and the threads")]
+Workers = Annotated[
+    int, typer.Option(min=1, help="processes that share the lines, and the threads")
+]
 
 
 def main() -> None:
@@ -52,7 +58,9 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+def _show_warning(
+    message: Warning | str, category: type[Warning], *place: object, **more: object
+) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
@@ -66,7 +74,9 @@ def _version(asked: bool) -> bool:
 
 
 def seqlab(
-    version: bool = Option(False, "--version", callback=_version, is_eager=True, help="print the version"),
+    version: bool = Option(
+        False, "--version", callback=_version, is_eager=True, help="print the version"
+    ),
 ) -> None:
     """A laboratory for sequence models: train one on your own file, use it, look inside."""
 
@@ -116,10 +126,13 @@ def check_task(task: str, *, resume: bool, files: Sequence[str] = ()) -> None:
         proposal = propose([task, *files])
         look = f"`{program()} data look {proposal.task} {task}` shows how it is read."
         raise UsageError(
-            f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}", hint=f"name the task. {look}"
+            f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}",
+            hint=f"name the task. {look}",
         )
     if task not in names and not (resume and not task):
-        raise UsageError(f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names))
+        raise UsageError(
+            f"there is no task '{task}'" if task else "which task?", hint=nearest(task, names)
+        )
 
 
 def use_threads(threads: int | None) -> None:
@@ -203,8 +216,12 @@ def print_scores(report: dict[str, Any], *, title: str) -> None:
 
     floors: dict[str, dict[str, float]] = report.get("floors", {})
     intervals: dict[str, list[float]] = report.get("interval", {})
-    repeated = {"token_accuracy"} if "accuracy" in report else set()  # where a label is the only token
-    names = [name for name, value in report.items() if isinstance(value, float) and name not in repeated]
+    repeated = (
+        {"token_accuracy"} if "accuracy" in report else set()
+    )  # where a label is the only token
+    names = [
+        name for name, value in report.items() if isinstance(value, float) and name not in repeated
+    ]
     rows = [
         [name.replace("_", " "), figure_between(name, report[name], intervals.get(name))]
         + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
@@ -224,8 +241,16 @@ def print_fit(fit: dict[str, Any]) -> None:
         known = ": every label was known" if fit["by"] == "counting" else ""
         print_text(f"fitted by {fit['by']}{known}")
     elif "best_climb" in fit:
-        end = "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
-        which = f"climb {fit['best_climb']} of {fit['climbs']}, which got highest" if fit["climbs"] > 1 else "one climb"
-        print_text(f"fitted by EM: {which}: {fit['objective']:.4f} nats a token after {fit['steps']} steps, {end}")
+        end = (
+            "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"
+        )
+        which = (
+            f"climb {fit['best_climb']} of {fit['climbs']}, which got highest"
+            if fit["climbs"] > 1
+            else "one climb"
+        )
+        print_text(
+            f"fitted by EM: {which}: {fit['objective']:.4f} nats a token after {fit['steps']} steps, {end}"
+        )
         if "kept_step" in fit:
             print_text(f"kept: step {fit['kept_step']}, which labels the held-out part best")

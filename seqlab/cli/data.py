@@ -6,7 +6,15 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from seqlab.cli.command import Json, check_task, print_facts, print_json, print_table, reports_errors, tasks_help
+from seqlab.cli.command import (
+    Json,
+    check_task,
+    print_facts,
+    print_json,
+    print_table,
+    reports_errors,
+    tasks_help,
+)
 
 app = typer.Typer(help="Get, make and look at data.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -22,7 +30,9 @@ def data_list(json: Json = False) -> None:
     if json:
         print_json([asdict(each) for each in datasets()])
     else:
-        rows = [[each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in datasets()]
+        rows = [
+            [each.name, f"{each.size / 1e6:.1f} MB", each.licence, each.note] for each in datasets()
+        ]
         print_table(["name", "size", "licence", "what it is"], rows)
 
 
@@ -61,7 +71,10 @@ def data_make(
 
     if kind in SETS:
         if out is None:
-            raise UsageError(f"'{kind}' are pictures, which are not printed", hint="--out FILE.npz says where they go.")
+            raise UsageError(
+                f"'{kind}' are pictures, which are not printed",
+                hint="--out FILE.npz says where they go.",
+            )
         make_pictures(kind, num, out, seed=seed)
     else:
         lines = (f"{left}\t{right}\n" for left, right in make(kind, num, seed=seed))

@@ -7,7 +7,16 @@ from typing import Any
 import typer
 from typer import Argument, Option
 
-from seqlab.cli.command import INTERRUPTED, Json, Threads, print_json, print_table, print_text, program, use_threads
+from seqlab.cli.command import (
+    INTERRUPTED,
+    Json,
+    Threads,
+    print_json,
+    print_table,
+    print_text,
+    program,
+    use_threads,
+)
 from seqlab.cli.serving import serve_demo
 from seqlab.errors import UsageError, nearest
 
@@ -81,7 +90,10 @@ def _track(seed: int, plot: Path | None, json: bool) -> None:
         return
     print_text(tracked.picture())
     print_text(". where it was   o where it was seen   * where the smoother puts it\n")
-    rows = [[name, f"{error:.2f}", f"{error / tracked.noise:.2f}"] for name, error in tracked.errors.items()]
+    rows = [
+        [name, f"{error:.2f}", f"{error / tracked.noise:.2f}"]
+        for name, error in tracked.errors.items()
+    ]
     rows.append(["the noise of a sighting", f"{tracked.noise:.2f}", "1.00"])
     title = f"how far off, over {len(tracked.path)} steps, {tracked.num_unseen} of them without a sighting"
     print_table(["followed by", "root mean square", "of the noise"], rows, title=title)
@@ -93,15 +105,24 @@ def _track(seed: int, plot: Path | None, json: bool) -> None:
 
 def _show_demo(result: Any) -> None:
     best = result.models[-1]
-    rows = [[written, read, "" if read == iso else f"is {iso}"] for written, read, iso in best.shown]
-    print_table(["written", f"read by {best.recipe}", ""], rows, title="days never seen in training")
+    rows = [
+        [written, read, "" if read == iso else f"is {iso}"] for written, read, iso in best.shown
+    ]
+    print_table(
+        ["written", f"read by {best.recipe}", ""], rows, title="days never seen in training"
+    )
     errors = [[tried.recipe, *row] for tried in result.models for row in tried.errors]
     if errors:
         print_table(["model", "written", "read as", "is"], errors, title="some of their errors")
     if result.alignment:
         print_text(f"where it looked (a row for each character it wrote):\n{result.alignment}")
     rows = [
-        [tried.recipe, f"{tried.parameters:,}", f"{tried.seconds:.0f} s", f"{100 * tried.exact:.1f} %"]
+        [
+            tried.recipe,
+            f"{tried.parameters:,}",
+            f"{tried.seconds:.0f} s",
+            f"{100 * tried.exact:.1f} %",
+        ]
         for tried in result.models
     ]
     rows.append(["copy of the input", "", "", f"{100 * result.floor:.1f} %"])

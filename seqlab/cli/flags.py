@@ -15,11 +15,15 @@ def with_flags(command: Command, *, options: type, ranges: bool = True) -> Comma
     Without `ranges` it is left to the command to refuse what is out of range.
     """
     own = signature(command)
-    parameters = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    parameters = [
+        each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD
+    ]
     kinds: dict[str, Any] = get_type_hints(options)
     for name, hint in get_type_hints(options, include_extras=True).items():
         _, bounds, text = get_args(hint)
         flag = typer.Option(None, min=bounds.least if ranges else None, help=text)
-        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=flag, annotation=kinds[name] | None))
+        parameters.append(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=flag, annotation=kinds[name] | None)
+        )
     command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command

@@ -63,7 +63,11 @@ class Interrupt:
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        heeded = [name for name in SIGNALS if name == signal.SIGINT or signal.getsignal(name) != signal.SIG_IGN]
+        heeded = [
+            name
+            for name in SIGNALS
+            if name == signal.SIGINT or signal.getsignal(name) != signal.SIG_IGN
+        ]
         before = {name: signal.signal(name, self._ask) for name in heeded}
         wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         watcher = threading.Thread(target=self._watch, args=(reader,), daemon=True)

@@ -22,6 +22,8 @@ def kernels(
     if verb == "build":
         native.build()
     if json:
-        print_json({"ready": native.ready(), "state": native.describe(), "library": str(native.library())})
+        print_json(
+            {"ready": native.ready(), "state": native.describe(), "library": str(native.library())}
+        )
     else:
         print_text(f"native kernels: {native.describe()}")

@@ -7,7 +7,16 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from seqlab.cli.command import Json, Threads, check_task, print_json, print_table, print_text, tasks_help, use_threads
+from seqlab.cli.command import (
+    Json,
+    Threads,
+    check_task,
+    print_json,
+    print_table,
+    print_text,
+    tasks_help,
+    use_threads,
+)
 from seqlab.cli.interrupt import Interrupt
 
 UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
@@ -20,7 +29,9 @@ def compare(
     budget: str | None = Option(None, help="time for each training, like 90s, 10m or 1h"),
     seeds: int = Option(1, min=1, help="how often each is trained"),
     valid: list[str] | None = Option(None, "--valid", help="file(s) to validate on"),
-    test: list[str] | None = Option(None, "--test", help="file(s) to score on; none: what is held out"),
+    test: list[str] | None = Option(
+        None, "--test", help="file(s) to score on; none: what is held out"
+    ),
     settings: list[str] | None = Option(None, "--set", "-s", help="override, for all of them"),
     out: Path | None = Option(None, "--out", "-o", help="directory; none: runs/compare-FILE"),
     threads: Threads = None,
@@ -50,7 +61,9 @@ def compare(
     use_threads(threads)
     folder = out or Path("runs") / f"compare-{Path(data[0]).name.split('.')[0]}"
     # patient, because the training that is interrupted answers in time by itself
-    with Interrupt(patient=True, advice="interrupted; the same command goes on where it stopped").watching():
+    with Interrupt(
+        patient=True, advice="interrupted; the same command goes on where it stopped"
+    ).watching():
         ranking = ladder(
             task,
             data,
@@ -71,7 +84,11 @@ def compare(
     else:
         header, rows = ranking.table()
         print_table(header, rows, title=f"{task}: {ranking.asked}")
-        print_text("\n".join([LEGEND, *ranking.failures, ranking.advice, f"report: {folder / 'report.html'}"]))
+        print_text(
+            "\n".join(
+                [LEGEND, *ranking.failures, ranking.advice, f"report: {folder / 'report.html'}"]
+            )
+        )
     if not ranking.done:
         raise typer.Exit(1)
 

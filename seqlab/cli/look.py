@@ -7,7 +7,16 @@ from typing import Any
 import typer
 from typer import Argument, Option
 
-from seqlab.cli.command import MODEL, Json, ModelPath, Threads, print_json, print_table, print_text, use_threads
+from seqlab.cli.command import (
+    MODEL,
+    Json,
+    ModelPath,
+    Threads,
+    print_json,
+    print_table,
+    print_text,
+    use_threads,
+)
 from seqlab.cli.flags import with_flags
 from seqlab.options import ExplainOptions
 
@@ -35,13 +44,20 @@ def explain(
     from seqlab.explain.views import VIEWS
 
     if names:
-        print_table(["view", "what it shows"], [[n, str(v.__doc__).split("\n")[0]] for n, v in VIEWS.items()])
+        print_table(
+            ["view", "what it shows"],
+            [[n, str(v.__doc__).split("\n")[0]] for n, v in VIEWS.items()],
+        )
         return
     if model is None:
-        raise UsageError("which model?", hint="give the directory of a trained one, then what it is to work on.")
+        raise UsageError(
+            "which model?", hint="give the directory of a trained one, then what it is to work on."
+        )
     use_threads(threads)
     loaded = lab.load(model)
-    picture = loaded.explain(text, view, **{name: value for name, value in options.items() if value is not None})
+    picture = loaded.explain(
+        text, view, **{name: value for name, value in options.items() if value is not None}
+    )
     if trace is not None:
         from seqlab.tasks import subject
 
@@ -80,7 +96,12 @@ def check(
     else:
         checks = list(laws_of(loaded.bundle.model, loaded.some_batch(*(data or ()))))
     if json:
-        print_json([{"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept} for c in checks])
+        print_json(
+            [
+                {"law": c.law, "difference": c.difference, "allowed": c.allowed, "kept": c.kept}
+                for c in checks
+            ]
+        )
     else:
         rows = [["kept" if c.kept else "BROKEN", c.law, f"{c.difference:.2g}"] for c in checks]
         print_table(["", "law", "largest difference"], rows, title=f"laws on {loaded.recipe.name}")
@@ -103,5 +124,8 @@ def doctor(
     if json:
         print_json([vars(finding) for finding in findings])
         return
-    rows = [["well" if f.well else "LOOK", f.question, f.said + ("" if f.well else f". {f.remedy}")] for f in findings]
+    rows = [
+        ["well" if f.well else "LOOK", f.question, f.said + ("" if f.well else f". {f.remedy}")]
+        for f in findings
+    ]
     print_table(["", "question", "answer"], rows)

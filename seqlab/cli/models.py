@@ -34,10 +34,16 @@ def info(
         print_json(facts)
         return
     metrics = facts.pop("metrics", {})
-    facts |= {"made by" if name == "recipe" else name: text for name, text in metrics.get("notes", {}).items()}
+    facts |= {
+        "made by" if name == "recipe" else name: text
+        for name, text in metrics.get("notes", {}).items()
+    }
     print_facts(facts)
     if metrics:
-        print_scores(metrics["validation"], title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s")
+        print_scores(
+            metrics["validation"],
+            title=f"held out, after {metrics['steps']:,} steps, {metrics['seconds']} s",
+        )
 
 
 def import_model(
@@ -56,7 +62,9 @@ def import_model(
         print_json(facts)
     else:
         print_facts({name: value for name, value in facts.items() if value != {}})
-        print_text(f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}")
+        print_text(
+            f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}"
+        )
 
 
 def export(
@@ -107,12 +115,18 @@ def recipes(
         else:
             print(to_toml(recipe), end="")
         return
-    all_recipes = sorted((load_recipe(each) for each in recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
+    all_recipes = sorted(
+        (load_recipe(each) for each in recipe_names()),
+        key=lambda recipe: (recipe.task, recipe.name),
+    )
     if json:
         print_json([{"name": r.name, "task": r.task, "about": r.about} for r in all_recipes])
         return
     defaults = set(default_recipes().values())
-    rows = [[r.task, r.name + (" (default)" if r.name in defaults else ""), r.about] for r in all_recipes]
+    rows = [
+        [r.task, r.name + (" (default)" if r.name in defaults else ""), r.about]
+        for r in all_recipes
+    ]
     print_table(["task", "recipe", "what it is"], rows)
 
 
@@ -135,6 +149,7 @@ def _installation() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "native kernels": native.describe(),
-        "extras": ", ".join(name for name, package in extras.items() if find_spec(package)) or "none",
+        "extras": ", ".join(name for name, package in extras.items() if find_spec(package))
+        or "none",
         "shipped models": ", ".join(shipped()) or "none",
     }

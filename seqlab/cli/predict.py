@@ -17,10 +17,14 @@ from seqlab.errors import UsageError
 from seqlab.options import DecodeOptions
 
 
-@partial(with_flags, options=DecodeOptions, ranges=False)  # [decode] of the recipe refuses what is out of range
+@partial(
+    with_flags, options=DecodeOptions, ranges=False
+)  # [decode] of the recipe refuses what is out of range
 def predict(
     model: ModelPath,
-    text: list[str] | None = Argument(None, help="what to answer; a forecaster's series. None: the lines of --input"),
+    text: list[str] | None = Argument(
+        None, help="what to answer; a forecaster's series. None: the lines of --input"
+    ),
     source: str = Option("-", "--input", "-i", help="file of lines; - is standard input"),
     greedy: bool = Option(False, "--greedy", help="always the likeliest token"),
     prefix: str = Option("", help="what each translation must begin with"),
@@ -29,7 +33,9 @@ def predict(
     stream: bool = Option(False, "--stream", help="lm: show each token as it is chosen"),
     embed: bool = Option(False, "--embed", help="a vector for each line, as JSON, or into --out"),
     normalise: bool = Option(False, "--normalise", help="with --embed: vectors of length one"),
-    out: Path | None = Option(None, "--out", "-o", help="file of a forecast; with --embed, a .npy or .jsonl"),
+    out: Path | None = Option(
+        None, "--out", "-o", help="file of a forecast; with --embed, a .npy or .jsonl"
+    ),
     plot: Path | None = Option(None, help="picture of a forecast: .svg, .png or .html"),
     threads: Threads = None,
     device: Device = "cpu",
@@ -74,15 +80,28 @@ def predict(
                 print(piece, end="", flush=True)
             print()
             return
-        if text and loaded.recipe.source.kind != "vectors" and len(text) == 1 and isfile(text[0]) and world.leads:
-            print(f"note: this answers the text '{text[0]}'; for the lines of that file: --input", file=sys.stderr)
+        if (
+            text
+            and loaded.recipe.source.kind != "vectors"
+            and len(text) == 1
+            and isfile(text[0])
+            and world.leads
+        ):
+            print(
+                f"note: this answers the text '{text[0]}'; for the lines of that file: --input",
+                file=sys.stderr,
+            )
         row = 0
         for block in [text] if text else world.each(_blocks(source, world.size)):
             for answer in loaded.predict(block, seed=seed, first_row=row, prefix=prefix, **decode):
                 if world.leads:
                     output = "\t".join(answer.details.get("labels", [answer.output]))
                     line = output if text else output.replace("\n", "\\n")
-                    print(_as_json(input=answer.input, output=answer.output, **answer.details) if json else line)
+                    print(
+                        _as_json(input=answer.input, output=answer.output, **answer.details)
+                        if json
+                        else line
+                    )
             sys.stdout.flush()
             row += len(block)
 
@@ -100,7 +119,9 @@ def _blocks(source: str, workers: int = 1) -> Iterator[list[str]]:
     return iter(lambda: list(islice(lines, size)), [])
 
 
-def _forecast(loaded: Any, files: list[str], out: Path | None, plot: Path | None, *, json: bool) -> None:
+def _forecast(
+    loaded: Any, files: list[str], out: Path | None, plot: Path | None, *, json: bool
+) -> None:
     """What comes after the last row of a file, as CSV, or as one JSON document."""
     if len(files) != 1:
         raise UsageError("a forecaster goes on with one series at a time", hint="give one file.")
@@ -116,7 +137,8 @@ def _embed(loaded: Any, texts: list[str], out: Path | None, normalise: bool) -> 
 
     if out is not None and out.suffix not in (".npy", ".jsonl"):
         raise UsageError(
-            f"{out}: vectors go into a .npy or a .jsonl file", hint="name the file so, or leave out --out."
+            f"{out}: vectors go into a .npy or a .jsonl file",
+            hint="name the file so, or leave out --out.",
         )
     vectors = loaded.embed(texts, normalise=normalise)
     if not loaded.world.leads:
@@ -124,7 +146,10 @@ def _embed(loaded: Any, texts: list[str], out: Path | None, normalise: bool) -> 
     if out is not None and out.suffix == ".npy":
         np.save(out, vectors)
         return
-    rows = [_as_json(input=text, vector=vector.tolist()) for text, vector in zip(texts, vectors, strict=True)]
+    rows = [
+        _as_json(input=text, vector=vector.tolist())
+        for text, vector in zip(texts, vectors, strict=True)
+    ]
     _write("".join(f"{row}\n" for row in rows), out)
 
 

@@ -54,7 +54,9 @@ class Bar:
     def begin(self, estimate: Estimate, first_step: int) -> None:
         self.progress.console.print(expected(estimate), highlight=False)
         self.progress.start()
-        self.task = self.progress.add_task("train", total=estimate.num_steps, completed=first_step, seen="")
+        self.task = self.progress.add_task(
+            "train", total=estimate.num_steps, completed=first_step, seen=""
+        )
 
     def step(self, step: Step) -> None:
         if self.task is not None:
@@ -119,9 +121,13 @@ def plan_lines(facts: str, choices: Mapping[str, Any]) -> list[str]:
         section, _, name = path.rpartition(".")
         sections.setdefault(section, []).append(f"{name}={_rounded(value)}")
     chosen = " ".join(
-        f"[{section}] {' '.join(names)}" if section else " ".join(names) for section, names in sections.items()
+        f"[{section}] {' '.join(names)}" if section else " ".join(names)
+        for section, names in sections.items()
     )
-    return [f"the file: {facts}", *textwrap.wrap(f"chosen for it: {chosen}", 80, break_on_hyphens=False)]
+    return [
+        f"the file: {facts}",
+        *textwrap.wrap(f"chosen for it: {chosen}", 80, break_on_hyphens=False),
+    ]
 
 
 def _rounded(value: Any) -> Any:
@@ -137,7 +143,9 @@ def expected(estimate: Estimate) -> str:
 
 def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
     """The figures of one validation, short enough for a line of eighty characters."""
-    figures = " ".join(f"{SHORT.get(name, name)} {_figure(name, value)}" for name, value in metrics.items())
+    figures = " ".join(
+        f"{SHORT.get(name, name)} {_figure(name, value)}" for name, value in metrics.items()
+    )
     return f"step {step:>6,}  held out: {figures}{'  best' if best else ''}"
 
 

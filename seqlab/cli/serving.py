@@ -19,7 +19,9 @@ PORT = 8000
 
 def serve(
     models: list[Path] | None = Argument(
-        None, metavar="MODEL", help="directories of models or runs, or names; none: the shipped models"
+        None,
+        metavar="MODEL",
+        help="directories of models or runs, or names; none: the shipped models",
     ),
     host: str = Option("127.0.0.1", help="where to listen; beyond this machine with a token"),
     port: int = Option(PORT, min=0, max=65535, help="0: any that is free"),
@@ -86,8 +88,12 @@ def _anywhere(models: Sequence[Path]) -> "Server":
 def _run(server: "Server") -> None:
     import warnings
 
-    warnings.simplefilter("ignore", SeqlabWarning)  # of a client's input, and not for whoever serves
+    warnings.simplefilter(
+        "ignore", SeqlabWarning
+    )  # of a client's input, and not for whoever serves
     print(
-        f"serving {', '.join(server.registry.folders)} at {server.address} (Ctrl-C ends)", file=sys.stderr, flush=True
+        f"serving {', '.join(server.registry.folders)} at {server.address} (Ctrl-C ends)",
+        file=sys.stderr,
+        flush=True,
     )
     server.run()

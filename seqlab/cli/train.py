@@ -43,7 +43,9 @@ FEW_TOKENS = 129  # a smaller batch is what somebody asks for who counts example
 def train(
     task: str = Argument("", help=tasks_help()),
     data: list[str] | None = Argument(None, help="file(s) to train on; - is standard input"),
-    recipe: str | None = Option(None, "--recipe", "-r", help="a name or .toml file; none: the task's"),
+    recipe: str | None = Option(
+        None, "--recipe", "-r", help="a name or .toml file; none: the task's"
+    ),
     valid: list[str] | None = Option(None, "--valid", help="file(s) to validate on"),
     out: Path | None = Option(None, "--out", "-o", help="directory; none: runs/TASK-FILE"),
     settings: list[str] | None = Option(None, "--set", "-s", help="override, like train.steps=500"),
@@ -52,11 +54,17 @@ def train(
     overwrite: bool = Option(False, "--overwrite", help="throw away the run in --out"),
     epochs: float | None = Option(None, help="how often to read the file: train.epochs"),
     steps: int | None = Option(None, help="how many steps to make: train.steps"),
-    minutes: float | None = Option(None, help="how long it may take, scores included: train.minutes"),
-    batch: int | None = Option(None, help="tokens in a batch; of one long text, streams side by side"),
+    minutes: float | None = Option(
+        None, help="how long it may take, scores included: train.minutes"
+    ),
+    batch: int | None = Option(
+        None, help="tokens in a batch; of one long text, streams side by side"
+    ),
     lr: float | None = Option(None, help="train.learning_rate"),
     watch: bool = Option(False, "--watch", help="serve a page with its curves while it trains"),
-    score: bool = Option(False, "--score", help="score the model even if the training is interrupted"),
+    score: bool = Option(
+        False, "--score", help="score the model even if the training is interrupted"
+    ),
     threads: Threads = None,
     device: Device = "cpu",
     quiet: bool = Option(False, "--quiet", "-q", help="no progress"),
@@ -83,8 +91,12 @@ def train(
     check_task(task, resume=resume, files=data or ())  # before torch is waited for
 
     lengths = {"epochs": epochs, "steps": steps, "minutes": minutes, "learning_rate": lr}
-    chosen = [f"train.{name}={value}" for name, value in lengths.items() if value is not None] + (settings or [])
-    interrupt = Interrupt(patient=score or "WORLD_SIZE" in os.environ)  # many processes can only stop together
+    chosen = [f"train.{name}={value}" for name, value in lengths.items() if value is not None] + (
+        settings or []
+    )
+    interrupt = Interrupt(
+        patient=score or "WORLD_SIZE" in os.environ
+    )  # many processes can only stop together
     page = served() if watch else nullcontext(lambda folder: None)
     with interrupt.watching():
         import seqlab.lab as lab
@@ -94,7 +106,9 @@ def train(
         if batch is not None:
             chosen.append(lab.batch_setting(batch, task or None, recipe, chosen))
             if batch < FEW_TOKENS and "tokens" in chosen[-1]:
-                print(f"note: --batch {batch} is a number of tokens, not of examples", file=sys.stderr)
+                print(
+                    f"note: --batch {batch} is a number of tokens, not of examples", file=sys.stderr
+                )
         with page as begun:
 
             def runs(folder: Path) -> None:
@@ -157,7 +171,9 @@ def _show_scores(model: "Model") -> None:
     for name, (low, high) in held_out.get("interval", {}).items():
         if number < HELD_OUT:
             score = f"{name.replace('_', ' ')} anywhere from {figure(name, low)} to {figure(name, high)}"
-            print_sentence(f"note: {number} held out tell little: with as many others it may have {score}")
+            print_sentence(
+                f"note: {number} held out tell little: with as many others it may have {score}"
+            )
     if selection := model.metrics.get("selection"):
         print_sentence(selection["sentence"])
         print_text(f"the other one: {model.path}/{selection['other']}")
@@ -166,7 +182,9 @@ def _show_scores(model: "Model") -> None:
 
 def evaluate(
     model: ModelPath,
-    data: list[str] | None = Argument(None, help="file(s) with known answers; none: what was held out"),
+    data: list[str] | None = Argument(
+        None, help="file(s) with known answers; none: what was held out"
+    ),
     errors: int = Option(3, min=0, max=10, help="how many mistakes to show"),
     beam: int | None = Option(None, help="translate by beam search with this many hypotheses"),
     length_penalty: float | None = Option(None, help="beam: 0 ranks by the sum, 1 by the mean"),
@@ -200,7 +218,9 @@ def evaluate(
     if json:
         print_json(report.to_json() | {"mistakes": list(report.examples)})
         return
-    print_scores(report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {report.unit}")
+    print_scores(
+        report.to_json(), title=f"{loaded.recipe.name} on {report.num_examples:,} {report.unit}"
+    )
     if report.by_length:
         from seqlab.metrics.scores import figure
 
@@ -208,7 +228,9 @@ def evaluate(
             [n, f"{r['examples']:,}", figure("exact", r["exact"]), f"{r['bleu']:.1f}"]
             for n, r in report.by_length.items()
         ]
-        print_table(["source tokens", "examples", "exact", "bleu"], rows, title="by length of the source")
+        print_table(
+            ["source tokens", "examples", "exact", "bleu"], rows, title="by length of the source"
+        )
     mistakes = [[m["input"], m["output"], m["expected"]] for m in report.examples[:errors]]
     if mistakes:
         print_table(["input", "answer", "expected"], mistakes, title="some mistakes")
@@ -216,5 +238,10 @@ def evaluate(
 
 def _write_page(loaded: Any, report: Any, page: Path) -> None:
     if report.page is None:
-        raise UsageError("--report shows pictures with their captions", hint="it is for 'caption' models of pictures.")
-    page.write_text(report.page(f"{loaded.recipe.name} on {report.num_examples:,} pictures"), "utf-8")
+        raise UsageError(
+            "--report shows pictures with their captions",
+            hint="it is for 'caption' models of pictures.",
+        )
+    page.write_text(
+        report.page(f"{loaded.recipe.name} on {report.num_examples:,} pictures"), "utf-8"
+    )

@@ -27,7 +27,18 @@ Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
 Side = TypeVar("Side", covariant=True)
 Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
-_ENTRIES = {"source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers", "frames"}
+_ENTRIES = {
+    "source",
+    "target",
+    "labels",
+    "letters",
+    "features",
+    "markers",
+    "frame",
+    "series",
+    "numbers",
+    "frames",
+}
 _ENTRIES |= {"ngrams", "spellings"}
 
 
@@ -35,7 +46,9 @@ _ENTRIES |= {"ngrams", "spellings"}
 class Source(Protocol):
     """What a model reads. A value is what an `Example` holds; a row is what a store and a network hold."""
 
-    by_line: ClassVar[bool] = True  # whether an input is a line of a file, rather than the whole file
+    by_line: ClassVar[bool] = (
+        True  # whether an input is a line of a file, rather than the whole file
+    )
 
     @property
     def entry(self) -> Tokens | Measured:
@@ -195,7 +208,10 @@ class Codec:
 
     def with_targets(self, block: list[Example], sources: list[Row]) -> list[tuple[Row, Row]]:
         """The source row of each example, with its target row."""
-        places = [Places(self.source.starts(e.source), len(row)) for e, row in zip(block, sources, strict=True)]
+        places = [
+            Places(self.source.starts(e.source), len(row))
+            for e, row in zip(block, sources, strict=True)
+        ]
         return list(zip(sources, self.target.encode(block, places), strict=True))
 
     def to_json(self) -> Json:
@@ -205,7 +221,9 @@ class Codec:
 
     def sizes(self) -> dict[str, int]:
         """How many entries each vocabulary has."""
-        return {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()} | getattr(self.target, "sizes", {})
+        return {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()} | getattr(
+            self.target, "sizes", {}
+        )
 
     def page(self) -> str:
         """The vocabularies for people to read."""
@@ -218,20 +236,27 @@ class Codec:
 
 def padded(rows: Sequence[Row]) -> Padded:
     """Encoded rows side by side."""
-    return Padded.from_rows([tensor_of(row) if isinstance(row, np.ndarray) else row for row in rows])
+    return Padded.from_rows(
+        [tensor_of(row) if isinstance(row, np.ndarray) else row for row in rows]
+    )
 
 
 def entries_of(table: object) -> Json:
     """The entries of a tokenizer.json, where it is one of ours."""
     if not isinstance(table, dict) or set(table) - _ENTRIES:
-        raise BundleError("the tokenizer file is not one of Seqlab's", hint="restore the bundle, or train again.")
+        raise BundleError(
+            "the tokenizer file is not one of Seqlab's", hint="restore the bundle, or train again."
+        )
     return table
 
 
 def entry_of(table: Json, name: str) -> Any:
     """One entry of a tokenizer.json, which must be there."""
     if name not in table:
-        raise BundleError(f"the tokenizer file has no '{name}', which the recipe needs", hint="restore the bundle.")
+        raise BundleError(
+            f"the tokenizer file has no '{name}', which the recipe needs",
+            hint="restore the bundle.",
+        )
     return table[name]
 
 
@@ -247,7 +272,9 @@ def parse_text(request: Any, most: int) -> str:
     if not isinstance(request, str):
         raise UsageError("this model reads text, not numbers", hint="give a string.")
     if len(request) > most:
-        raise UsageError(f"{len(request):,} letters where {most:,} are the most", hint="send less at a time.")
+        raise UsageError(
+            f"{len(request):,} letters where {most:,} are the most", hint="send less at a time."
+        )
     return request
 
 
@@ -256,4 +283,6 @@ def parse_numbers(request: Any) -> np.ndarray:
     try:
         return np.asarray(request, dtype=np.float32)
     except ValueError:
-        raise UsageError("rows of unequal length", hint="give each row as many numbers as the others.") from None
+        raise UsageError(
+            "rows of unequal length", hint="give each row as many numbers as the others."
+        ) from None

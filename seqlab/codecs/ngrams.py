@@ -14,7 +14,9 @@ from seqlab.padded import Tokens
 from seqlab.recipe import Recipe
 from seqlab.text.ngrams import NgramVocabulary
 
-NUM_WEIGHTS = 1 << 23  # of a linear model: where labels are many, only the most frequent n-grams are features
+NUM_WEIGHTS = (
+    1 << 23
+)  # of a linear model: where labels are many, only the most frequent n-grams are features
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ class NgramSource:
             return old.source
         settings, size = recipe.source, recipe.source.size
         if recipe.model.linear is not None:
-            size = min(size, NUM_WEIGHTS // max(1, len({str(example.target) for example in examples()})))
+            size = min(
+                size, NUM_WEIGHTS // max(1, len({str(example.target) for example in examples()}))
+            )
         vocabulary = NgramVocabulary.learn(
             lambda: (str(example.source) for example in examples()),
             normaliser=normaliser(settings),

@@ -66,25 +66,38 @@ class NumberTarget(Target):
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NumberTarget":
         """The scale of the training part, always anew."""
         no_label, rows = recipe.data.no_label, list[Float32[np.ndarray, "_ _"]]()
-        for example in examples():  # the first number that is there says how many stand at each position
+        for (
+            example
+        ) in examples():  # the first number that is there says how many stand at each position
             rows.append(read_numbers(example, no_label, width=rows[0].shape[1] if rows else None))
         values = np.concatenate(rows).astype(np.float64) if rows else np.zeros((0, 1))
         if np.isnan(values).all(0).any():
-            raise DataError("there are no numbers to learn from", hint="look whether the file has a column of numbers.")
+            raise DataError(
+                "there are no numbers to learn from",
+                hint="look whether the file has a column of numbers.",
+            )
         if recipe.target.kind == "angles":
             turned = np.deg2rad(values)
-            mean = np.rad2deg(np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0)))
+            mean = np.rad2deg(
+                np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0))
+            )
             return cls(Measured(tuple(mean.tolist()), (1.0,) * len(mean)), True, no_label)
         mean, deviation = np.nanmean(values, 0), np.nanstd(values, 0)
         positive = np.where(deviation > 1e-12, deviation, 1.0)
         return cls(Measured(tuple(mean.tolist()), tuple(positive.tolist())), False, no_label)
 
 
-def read_numbers(example: Example, no_label: str | None, *, width: int | None) -> Float32[np.ndarray, "T D"]:
+def read_numbers(
+    example: Example, no_label: str | None, *, width: int | None
+) -> Float32[np.ndarray, "T D"]:
     """`1.5`, or `-57.8,-47.0` where several stand at a position; `nan` or `no_label` where it is unknown."""
     table: list[list[float]] = []
     for place, text in enumerate(example.target, start=1):
-        cells = [math.nan] * (width or 1) if text == no_label else [_number(c, example, place) for c in text.split(",")]
+        cells = (
+            [math.nan] * (width or 1)
+            if text == no_label
+            else [_number(c, example, place) for c in text.split(",")]
+        )
         if width is not None and len(cells) != width:
             raise DataError(
                 f"{example.where}: position {place} has {len(cells)} numbers where others have {width}",

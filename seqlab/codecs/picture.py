@@ -21,7 +21,9 @@ from seqlab.errors import UsageError
 from seqlab.recipe import Image, Recipe
 
 STORE = "pictures"
-PREFIX = "data:image/"  # a picture that is sent as text begins so, then names its format, then is base64
+PREFIX = (
+    "data:image/"  # a picture that is sent as text begins so, then names its format, then is base64
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,11 @@ class PictureSource(VectorSource):
         """A picture from a file or from an array of pixels, in the size that the model reads."""
         if isinstance(value, str):
             return Picture(value, load_picture(value, self.image))
-        return value if isinstance(value, Picture) else Picture("", picture_values(np.asarray(value), "it", self.image))
+        return (
+            value
+            if isinstance(value, Picture)
+            else Picture("", picture_values(np.asarray(value), "it", self.image))
+        )
 
     def parse(self, request: Any, *, most: int) -> Any:
         if not isinstance(request, str):
@@ -47,13 +53,20 @@ class PictureSource(VectorSource):
         try:
             content = base64.b64decode(request.partition(",")[2], validate=True)
         except ValueError:
-            raise UsageError("the picture is not valid base64", hint="data:image/png;base64, then the file.") from None
+            raise UsageError(
+                "the picture is not valid base64", hint="data:image/png;base64, then the file."
+            ) from None
         return Picture("", picture_values(content, "the picture", self.image))
 
     def _array(self, request: Any) -> np.ndarray:
         """Numbers that came as JSON. Pixels are fractions, or whole numbers up to 255, which JSON does not tell."""
         array = parse_numbers(request)
-        whole = self.image is not None and array.size > 0 and array.max() > 1 and (array == array.round()).all()
+        whole = (
+            self.image is not None
+            and array.size > 0
+            and array.max() > 1
+            and (array == array.round()).all()
+        )
         return array.astype(np.int64) if whole else array
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
@@ -117,7 +130,9 @@ def store_pictures(
     rows = decoded()
     first = next(rows)
     dtype = VECTORS if image is None else PIXELS
-    [store] = write_stores([Column(folder / STORE, 0, dtype, first[0].shape[1])], chain([first], rows))
+    [store] = write_stores(
+        [Column(folder / STORE, 0, dtype, first[0].shape[1])], chain([first], rows)
+    )
     spans = zip(pictures, store.begins.tolist(), store.ends.tolist(), strict=True)
     named = [replace(picture, values=store.flat[begin:end]) for picture, begin, end in spans]
     return [[replace(e, source=named[e.source.place]) for e in part] for part in examples]

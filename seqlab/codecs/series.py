@@ -46,7 +46,9 @@ class SeriesSource(Source):
 
     @property
     def entry(self) -> Measured:
-        width = 2 + self.num_covariates  # the value, whether it was observed, and what is known in advance
+        width = (
+            2 + self.num_covariates
+        )  # the value, whether it was observed, and what is known in advance
         return Measured((0.0,) * width, (1.0,) * width)
 
     def load(self, value: Any) -> Series:
@@ -55,10 +57,13 @@ class SeriesSource(Source):
             return value
         if not isinstance(value, np.ndarray):
             columns = [*self.columns, *self.known]
-            return read_series(str(value), time=self.time, columns=columns, ids=self.ids, encoding=self.encoding)
+            return read_series(
+                str(value), time=self.time, columns=columns, ids=self.ids, encoding=self.encoding
+            )
         if self.num_covariates:
             raise UsageError(
-                "this model knows columns or dates in advance, which an array does not have", hint="give a file."
+                "this model knows columns or dates in advance, which an array does not have",
+                hint="give a file.",
             )
         values = np.asarray(value, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
@@ -111,24 +116,42 @@ class SeriesSource(Source):
         return values * np.asarray(self.deviation[:count]) + np.asarray(self.mean[:count])
 
     def to_json(self) -> Json:
-        return {"series": {field.name: getattr(self, field.name) for field in fields(self) if field.default is MISSING}}
+        return {
+            "series": {
+                field.name: getattr(self, field.name)
+                for field in fields(self)
+                if field.default is MISSING
+            }
+        }
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "SeriesSource":
-        raise UsageError("a series is learnt from its table, not from examples", hint="see seqlab.corpus.series.")
+        raise UsageError(
+            "a series is learnt from its table, not from examples", hint="see seqlab.corpus.series."
+        )
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "SeriesSource":
         try:
             entries = dict(entry_of(table, "series")).items()
-            parts: Json = {name: tuple(part) if isinstance(part, list) else part for name, part in entries}
-            source = cls(**parts, time=recipe.data.time, ids=recipe.data.id, encoding=recipe.data.encoding)
-            sizes = {len(source.mean), len(source.deviation), len(source.columns) + len(source.known)}
+            parts: Json = {
+                name: tuple(part) if isinstance(part, list) else part for name, part in entries
+            }
+            source = cls(
+                **parts, time=recipe.data.time, ids=recipe.data.id, encoding=recipe.data.encoding
+            )
+            sizes = {
+                len(source.mean),
+                len(source.deviation),
+                len(source.columns) + len(source.known),
+            }
             good = len(sizes) == 1 and min(source.deviation) > 0
         except (TypeError, ValueError):
             good = False
         if not good:
-            raise BundleError("the scale of the variables is not one of Seqlab's", hint="restore the bundle.")
+            raise BundleError(
+                "the scale of the variables is not one of Seqlab's", hint="restore the bundle."
+            )
         return source
 
 

@@ -91,7 +91,9 @@ class TextTarget(Target):
     tokenizer: Tokenizer
 
     def encode(self, examples: Sequence[Example], places: Sequence[Places]) -> list[Row]:
-        return [[SOS, *ids, EOS] for ids in self.tokenizer.encode_all([str(e.target) for e in examples])]
+        return [
+            [SOS, *ids, EOS] for ids in self.tokenizer.encode_all([str(e.target) for e in examples])
+        ]
 
     def longest(self, most: int) -> int:
         return most + 2  # SOS and EOS are not the user's
@@ -131,7 +133,11 @@ def tokens_json(tokenizer: Tokenizer, markers: bool, frame: bool) -> Json:
 
 def read_tokens(table: Json) -> tuple[Tokenizer, bool, bool]:
     """The tokenizer of a source, and whether it has markers and a frame."""
-    return text.from_json(entry_of(table, "source")), table.get("markers") is True, table.get("frame") is True
+    return (
+        text.from_json(entry_of(table, "source")),
+        table.get("markers") is True,
+        table.get("frame") is True,
+    )
 
 
 def old_tokens(old: Codec) -> tuple[Tokenizer, bool, bool]:
@@ -143,7 +149,11 @@ def old_tokens(old: Codec) -> tuple[Tokenizer, bool, bool]:
 def learn_tokenizer(settings: Text, texts: Iterable[str]) -> Tokenizer:
     texts = (re.sub(r"\[(SEP|MASK)\]", " ", each) for each in texts) if settings.markers else texts
     return text.learn(
-        settings.kind, texts, normaliser=normaliser(settings), size=settings.size, min_count=settings.min_count
+        settings.kind,
+        texts,
+        normaliser=normaliser(settings),
+        size=settings.size,
+        min_count=settings.min_count,
     )
 
 
@@ -151,7 +161,9 @@ def normaliser(settings: Text) -> Normaliser:
     return Normaliser(settings.form, settings.lower, settings.letters_only)
 
 
-def learn_codec(recipe: Recipe, examples: Examples, old: Codec | None, reads: SourceType, writes: TargetType) -> Codec:
+def learn_codec(
+    recipe: Recipe, examples: Examples, old: Codec | None, reads: SourceType, writes: TargetType
+) -> Codec:
     """The codec of a training part, of which `examples` can be called for each pass that is needed.
 
     What an `old` model to start from already knows is kept.
@@ -159,7 +171,9 @@ def learn_codec(recipe: Recipe, examples: Examples, old: Codec | None, reads: So
     if recipe.shared and old is None:
         both = (str(side) for e in examples() for side in (e.source, e.target))
         tokenizer = learn_tokenizer(recipe.source, both)
-        return Codec(TextSource(tokenizer, recipe.source.markers, recipe.source.frame), TextTarget(tokenizer))
+        return Codec(
+            TextSource(tokenizer, recipe.source.markers, recipe.source.frame), TextTarget(tokenizer)
+        )
     target = writes.learn(recipe, examples, old)
     return Codec(reads.learn(recipe, examples, old), target)
 

@@ -7,7 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Source, Target, entry_of, parse_numbers
+from seqlab.codecs.codec import (
+    Codec,
+    Examples,
+    Json,
+    Places,
+    Row,
+    Source,
+    Target,
+    entry_of,
+    parse_numbers,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vectors import load_vectors
@@ -33,10 +43,18 @@ def check_width(scale: Measured, vectors: np.ndarray) -> np.ndarray:
 def read_scale(table: Json, name: str) -> Measured:
     """Mean and deviation from JSON: as many of one as of the other, all finite numbers, no deviation below 0."""
     entry = entry_of(table, name)
-    sides: list[Any] = [entry.get(side) if isinstance(entry, dict) else None for side in ("mean", "deviation")]
+    sides: list[Any] = [
+        entry.get(side) if isinstance(entry, dict) else None for side in ("mean", "deviation")
+    ]
     lists = all(isinstance(side, list) for side in sides) and len(sides[0]) == len(sides[1]) > 0
-    if not lists or not all(isinstance(n, float) for side in sides for n in side) or min(sides[1]) <= 0:
-        raise BundleError(f"the scale of the {name} is not one of Seqlab's", hint="restore the bundle.")
+    if (
+        not lists
+        or not all(isinstance(n, float) for side in sides for n in side)
+        or min(sides[1]) <= 0
+    ):
+        raise BundleError(
+            f"the scale of the {name} is not one of Seqlab's", hint="restore the bundle."
+        )
     return Measured(*map(tuple, sides))
 
 
@@ -65,7 +83,9 @@ class VectorSource(Source):
         return Column(path, 0, VECTORS, width=len(self.scale.mean))
 
     def show(self, value: Any) -> str:
-        return value if isinstance(value, str) else f"{len(value)} frames of {value.shape[1]} features"
+        return (
+            value if isinstance(value, str) else f"{len(value)} frames of {value.shape[1]} features"
+        )
 
     def typed(self, value: Any) -> str:
         return ""
@@ -121,7 +141,11 @@ def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> Measured:
     count, total, squares = 0, np.zeros(1), np.zeros(1)
     for array in arrays:
         vectors = array.astype(np.float64)
-        count, total, squares = count + len(vectors), total + vectors.sum(0), squares + np.square(vectors).sum(0)
+        count, total, squares = (
+            count + len(vectors),
+            total + vectors.sum(0),
+            squares + np.square(vectors).sum(0),
+        )
     mean = total / max(1, count)
     deviation = np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
     positive = np.where(deviation > 1e-8, deviation, 1.0)

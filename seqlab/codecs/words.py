@@ -10,14 +10,31 @@ import numpy as np
 from jaxtyping import Int
 
 from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, Source, parse_text
-from seqlab.codecs.text import framed, learn_tokenizer, normaliser, old_tokens, read_tokens, tokens_json
+from seqlab.codecs.text import (
+    framed,
+    learn_tokenizer,
+    normaliser,
+    old_tokens,
+    read_tokens,
+    tokens_json,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
 from seqlab.recipe import Recipe
-from seqlab.text import PAD, UNK, CharacterTokenizer, Normaliser, Tokenizer, WordTokenizer, learn_words
+from seqlab.text import (
+    PAD,
+    UNK,
+    CharacterTokenizer,
+    Normaliser,
+    Tokenizer,
+    WordTokenizer,
+    learn_words,
+)
 
-LONGEST_WORD = 24  # characters of a word's spelling: of a longer one its two ends, which say most about it
+LONGEST_WORD = (
+    24  # characters of a word's spelling: of a longer one its two ends, which say most about it
+)
 
 
 @dataclass(frozen=True)
@@ -50,10 +67,15 @@ class WordSource(Source):
 
     def _pieces(self, words: tuple[str, ...]) -> list[Ids]:
         """The ids of each word, at least one: a byte-level vocabulary knows a word by the space before it."""
-        spaced = [w if place == 0 or self.tokenizer.kind != "bpe" else f" {w}" for place, w in enumerate(words)]
+        spaced = [
+            w if place == 0 or self.tokenizer.kind != "bpe" else f" {w}"
+            for place, w in enumerate(words)
+        ]
         return [pieces or [UNK] for pieces in self.tokenizer.encode_all(spaced)]
 
-    def _spelled(self, letters: CharacterTokenizer, ids: Ids, words: tuple[str, ...]) -> Int[np.ndarray, "T W"]:
+    def _spelled(
+        self, letters: CharacterTokenizer, ids: Ids, words: tuple[str, ...]
+    ) -> Int[np.ndarray, "T W"]:
         table = np.full((len(ids), 1 + LONGEST_WORD), PAD, dtype=np.int64)
         table[:, 0] = ids
         half = LONGEST_WORD // 2
@@ -104,7 +126,9 @@ class WordSource(Source):
         if old is not None:
             tokenizer, *flags = old_tokens(old)
             return cls(tokenizer, letters, *flags)
-        return cls(_learn_tokenizer(recipe, examples), letters, recipe.source.markers, recipe.source.frame)
+        return cls(
+            _learn_tokenizer(recipe, examples), letters, recipe.source.markers, recipe.source.frame
+        )
 
 
 def _learn_tokenizer(recipe: Recipe, examples: Examples) -> Tokenizer:
@@ -130,4 +154,6 @@ def _learn_letters(examples: Examples) -> CharacterTokenizer:
     letters = Counter(letter for e in examples() for word in _words(e) for letter in word)
     least = 2 if letters and letters.most_common(1)[0][1] > 1 else 1
     words = (word for e in examples() for word in _words(e))
-    return CharacterTokenizer.learn(words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=least)
+    return CharacterTokenizer.learn(
+        words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=least
+    )

@@ -58,8 +58,12 @@ def compare(
             words = [*data, *_options("--valid", valid), *_options("--set", extra)]
             words += ["--threads", str(threads)] if threads else []
             told(f"{name}, seed {seed}")
-            results[name].append(_measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test))
-    measure, more = _judged(task, [part["scores"] for parts in results.values() for part in parts if "scores" in part])
+            results[name].append(
+                _measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test)
+            )
+    measure, more = _judged(
+        task, [part["scores"] for parts in results.values() for part in parts if "scores" in part]
+    )
     rungs = tuple(_rung(name, parts, measure, more) for name, parts in results.items())
     return Comparison(task, measure, more, rungs, _asked(data, [*test] or [*valid], minutes, seeds))
 
@@ -72,7 +76,11 @@ def _options(name: str, values: Sequence[str]) -> list[str]:
 def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
     """On what, and for how long."""
     trained, on = (" and ".join(Path(file).name for file in files) for files in (data, scored))
-    long = "as long as its recipe says" if minutes is None else f"{duration(60 * minutes)} of training each"
+    long = (
+        "as long as its recipe says"
+        if minutes is None
+        else f"{duration(60 * minutes)} of training each"
+    )
     return f"{trained}, scored on {on or 'what was held out'}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
@@ -84,9 +92,15 @@ def find_recipe(task: str, name: str) -> Recipe:
     if name in own:
         return load_recipe(name)
     base = task_named(task).recurrent
-    if name.removeprefix("bi") in CELLS and base and not any(each.startswith(f"{name}-") for each in own):
+    if (
+        name.removeprefix("bi") in CELLS
+        and base
+        and not any(each.startswith(f"{name}-") for each in own)
+    ):
         return _with_cell(base, name)
-    near = [each for each in own if name in each.split("-")] or [each for each in own if each.startswith(name)]
+    near = [each for each in own if name in each.split("-")] or [
+        each for each in own if each.startswith(name)
+    ]
     for names in ([each for each in near if each in task_named(task).ladder], near):
         if len(names) == 1:
             return load_recipe(names[0])
@@ -99,18 +113,33 @@ def _with_cell(base: str, name: str) -> Recipe:
     recipe, cell = load_recipe(base), name.removeprefix("bi")
     settings = [f"model.encoder.kind={cell}"]
     if recipe.model.decoder is not None:
-        settings.append(f"model.decoder.kind={cell}")  # its encoder reads in both directions, as it did
+        settings.append(
+            f"model.decoder.kind={cell}"
+        )  # its encoder reads in both directions, as it did
     else:
-        settings.append(f"model.encoder.bidirectional={'true' if name.startswith('bi') else 'false'}")
-    return override(recipe, settings).model_copy(update={"name": f"{name}-{base.rpartition('-')[2]}"})
+        settings.append(
+            f"model.encoder.bidirectional={'true' if name.startswith('bi') else 'false'}"
+        )
+    return override(recipe, settings).model_copy(
+        update={"name": f"{name}-{base.rpartition('-')[2]}"}
+    )
 
 
 def _measured(
-    task: str, recipe: Recipe, folder: Path, words: list[str], files: Sequence[str], test: Sequence[str]
+    task: str,
+    recipe: Recipe,
+    folder: Path,
+    words: list[str],
+    files: Sequence[str],
+    test: Sequence[str],
 ) -> dict[str, Any]:
     """What one model costs and is worth; trained and measured once, then read from its folder."""
     kept, written = folder.with_name(f"{folder.name}.json"), folder.with_name(f"{recipe.name}.toml")
-    asked: dict[str, Any] = {"recipe": to_toml(recipe), "words": words, "files": [_state(file) for file in files]}
+    asked: dict[str, Any] = {
+        "recipe": to_toml(recipe),
+        "words": words,
+        "files": [_state(file) for file in files],
+    }
     scored = {"test": list(test), "files": [_state(file) for file in test]}
     old = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
     same = old.get("asked") == asked
@@ -128,11 +157,14 @@ def _measured(
             failed = _sentence(stderr)
             if failed.startswith(tuple(files)):  # every recipe would say so
                 raise DataError(
-                    failed, hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does."
+                    failed,
+                    hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does.",
                 )
             return {"failed": failed}
     model = load(folder)
-    scores = model.evaluate(*test).to_json() if test or recipe.data.test else model.metrics["validation"]
+    scores = (
+        model.evaluate(*test).to_json() if test or recipe.data.test else model.metrics["validation"]
+    )
     facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model)}
     facts.pop("path")
     measured = {"asked": asked, "scored": scored, "scores": scores, "facts": facts}
@@ -145,7 +177,11 @@ def _run(command: list[str]) -> tuple[int, str]:
 
     It has a session of its own, because a second signal, from the terminal, would end it before it has saved.
     """
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    streams: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+    }
     with subprocess.Popen(command, **streams, text=True, start_new_session=True) as process:
         try:
             _, stderr = process.communicate()
@@ -171,9 +207,13 @@ def _tokens(model: Model) -> str:
 
 
 def _sentence(stderr: str) -> str:
-    messages = [line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")]
+    messages = [
+        line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")
+    ]
     if not messages:
-        raise RunError("a training ended without a word", hint=stderr[-500:] or "run it by itself to see more.")
+        raise RunError(
+            "a training ended without a word", hint=stderr[-500:] or "run it by itself to see more."
+        )
     return messages[-1]
 
 
@@ -199,12 +239,20 @@ def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
 
 
 def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) -> Rung:
-    scores, facts = ([part[key] for part in parts if "scores" in part] for key in ("scores", "facts"))
+    scores, facts = (
+        [part[key] for part in parts if "scores" in part] for key in ("scores", "facts")
+    )
     if not scores:
         return Rung(name, failed=parts[0]["failed"])
-    baselines = [(each[measure], name) for name, each in scores[0].get("floors", {}).items() if measure in each]
+    baselines = [
+        (each[measure], name)
+        for name, each in scores[0].get("floors", {}).items()
+        if measure in each
+    ]
     best = (max if more else min)(baselines, key=itemgetter(0), default=(None, ""))
-    speeds = [fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None]
+    speeds = [
+        fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None
+    ]
     return Rung(
         name,
         scores=tuple(each[measure] for each in scores),

@@ -78,7 +78,9 @@ class Comparison:
             )
         near = max(best.spread, 0.01 * abs(best.score))
         equals = [
-            rung for rung in self.done if self._worth(best) - self._worth(rung) <= near and self._above_floor(rung)
+            rung
+            for rung in self.done
+            if self._worth(best) - self._worth(rung) <= near and self._above_floor(rung)
         ]
         quick = min(equals, key=lambda rung: rung.seconds)
         swift = max(equals, key=lambda rung: rung.speed)
@@ -96,7 +98,9 @@ class Comparison:
         return rung.score if self.more_is_better else -rung.score
 
     def _above_floor(self, rung: Rung) -> bool:
-        return rung.floor is None or (rung.score > rung.floor if self.more_is_better else rung.score < rung.floor)
+        return rung.floor is None or (
+            rung.score > rung.floor if self.more_is_better else rung.score < rung.floor
+        )
 
     def _figure(self, value: float) -> str:
         return figure(self.measure, value)
@@ -109,7 +113,9 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The header, and a row for each recipe."""
-        return ["recipe", self.measure.replace("_", " "), *HEADER], [self._row(rung) for rung in self.rungs]
+        return ["recipe", self.measure.replace("_", " "), *HEADER], [
+            self._row(rung) for rung in self.rungs
+        ]
 
     def _row(self, rung: Rung) -> list[str]:
         if not rung.scores:
@@ -121,7 +127,9 @@ class Comparison:
             "" if rung.floor is None else self._figure(rung.floor),
             count(rung.parameters),
             duration(rung.seconds),
-            "" if rung.answers_per_second is None else f"{rung.speed:,.{0 if rung.speed >= 10 else 1}f}",
+            ""
+            if rung.answers_per_second is None
+            else f"{rung.speed:,.{0 if rung.speed >= 10 else 1}f}",
             f"{rung.memory / 1e9:.2f}",
             f"{rung.bytes / 1e6:{'.2g' if rung.bytes < 1e6 else '.1f'}}",
         ]
@@ -133,8 +141,14 @@ class Comparison:
     def view(self) -> View:
         """The table, quality by recipe beside the floor, and quality against what it costs."""
         header, rows = self.table()
-        pictures = [table(header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}.")]
-        pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (self._drawn() if self.done else [])
+        pictures = [
+            table(
+                header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}."
+            )
+        ]
+        pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (
+            self._drawn() if self.done else []
+        )
         lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
         return View("compare", self.advice, self.to_json(), [*pictures, *lines])
 
@@ -147,7 +161,9 @@ class Comparison:
         floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
         unit = 100 if share else 1
         labels = [*(f"floor: {floor}" for floor in floors), *recipes]
-        pictures = [Bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720).draw()]
+        pictures = [
+            Bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720).draw()
+        ]
         minutes = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
         for what, x_title, x, costs in (
@@ -157,10 +173,23 @@ class Comparison:
             if not np.isfinite(x).all() or len(x) < 2:
                 continue
             front = front_of(costs, scores if self.more_is_better else -scores)
-            kinds = ["none is better for less" if k in front else "another is better for less" for k in range(len(x))]
+            kinds = [
+                "none is better for less" if k in front else "another is better for less"
+                for k in range(len(x))
+            ]
             title = f"{what}: the dashed line joins those that no other beats in both"
             points, titles = np.stack([x, scores * unit], axis=1), (x_title, name)
-            pictures.append(scatter(points, recipes, kinds, joined=front, title=title, titles=titles, size=(720, 380)))
+            pictures.append(
+                scatter(
+                    points,
+                    recipes,
+                    kinds,
+                    joined=front,
+                    title=title,
+                    titles=titles,
+                    size=(720, 380),
+                )
+            )
         return pictures
 
 

@@ -52,7 +52,9 @@ class ExampleBatches:
 
     def __init__(self, rows: Rows | Windows, *, budget: int, seed: int) -> None:
         self.rows = rows
-        self._plan = lru_cache(maxsize=2)(lambda epoch: plan(rows.lengths, budget=budget, seed=seed, epoch=epoch))
+        self._plan = lru_cache(maxsize=2)(
+            lambda epoch: plan(rows.lengths, budget=budget, seed=seed, epoch=epoch)
+        )
 
     def num_batches(self, epoch: int) -> int:
         return len(self._plan(epoch))
@@ -77,10 +79,14 @@ def prepare_examples(
     """
     sides = (files, valid) if valid else (files,)
     if reads is PictureSource:
-        parts: list[Part] = [partial(iter, part) for part in store_pictures(recipe.image, read, sides, folder)]
+        parts: list[Part] = [
+            partial(iter, part) for part in store_pictures(recipe.image, read, sides, folder)
+        ]
     else:
         parts = [partial(read, paths) for paths in sides]
-    train, validation = parts if valid else _two_parts(recipe, parts[0], files, by_label=writes is LabelTarget)
+    train, validation = (
+        parts if valid else _two_parts(recipe, parts[0], files, by_label=writes is LabelTarget)
+    )
     codec = learn_codec(recipe, train, old, reads, writes)
     _warn_of_labels(codec, validation)
     _write_part(recipe, codec, train(), folder, "train")
@@ -96,7 +102,9 @@ def prepare_examples(
 def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     """What `prepare_examples` has stored, as batches."""
     settings = recipe.train
-    stores = {path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))}
+    stores = {
+        path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))
+    }
 
     def rows_of(part: str) -> Rows:
         source = shared_pictures(stores, part) if STORE in stores else stores.get(f"{part}_source")
@@ -105,7 +113,12 @@ def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     train, validation = rows_of("train"), rows_of("validation")
     in_sequence = plan_in_order(validation.lengths, budget=settings.batch_tokens)
     batches = ExampleBatches(train, budget=settings.batch_tokens, seed=settings.seed)
-    return Corpus(codec, batches, lambda: (validation.batch(rows) for rows in in_sequence), store_sizes(stores))
+    return Corpus(
+        codec,
+        batches,
+        lambda: (validation.batch(rows) for rows in in_sequence),
+        store_sizes(stores),
+    )
 
 
 def store_sizes(stores: dict[str, TokenStore]) -> dict[str, int]:
@@ -136,7 +149,12 @@ def held_out(folder: Path) -> Iterator[Example]:
                 ) from None
             if pictures is not None:
                 picture = Picture(source["name"], pictures[source["place"]], source["place"])
-                yield Example(picture, _side(target), where, tuple(tuple(box) for named in boxes for box in named))
+                yield Example(
+                    picture,
+                    _side(target),
+                    where,
+                    tuple(tuple(box) for named in boxes for box in named),
+                )
             else:
                 yield Example(_side(source), _side(target), where)
 
@@ -163,16 +181,22 @@ def _warn_of_labels(codec: Codec, validation: Part) -> None:
 
 def _named(labels: list[str]) -> str:
     more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
-    return f"{'s' if len(labels) > 1 else ''} {', '.join(repr(label) for label in labels[:5])}{more}"
+    return (
+        f"{'s' if len(labels) > 1 else ''} {', '.join(repr(label) for label in labels[:5])}{more}"
+    )
 
 
 def example_key(example: Example, *, seed: int) -> int:
     """What decides the side an example falls on: its source, or its text where that is all there is."""
     source = example.source.name if isinstance(example.source, Picture) else example.source
-    return source_key(source if isinstance(source, np.ndarray) else source or example.target, seed=seed)
+    return source_key(
+        source if isinstance(source, np.ndarray) else source or example.target, seed=seed
+    )
 
 
-def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool) -> tuple[Part, Part]:
+def _two_parts(
+    recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
+) -> tuple[Part, Part]:
     """The training part and the held-out part, each to be read as often as needed; with `by_label`, stratified."""
     seed, data = recipe.train.seed, recipe.data
     labels: dict[str, int] = {}  # numbered as they come
@@ -184,7 +208,9 @@ def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
         label = example.target if by_label and isinstance(example.target, str) else ""
         return key(example), labels.setdefault(label, len(labels))
 
-    table = np.fromiter(map(key_and_label, everything()), dtype=[("key", np.uint64), ("label", np.int64)])
+    table = np.fromiter(
+        map(key_and_label, everything()), dtype=[("key", np.uint64), ("label", np.int64)]
+    )
     by_name = np.argsort(sorted(range(len(labels)), key=list(labels).__getitem__))
     held = held_out_keys(
         table["key"],
@@ -195,7 +221,9 @@ def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
     )
     names = ", ".join(map(display_name, paths))
     if not held and data.fold > 1:
-        raise DataError(f"{names}: too little for a part {data.fold} to hold out", hint="leave out data.fold.")
+        raise DataError(
+            f"{names}: too little for a part {data.fold} to hold out", hint="leave out data.fold."
+        )
     if not held:
         warn(
             f"{names}: too little to hold anything out; validation is on the training "
@@ -208,14 +236,21 @@ def _two_parts(recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
     )
 
 
-def _write_part(recipe: Recipe, codec: Codec, examples: Iterator[Example], folder: Path, part: str) -> None:
+def _write_part(
+    recipe: Recipe, codec: Codec, examples: Iterator[Example], folder: Path, part: str
+) -> None:
     """One part's rows in stores side by side, a block of examples at a time: memory does not grow with the file."""
-    columns = [codec.source.column(folder / f"{part}_source"), codec.target.column(folder / f"{part}_target")]
+    columns = [
+        codec.source.column(folder / f"{part}_source"),
+        codec.target.column(folder / f"{part}_target"),
+    ]
     rows = _limited(recipe.data, codec.target, _encoded(codec, examples), part)
     write_stores(list(filter(None, columns)), (tuple(compress(row, columns)) for row in rows))
 
 
-def _encoded(codec: Codec, examples: Iterator[Example]) -> Iterator[tuple[Example, tuple[Row, Row]]]:
+def _encoded(
+    codec: Codec, examples: Iterator[Example]
+) -> Iterator[tuple[Example, tuple[Row, Row]]]:
     """Each example with its rows; a picture's is its place in the store, where each lies once."""
     while block := list(islice(examples, BLOCK)):
         if isinstance(codec.source, PictureSource):

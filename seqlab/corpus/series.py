@@ -22,7 +22,9 @@ PARTS = ("train", "validation", "test")
 MANY = 10  # series, of which one may be left out without a word from the user
 
 
-def prepare_series(recipe: Recipe, paths: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+def prepare_series(
+    recipe: Recipe, paths: Files, valid: Files, folder: Path, old: Codec | None
+) -> Codec:
     """Read the table, learn its scale from the training part, and store it."""
     if len(paths) != 1 or valid:
         raise UsageError(
@@ -63,11 +65,13 @@ def read_table(recipe: Recipe, path: str) -> Series:
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:
         raise UsageError(
-            f"column '{repeated[0]}' is asked for twice", hint="data.columns and data.known share no column."
+            f"column '{repeated[0]}' is asked for twice",
+            hint="data.columns and data.known share no column.",
         )
     if data.rows is not None and data.rows > len(series):
         raise DataError(
-            f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}", hint="lower data.rows."
+            f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}",
+            hint="lower data.rows.",
         )
     return replace(series, times=series.times[: data.rows], values=series.values[: data.rows])
 
@@ -78,7 +82,9 @@ def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str
     try:
         table = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: the stored series cannot be read: {error}", hint="train again.") from None
+        raise DataError(
+            f"{path}: the stored series cannot be read: {error}", hint="train again."
+        ) from None
     bounds = _bounds(recipe, len(table), str(path))
     return {
         name: windows_over(recipe, source, table, begin=begin, end=end)
@@ -116,7 +122,11 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
     data, forecast = recipe.data, recipe.forecast
     test, validation = round(length * data.test), round(length * data.validation)
     ends = (length - test - validation, length - test, length)
-    look_back = forecast.look_back if recipe.model.smoothing is None else min(forecast.look_back, ends[0] // 2)
+    look_back = (
+        forecast.look_back
+        if recipe.model.smoothing is None
+        else min(forecast.look_back, ends[0] // 2)
+    )
     needs = (look_back + forecast.horizon, forecast.horizon, forecast.horizon if data.test else 0)
     bounds = dict(zip(PARTS, zip((0, *ends), ends, strict=False), strict=True))
     for (name, (begin, end)), need in zip(bounds.items(), needs, strict=True):
@@ -136,9 +146,15 @@ def _begun(recipe: Recipe, series: Series, end: int) -> Series:
     if not late.size or count < MANY or 2 * late.size > count:
         return series
     verb, be = ("series has", "is") if late.size == 1 else ("series have", "are")
-    names = ", ".join(series.columns[place] for place in late[:5]) + (", ..." if late.size > 5 else "")
-    warn(f"{series.where}: {late.size} {verb} no observation in the training part and {be} left out: {names}")
-    return with_columns(series, [name for place, name in enumerate(series.columns) if place not in late])
+    names = ", ".join(series.columns[place] for place in late[:5]) + (
+        ", ..." if late.size > 5 else ""
+    )
+    warn(
+        f"{series.where}: {late.size} {verb} no observation in the training part and {be} left out: {names}"
+    )
+    return with_columns(
+        series, [name for place, name in enumerate(series.columns) if place not in late]
+    )
 
 
 def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
@@ -154,9 +170,14 @@ def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
         mean, deviation = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
     for place, name in enumerate(series.columns):
         if not np.isfinite(deviation[place]):
-            raise DataError(f"{series.where}: column '{name}' holds numbers too large to add up", hint="rescale it.")
+            raise DataError(
+                f"{series.where}: column '{name}' holds numbers too large to add up",
+                hint="rescale it.",
+            )
         if deviation[place] <= 1e-9 * max(1e-300, float(np.abs(mean[place]))):
-            warn(f"{series.where}: column '{name}' never changes in the training part: there is nothing to learn")
+            warn(
+                f"{series.where}: column '{name}' never changes in the training part: there is nothing to learn"
+            )
             deviation[place] = 1.0
     season = recipe.forecast.season or usual_season(series.times)
     scaled = (train[:, :count] - mean[:count]) / deviation[:count]

@@ -36,17 +36,24 @@ class StreamBatches:
         return self.streams.batch(epoch, index)
 
 
-def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+def prepare_stream(
+    recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None
+) -> Codec:
     """Store the whole text as one sequence of ids; its last part is held out unless there is a file for that.
 
     The tokenizer of an `old` model stays as it is.
     """
     part_of = partial(_Text, encoding=recipe.data.encoding)
     total = sum(map(len, part_of(files, 0, None).blocks()))
-    first = max(int(total * (1 - recipe.data.validation)), total - recipe.data.max_validation * HELD_OUT_CHARACTERS)
+    first = max(
+        int(total * (1 - recipe.data.validation)),
+        total - recipe.data.max_validation * HELD_OUT_CHARACTERS,
+    )
     cut = total if valid else min(first, total - 2)
     train = part_of(files, 0, max(cut, 0))
-    tokenizer = learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
+    tokenizer = (
+        learn_tokenizer(recipe.target, train.blocks()) if old is None else old.target_tokenizer
+    )
     held_out = part_of(valid, 0, None) if valid else part_of(files, max(cut, 0), None)
     for part, text in (("train", train), ("validation", held_out)):
         rows = ((ids,) for ids in _encoded(tokenizer, text))
@@ -57,9 +64,18 @@ def prepare_stream(recipe: Recipe, files: Files, valid: Files, folder: Path, old
 def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
     """What `prepare_stream` has stored, as batches."""
     settings = recipe.train
-    stores = {name: TokenStore.open(folder / name) for name in ("train_stream", "validation_stream")}
-    streams = Streams(stores["train_stream"].flat, rows=settings.batch_rows, steps=settings.bptt, seed=settings.seed)
-    held_out = stores["validation_stream"].flat[: recipe.data.max_validation * STREAM_ROWS_OF_VALIDATION]
+    stores = {
+        name: TokenStore.open(folder / name) for name in ("train_stream", "validation_stream")
+    }
+    streams = Streams(
+        stores["train_stream"].flat,
+        rows=settings.batch_rows,
+        steps=settings.bptt,
+        seed=settings.seed,
+    )
+    held_out = stores["validation_stream"].flat[
+        : recipe.data.max_validation * STREAM_ROWS_OF_VALIDATION
+    ]
     batches = StreamBatches(streams, carries=carries_state(recipe))
     return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 

@@ -20,14 +20,19 @@ from seqlab.errors import DataError, SeqlabError
 MOST_NUMBERS = 2**31  # in one array
 MOST_BYTES = 4 * 2**30  # of one array in an .npz, unpacked
 _HEADER_BYTES = 1 << 14  # NumPy trusts no header of more than 10,000 characters
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _HINT = "np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name."
 _KINDS = {"numbers": "biuf", "integers": "iu", "numbers or strings": "biufUS"}  # of dtype
 
 
 def texts_of(values: list[Any]) -> list[str]:
     """Strings and numbers of an array as texts."""
-    return [(value.decode() if isinstance(value, bytes) else str(value)).strip() for value in values]
+    return [
+        (value.decode() if isinstance(value, bytes) else str(value)).strip() for value in values
+    ]
 
 
 def leads_out(name: str) -> bool:
@@ -56,8 +61,12 @@ def readable(
         yield
     except SeqlabError:
         raise
-    except Exception as error:  # a forged zip or header can make their readers raise nearly anything
-        reason = str(error).partition("\n")[0]  # NumPy goes on to advise trusting the file, which this never does
+    except (
+        Exception
+    ) as error:  # a forged zip or header can make their readers raise nearly anything
+        reason = str(error).partition("\n")[
+            0
+        ]  # NumPy goes on to advise trusting the file, which this never does
         raise DataError(f"{where}: {problem}: {reason}", hint=hint) from error
 
 
@@ -83,7 +92,9 @@ def member(archive: zipfile.ZipFile, path: str, name: str, kind: str) -> "SavedA
 class SavedArray:
     """A saved array of which some entries of the first axis are read at a time; one by columns must be held whole."""
 
-    def __init__(self, stream: IO[bytes] | io.BufferedIOBase, size: int, where: str, kind: str) -> None:
+    def __init__(
+        self, stream: IO[bytes] | io.BufferedIOBase, size: int, where: str, kind: str
+    ) -> None:
         head = io.BytesIO(stream.read(_HEADER_BYTES))
         self.shape, by_columns, self.dtype = _HEADERS[np.lib.format.read_magic(head)](head)
         self.stream = stream
@@ -93,9 +104,15 @@ class SavedArray:
             problem = f"an array of dtype {self.dtype} where {kind} are needed"
             hint = "convert it with .astype and save it again; arrays of objects are never read."
         elif min(self.shape, default=0) < 1:
-            problem, hint = f"nothing in an array of shape {self.shape}", "a sequence has at least one frame; drop it."
+            problem, hint = (
+                f"nothing in an array of shape {self.shape}",
+                "a sequence has at least one frame; drop it.",
+            )
         elif prod(self.shape) > MOST_NUMBERS:
-            problem, hint = f"{prod(self.shape):,} numbers, more than {MOST_NUMBERS:,}", "split it into several."
+            problem, hint = (
+                f"{prod(self.shape):,} numbers, more than {MOST_NUMBERS:,}",
+                "split it into several.",
+            )
         elif promised > size - head.tell():
             problem = f"{size - head.tell():,} bytes where its header promises {promised:,}"
             hint = "the file was cut short; fetch or save it again."
@@ -113,4 +130,6 @@ class SavedArray:
     def take(self, count: int) -> Shaped[np.ndarray, "N *S"]:
         """The next entries."""
         shape = (count, *self.shape[1:])
-        return np.frombuffer(self.stream.read(prod(shape) * self.dtype.itemsize), self.dtype).reshape(shape)
+        return np.frombuffer(
+            self.stream.read(prod(shape) * self.dtype.itemsize), self.dtype
+        ).reshape(shape)

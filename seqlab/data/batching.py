@@ -12,7 +12,9 @@ from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded
 
 Lengths = Int[np.ndarray, "N parts"]  # of each row, in each part that there is
-_POOL = 200  # batches that are sorted together: more means fewer pads, less means more varied batches
+_POOL = (
+    200  # batches that are sorted together: more means fewer pads, less means more varied batches
+)
 
 
 def plan(lengths: Lengths, *, budget: int, seed: int, epoch: int) -> list[Places]:
@@ -40,7 +42,9 @@ def plan_in_order(lengths: Lengths, *, budget: int) -> list[Places]:
 class Rows:
     """A data set of parallel stores, of ids or of vectors, from which batches are made."""
 
-    def __init__(self, *, source: TokenStore | None = None, target: TokenStore | None = None) -> None:
+    def __init__(
+        self, *, source: TokenStore | None = None, target: TokenStore | None = None
+    ) -> None:
         self.source, self.target = source, target
         self._parts = [part for part in (source, target) if part is not None]
         counts = {len(part) for part in self._parts}
@@ -88,7 +92,9 @@ def _by_length(rows: Places, lengths: Lengths, budget: int) -> list[Places]:
     rows, widths = rows[order], widths[order]
     batches, start = [], 0
     while start < len(rows):
-        most = max(1, budget // int(widths[start]))  # the first row is the shortest: no more than this can fit
+        most = max(
+            1, budget // int(widths[start])
+        )  # the first row is the shortest: no more than this can fit
         window = widths[start : start + most]
         sizes = np.arange(1, len(window) + 1) * window
         count = max(1, int(np.searchsorted(sizes, budget, side="right")))

@@ -65,7 +65,10 @@ def fetch(dataset: Dataset, directory: str | Path, *, address: str | None = None
         return path
     address = address or dataset.address
     if urlsplit(address).scheme not in ("http", "https"):
-        raise UsageError(f"'{address}' is not an address on the network", hint="it begins with http:// or https://.")
+        raise UsageError(
+            f"'{address}' is not an address on the network",
+            hint="it begins with http:// or https://.",
+        )
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f".{dataset.file_name}.{os.getpid()}.tmp"
     try:

@@ -29,16 +29,24 @@ def read_cells(path: str, encoding: str | None) -> Cells:
     table = open_table(path, encoding)
     lines = [(number, [text_of(cell) or "" for cell in cells]) for number, cells in table.rows]
     if not lines:
-        raise DataError(f"{table.where}: there are no rows below the header", hint="give a file that has some.")
+        raise DataError(
+            f"{table.where}: there are no rows below the header", hint="give a file that has some."
+        )
     names, lines = _named(table.names, lines)
-    while len(lines) > 3 and len(names) > 1 and len(lines[-1][1]) == 1 and len(lines[-1][1][0].split()) > 1:
+    while (
+        len(lines) > 3
+        and len(names) > 1
+        and len(lines[-1][1]) == 1
+        and len(lines[-1][1][0].split()) > 1
+    ):
         number, (text,) = lines.pop()
         warn(f"{table.where}:{number}: {shorten(text)} is no row and is left out")
     rows = [row for _, row in lines]
     odd = next(((number, row) for number, row in lines if len(row) != len(names)), None)
     if odd is not None and not is_one_a_row(names, rows):
         raise DataError(
-            f"{table.where}:{odd[0]}: {len(odd[1])} cells where the header has {len(names)}", hint="mend the line."
+            f"{table.where}:{odd[0]}: {len(odd[1])} cells where the header has {len(names)}",
+            hint="mend the line.",
         )
     return Cells(table.where, names, [number for number, _ in lines], rows, table.separator)
 

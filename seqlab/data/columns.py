@@ -78,7 +78,12 @@ class Profile:
     @cached_property
     def is_label(self) -> bool:
         """Short values that come again, in nearly every row."""
-        return self.filled > 0.9 and bool(self.cells) and self.num_distinct <= len(self.cells) / 2 and self.length <= 40
+        return (
+            self.filled > 0.9
+            and bool(self.cells)
+            and self.num_distinct <= len(self.cells) / 2
+            and self.length <= 40
+        )
 
     @cached_property
     def is_id(self) -> bool:
@@ -90,14 +95,23 @@ class Profile:
         if all(cell.isdecimal() for cell in self.cells):
             steps = {int(b) - int(a) for a, b in zip(self.cells, self.cells[1:], strict=False)}
             return steps == {1} or min(map(len, self.cells)) >= 5
-        return not self.is_numeric and not self.is_time and not self.is_file and self._most(_WORD_OF_AN_ID.match)
+        return (
+            not self.is_numeric
+            and not self.is_time
+            and not self.is_file
+            and self._most(_WORD_OF_AN_ID.match)
+        )
 
     @cached_property
     def is_text(self) -> bool:
-        return bool(self.cells) and not (self.is_numeric or self.is_file or self.is_time or self.is_id)
+        return bool(self.cells) and not (
+            self.is_numeric or self.is_file or self.is_time or self.is_id
+        )
 
     def _most(self, like: object) -> bool:
-        return len(self.cells) > 0 and sum(bool(like(cell)) for cell in self.cells) > 0.9 * len(self.cells)  # type: ignore[operator]
+        return len(self.cells) > 0 and sum(bool(like(cell)) for cell in self.cells) > 0.9 * len(
+            self.cells
+        )  # type: ignore[operator]
 
 
 def profiles_of(names: Sequence[str] | None, rows: Sequence[Sequence[str | None]]) -> list[Profile]:
@@ -118,23 +132,35 @@ def by_usual_name(profiles: Sequence[Profile], role: str, taken: int | None) -> 
     places = [lowered.index(name) for name in names if name in lowered]
     if role == "label":
         words = [set(re.split(r"[\W_]+", name)) for name in lowered]
-        places += [place for name in names[:10] for place in range(len(words)) if name in words[place]]
+        places += [
+            place for name in names[:10] for place in range(len(words)) if name in words[place]
+        ]
         places = [place for place in places if profiles[place].is_label or lowered[place] == role]
     return next((place for place in places if place != taken), None)
 
 
-def by_content(profiles: Sequence[Profile], roles: tuple[str, str], usual: tuple[int, int]) -> tuple[int, int] | None:
+def by_content(
+    profiles: Sequence[Profile], roles: tuple[str, str], usual: tuple[int, int]
+) -> tuple[int, int] | None:
     """The two columns whose cells fit two roles; None where nothing speaks for other columns than the usual ones."""
     if roles[0] in ("file", "image"):
         files = [place for place, each in enumerate(profiles) if each.is_file]
-        rest = [place for place, each in enumerate(profiles) if not each.is_file and not each.is_id and each.cells]
+        rest = [
+            place
+            for place, each in enumerate(profiles)
+            if not each.is_file and not each.is_id and each.cells
+        ]
         return (files[0], rest[0]) if files and rest else None
     if roles == ("text", "label"):
         return _text_and_label(profiles, usual)
     if roles == ("words", "tags"):
         return _words_and_tags(profiles)
     texts = [place for place, each in enumerate(profiles) if each.is_text]
-    others = [place for place, each in enumerate(profiles) if each.cells and not each.is_id and not each.is_time]
+    others = [
+        place
+        for place, each in enumerate(profiles)
+        if each.cells and not each.is_id and not each.is_time
+    ]
     chosen = texts if len(texts) > 1 else others
     return (chosen[0], chosen[1]) if len(chosen) > 1 else None
 
@@ -148,7 +174,9 @@ def _text_and_label(profiles: Sequence[Profile], usual: tuple[int, int]) -> tupl
     longest = max(texts, key=lambda place: _size(profiles[place]), default=None)
     rest = [place for place in range(len(profiles)) if place != longest and profiles[place].cells]
     labels = [place for place in rest if profiles[place].is_label and not profiles[place].is_time]
-    labels = labels or [place for place in rest if not profiles[place].is_id and not profiles[place].is_time]
+    labels = labels or [
+        place for place in rest if not profiles[place].is_id and not profiles[place].is_time
+    ]
     if longest is None or not labels:
         return None
     return longest, min(labels, key=lambda place: _kind_of_label(profiles[place]))
@@ -188,8 +216,12 @@ def _words_and_tags(profiles: Sequence[Profile]) -> tuple[int, int] | None:
 
 def _are_tags(these: Sequence[str], those: Sequence[str]) -> bool:
     """Whether these are tags of those, rather than the other way round: only they are numbers, or far fewer differ."""
-    numbers = [2 * sum(_are_numbers(word) for word in words) > len(words) for words in (these, those)]
-    return numbers[0] > numbers[1] or (numbers[0] == numbers[1] and 2 * len(set(these)) < len(set(those)))
+    numbers = [
+        2 * sum(_are_numbers(word) for word in words) > len(words) for words in (these, those)
+    ]
+    return numbers[0] > numbers[1] or (
+        numbers[0] == numbers[1] and 2 * len(set(these)) < len(set(those))
+    )
 
 
 def _are_numbers(word: str) -> bool:

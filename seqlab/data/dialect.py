@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from seqlab.data.columns import FILE, KNOWN_NAMES, Profile, is_number, is_time
 
-DELIMITERS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # where two fit as well, the first is meant
+DELIMITERS = {
+    "\t": "tab",
+    ";": "semicolon",
+    "|": "pipe",
+    ",": "comma",
+}  # where two fit as well, the first is meant
 _LABEL = "__label__"  # how fastText marks the label at the beginning of a line
 
 
@@ -49,7 +54,9 @@ def has_header(rows: Sequence[Sequence[str]], *, usual: bool) -> bool:
     for place, cell in enumerate(rows[0]):
         below = [row[place].strip() for row in rows[1:] if place < len(row) and row[place].strip()]
         verdicts.append(_is_name(cell.strip(), below))
-    known = sum(cell.strip().lower() in KNOWN_NAMES for cell in rows[0])  # one may be a label, as "pos" is
+    known = sum(
+        cell.strip().lower() in KNOWN_NAMES for cell in rows[0]
+    )  # one may be a label, as "pos" is
     return False not in verdicts and (usual or True in verdicts or known > (len(rows) < 10))
 
 
@@ -69,11 +76,17 @@ def _is_name(cell: str, below: Sequence[str]) -> bool | None:
         return False
     if len(below) < 10:
         return None
-    if len(counts) <= len(below) / 4 and min(counts.values()) > 1:  # labels, each there more than once
+    if (
+        len(counts) <= len(below) / 4 and min(counts.values()) > 1
+    ):  # labels, each there more than once
         return True
     shorter = sum(len(each) <= len(cell) for each in below)
     texts = sum(len(each.split()) for each in below) / len(below) >= 4
-    return True if texts and len(cell.split()) <= 2 and cell[-1].isalnum() and 50 * shorter < len(below) else None
+    return (
+        True
+        if texts and len(cell.split()) <= 2 and cell[-1].isalnum() and 50 * shorter < len(below)
+        else None
+    )
 
 
 def _fit(lines: Sequence[str], delimiter: str) -> float:
@@ -98,7 +111,9 @@ def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
     while place < len(text):
         match = row.match(text, place)
         if match is None:
-            return is_quoted and text.count('"', place) % 2 == 1 and len(lines) > 500  # cut in a cell
+            return (
+                is_quoted and text.count('"', place) % 2 == 1 and len(lines) > 500
+            )  # cut in a cell
         cells = re.findall(rf"(?:^|{mark})({cell})", match[0][:-1])
         quoted = [each[1:-1] for each in cells if each[:1] == '"']
         needed = any(re.search(rf'""|\n|{mark}', each) for each in quoted)

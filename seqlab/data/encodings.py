@@ -22,8 +22,12 @@ _BOTH_CHINESE = (
     "的一是不了人我在有他之大以中上到和地也子道出而要就下得可你年生自那能事其所去行家"
     "十用天如然作方成者多日都三小二同法起好看分此心前面又定只主公很"
 )
-_SIMPLE_CHINESE = _BOTH_CHINESE + "这为来个们说国时于会后对里过发军无么经当与学进种将还见没从吃味送点给太"
-_FULL_CHINESE = _BOTH_CHINESE + "這為來個們說國時於會後對裡過發軍無麼經當與學進種將還見沒從吃味送點給太"
+_SIMPLE_CHINESE = (
+    _BOTH_CHINESE + "这为来个们说国时于会后对里过发军无么经当与学进种将还见没从吃味送点给太"
+)
+_FULL_CHINESE = (
+    _BOTH_CHINESE + "這為來個們說國時於會後對裡過發軍無麼經當與學進種將還見沒從吃味送點給太"
+)
 _KOREAN = "이다는을의에가고하지한도로기사어나인대리은자를시아일서해제부정들그보있라과수습니요면게만것전여주장원"
 _MARKS = "’‘“”„–—…«»°€£©®™§\xa0"
 _TURKISH = ("windows-1254",)
@@ -100,16 +104,26 @@ def guess_encoding(head: bytes) -> Guess:
     if _is_utf8(head):
         return Guess("utf-8", certain=True)
     head = b"\n".join(islice((line for line in head.split(b"\n") if not line.isascii()), _LINES))
-    scores = [(_score(head, name, language), name) for language in _LANGUAGES for name in language.encodings]
+    scores = [
+        (_score(head, name, language), name)
+        for language in _LANGUAGES
+        for name in language.encodings
+    ]
     best, name = max(scores, key=lambda pair: pair[0])  # of equal ones the first
     if best < 0.1:
         return Guess("utf-8", certain=False)
     text = head.decode(name)
     count = sum(character > "\x7f" for character in text)
     doubt = max(0.3, best - 1.2 / count**0.5)
-    if name in _WESTERN:  # far more files are in it than in those that differ from it in a few letters
+    if (
+        name in _WESTERN
+    ):  # far more files are in it than in those that differ from it in a few letters
         doubt = best
-    rivals = [other for score, other in scores if score > doubt and other != name and head.decode(other) != text]
+    rivals = [
+        other
+        for score, other in scores
+        if score > doubt and other != name and head.decode(other) != text
+    ]
     return Guess(name, certain=best > 0.6 and not rivals and count >= _LEAST, shown=_shown(text))
 
 
@@ -169,7 +183,9 @@ def _score(head: bytes, name: str, language: _Language) -> float:
         misplaced = run >= 3 if language.latin else beside > (not language.single_byte)
         if language.single_byte:
             misplaced |= character.isupper() and left.islower()
-            misplaced |= character not in language.frequent and unicodedata.category(character)[0] in "SN"
+            misplaced |= (
+                character not in language.frequent and unicodedata.category(character)[0] in "SN"
+            )
         if misplaced:
             good -= 1
         elif character in language.frequent:
@@ -184,5 +200,7 @@ def _is_ascii_letter(character: str) -> bool:
 def _shown(text: str) -> str:
     """The words around the first character outside ASCII."""
     first = next(place for place, character in enumerate(text) if character > "\x7f")
-    start = max(text.rfind(" ", 0, first), text.rfind("\n", 0, first), text.rfind("\t", 0, first)) + 1
+    start = (
+        max(text.rfind(" ", 0, first), text.rfind("\n", 0, first), text.rfind("\t", 0, first)) + 1
+    )
     return text[start : first + 20].split("\n")[0].split("\t")[0]

@@ -25,7 +25,10 @@ def open_archive(path: str) -> "Iterator[ImageArchive]":
     if kind not in CONTAINERS or os.path.isdir(path):
         yield Files(path, None)
     elif not os.path.isfile(path):
-        raise DataError(f"{path}: there is no such file", hint="it should hold the pictures, or features of them.")
+        raise DataError(
+            f"{path}: there is no such file",
+            hint="it should hold the pictures, or features of them.",
+        )
     elif kind == ".safetensors":
         from safetensors import safe_open
 
@@ -51,8 +54,16 @@ class Files:
         if self.archive is not None:
             files = self.archive.namelist()
         else:
-            files = [p.relative_to(self.path).as_posix() for p in sorted(Path(self.path).rglob("*")) if p.is_file()]
-        visible = [f for f in files if f.lower().endswith(SUFFIXES) and not PurePosixPath(f).name.startswith(".")]
+            files = [
+                p.relative_to(self.path).as_posix()
+                for p in sorted(Path(self.path).rglob("*"))
+                if p.is_file()
+            ]
+        visible = [
+            f
+            for f in files
+            if f.lower().endswith(SUFFIXES) and not PurePosixPath(f).name.startswith(".")
+        ]
         return {PurePosixPath(f).name: f for f in reversed(visible)} | {f: f for f in visible}
 
     def others(self, names: Iterable[str]) -> set[str]:
@@ -107,7 +118,10 @@ class Arrays:
         array, _, index = name.rpartition("/")
         pictures = self.whole(array or "images")
         if not index.isdecimal() or int(index) >= len(pictures):
-            raise _missing(where, f"'{array or 'images'}' of {self.path} has the numbers 0 to {len(pictures) - 1}.")
+            raise _missing(
+                where,
+                f"'{array or 'images'}' of {self.path} has the numbers 0 to {len(pictures) - 1}.",
+            )
         return pictures[int(index)]
 
 

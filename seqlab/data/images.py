@@ -29,7 +29,10 @@ def picture_values(content: bytes | np.ndarray, where: str, image: Image | None)
     if isinstance(content, bytes):
         if image is not None and not content.startswith(b"\x93NUMPY"):
             return _decoded(content, where, image)
-        with readable(where, hint="features come as np.save writes them; for pictures, the recipe needs [image]."):
+        with readable(
+            where,
+            hint="features come as np.save writes them; for pictures, the recipe needs [image].",
+        ):
             content = SavedArray(io.BytesIO(content), len(content), where, "numbers").all()
     return _features(content, where) if image is None else _pixels(content, where, image)
 
@@ -49,7 +52,11 @@ def _pixels(array: np.ndarray, where: str, image: Image) -> Values:
             f"{where}: an array of shape {array.shape} where pixels (height, width) or (height, width, 3) are needed",
             hint="save grey or RGB pixels, one picture an entry.",
         )
-    if array.dtype.kind == "f" and np.isfinite(array).all() and 0 <= array.min() <= array.max() <= 1:
+    if (
+        array.dtype.kind == "f"
+        and np.isfinite(array).all()
+        and 0 <= array.min() <= array.max() <= 1
+    ):
         array = np.round(array * 255)
     elif array.dtype.kind == "f" or array.min() < 0 or array.max() > 255:
         raise DataError(
@@ -57,7 +64,11 @@ def _pixels(array: np.ndarray, where: str, image: Image) -> Values:
             hint="pixels are integers from 0 to 255, or fractions from 0 to 1.",
         )
     pixels = array.astype(np.uint8)
-    if pixels.shape == (image.height, image.width, image.channels):  # as it should be, and Pillow is not missed
+    if pixels.shape == (
+        image.height,
+        image.width,
+        image.channels,
+    ):  # as it should be, and Pillow is not missed
         return pixels.reshape(image.height, -1)
     return _fitted(_pillow().fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels), image)
 
@@ -92,7 +103,9 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
             if getattr(opened, "is_animated", False):
                 message = f"{where}: {opened.n_frames} pictures in one file; only the first is used"
                 warn(message)
-            opened.draft(None, (2 * image.width, 2 * image.height))  # a large JPEG is decoded at a smaller size
+            opened.draft(
+                None, (2 * image.width, 2 * image.height)
+            )  # a large JPEG is decoded at a smaller size
             return _fitted(ImageOps.exif_transpose(opened), image)
 
 
@@ -101,7 +114,9 @@ def _fitted(opened: Any, image: Image) -> Values:
     from PIL import ImageOps
 
     if opened.mode.startswith("I"):  # 16 bits, which Pillow would cut rather than scale
-        opened = _pillow().fromarray((np.asarray(opened, dtype=np.float64).clip(0, 65535) / 257).astype(np.uint8))
+        opened = _pillow().fromarray(
+            (np.asarray(opened, dtype=np.float64).clip(0, 65535) / 257).astype(np.uint8)
+        )
     if "A" in opened.getbands() or "transparency" in opened.info:
         above = opened.convert("RGBA")
         opened = _pillow().alpha_composite(_pillow().new("RGBA", above.size, "white"), above)
@@ -117,4 +132,8 @@ def _too_large(where: str, size: str) -> DataError:
 
 
 def _pillow() -> Any:
-    return package("PIL.Image", "reading pictures needs the package Pillow", hint='pip install "seqlab[images]"')
+    return package(
+        "PIL.Image",
+        "reading pictures needs the package Pillow",
+        hint='pip install "seqlab[images]"',
+    )

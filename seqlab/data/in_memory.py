@@ -30,7 +30,9 @@ Columns = dict[str, list[Any]]
 def as_files(*data: Any) -> Iterator[list[list[str]]]:
     """The paths of each of the data; what is no path is written to a file that is there for as long as this lasts."""
     with tempfile.TemporaryDirectory() as folder:
-        yield [_in_file(each, os.path.join(folder, str(number))) for number, each in enumerate(data)]
+        yield [
+            _in_file(each, os.path.join(folder, str(number))) for number, each in enumerate(data)
+        ]
 
 
 def names_of(data: Any) -> list[str]:
@@ -63,7 +65,11 @@ def _paths(data: Any) -> list[str] | None:
         return [str(data)]
     if not isinstance(data, list | tuple) or not all(isinstance(each, str | Path) for each in data):
         return None
-    known = len(data) <= 2 or any(isinstance(each, Path) for each in data) or all(map(os.path.exists, data))
+    known = (
+        len(data) <= 2
+        or any(isinstance(each, Path) for each in data)
+        or all(map(os.path.exists, data))
+    )
     return [str(path) for path in data] if known else None
 
 
@@ -90,12 +96,16 @@ def _written(data: Any, path: str) -> str:
         return f"{path}.txt"
     if rows and all(isinstance(each, list | tuple) and len(each) == 2 for each in rows):
         return _write_pairs([each[0] for each in rows], [each[1] for each in rows], path)
-    raise UsageError(f"data of type '{type(data).__name__}' cannot be read like this", hint=f"give {_FORMS}")
+    raise UsageError(
+        f"data of type '{type(data).__name__}' cannot be read like this", hint=f"give {_FORMS}"
+    )
 
 
 def _are_inputs_and_labels(inputs: Any, labels: Any) -> bool:
     sized = all(hasattr(each, "__len__") and not isinstance(each, str) for each in (inputs, labels))
-    return sized and len(inputs) == len(labels) and (len(inputs) != 2 or not isinstance(inputs, tuple))
+    return (
+        sized and len(inputs) == len(labels) and (len(inputs) != 2 or not isinstance(inputs, tuple))
+    )
 
 
 def _values(column: Any) -> list[Any]:
@@ -119,7 +129,10 @@ def _numbers(data: Any) -> Columns | None:
     if values.dtype.kind not in "biuf" or values.ndim not in (1, 2):
         return None
     columns = values.reshape(len(values), -1).T.tolist()
-    return {"value" if len(columns) == 1 else str(place): column for place, column in enumerate(columns, start=1)}
+    return {
+        "value" if len(columns) == 1 else str(place): column
+        for place, column in enumerate(columns, start=1)
+    }
 
 
 def _columns(data: Any) -> Columns | None:
@@ -139,7 +152,9 @@ def _columns(data: Any) -> Columns | None:
     table = {str(name): _values(column) for name, column in data.items()}
     if len({len(column) for column in table.values()}) > 1:
         sizes = ", ".join(f"'{name}' {len(column)}" for name, column in table.items())
-        raise DataError(f"the columns differ in length: {sizes}", hint="each row needs a value in each column.")
+        raise DataError(
+            f"the columns differ in length: {sizes}", hint="each row needs a value in each column."
+        )
     return table
 
 
@@ -154,11 +169,16 @@ def _is_column(data: Any) -> bool:
 def _text_column(table: Columns, column: str | None) -> str:
     if column is not None and column in table:
         return column
-    rows = [[value if isinstance(value, str) else None for value in row] for row in zip(*table.values(), strict=True)]
+    rows = [
+        [value if isinstance(value, str) else None for value in row]
+        for row in zip(*table.values(), strict=True)
+    ]
     profiles = profiles_of(list(table), rows)
     texts = [place for place, profile in enumerate(profiles) if profile.cells]
     named = [by_usual_name(profiles, role, None) for role in ("text", "source")]
-    place = next((place for place in named if place is not None), texts[0] if len(texts) == 1 else None)
+    place = next(
+        (place for place in named if place is not None), texts[0] if len(texts) == 1 else None
+    )
     if place is None:
         raise UsageError(
             f"which column holds the inputs? There are: {', '.join(table)}",
@@ -172,7 +192,9 @@ def _write_rows(table: Columns, path: str) -> str:
         {name: _plain(value) for name, value in zip(table, row, strict=True)}
         for row in zip(*table.values(), strict=True)
     )
-    Path(f"{path}.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    Path(f"{path}.jsonl").write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8"
+    )
     return f"{path}.jsonl"
 
 
@@ -181,7 +203,10 @@ def _write_pairs(sources: list[Any], targets: list[Any], path: str) -> str:
         frames = [np.asarray(source) for source in sources]
         lengths = [len(each) for each in frames]
         np.savez(
-            f"{path}.npz", values=np.concatenate(frames), lengths=lengths, labels=[str(_plain(t)) for t in targets]
+            f"{path}.npz",
+            values=np.concatenate(frames),
+            lengths=lengths,
+            labels=[str(_plain(t)) for t in targets],
         )
         return f"{path}.npz"
     return _write_rows({"source": sources, "target": targets}, path)

@@ -21,7 +21,10 @@ def json_objects(path: str, encoding: str | None) -> Iterator[tuple[int, dict[st
         whole = "\n".join(line for _, line in chain([first], text))
         values = enumerate(_parsed(whole, f"{name}: this is not JSON"), start=1)
     else:
-        values = ((n, _parsed(line, f"{name}:{n}: this line is not JSON")) for n, line in chain([first], text))
+        values = (
+            (n, _parsed(line, f"{name}:{n}: this line is not JSON"))
+            for n, line in chain([first], text)
+        )
     for number, value in values:
         if not isinstance(value, dict):
             problem = f"{name}:{number}: a JSON {type(value).__name__} where an object is needed"
@@ -33,4 +36,6 @@ def _parsed(text: str, problem: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{problem}: {shorten(text)}", hint=f"{_OBJECTS} Python's parser says: {error}") from error
+        raise DataError(
+            f"{problem}: {shorten(text)}", hint=f"{_OBJECTS} Python's parser says: {error}"
+        ) from error

@@ -31,24 +31,33 @@ def lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
         blank = blank and not text.strip()
         yield number, text
     if blank:
-        raise DataError(f"{display_name(path)}: the file is empty", hint="it needs at least one line of text.")
+        raise DataError(
+            f"{display_name(path)}: the file is empty", hint="it needs at least one line of text."
+        )
 
 
 def numbered_lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """The same from a file that may be empty: what is to be answered, rather than learnt from."""
     name = display_name(path)
     with _opened(path) as stream:
-        guess = Guess("utf-8", certain=True) if path == STDIN else _guess(stream)  # a person may be typing
+        guess = (
+            Guess("utf-8", certain=True) if path == STDIN else _guess(stream)
+        )  # a person may be typing
         if encoding is not None:
             chosen = check_encoding(encoding)
         else:
             chosen = guess.name if guess.certain else "utf-8"
             _note(guess, name)
         wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
-        for number, raw in enumerate(_raw_lines(_narrow(stream, chosen) if wide else stream, name), start=1):
+        for number, raw in enumerate(
+            _raw_lines(_narrow(stream, chosen) if wide else stream, name), start=1
+        ):
             if number == 1:
                 raw = raw.removeprefix(_BOM)
-            yield number, _decoded(raw, "utf-8" if wide else chosen, guess, f"{name}:{number}", name)
+            yield (
+                number,
+                _decoded(raw, "utf-8" if wide else chosen, guess, f"{name}:{number}", name),
+            )
 
 
 def read_text(paths: Sequence[str], encoding: str | None = None) -> Iterator[str]:
@@ -96,7 +105,9 @@ def _opened(path: str) -> Iterator[io.BufferedIOBase]:
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file", hint=_nearest_file(path)) from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}", hint="check its permissions.") from error
+        raise DataError(
+            f"{path}: cannot be opened: {error.strerror}", hint="check its permissions."
+        ) from error
     with stream:
         yield stream
 
@@ -106,7 +117,11 @@ def _guess(stream: io.BufferedIOBase) -> Guess:
     try:
         head = stream.read(SAMPLE)
         stream.seek(0)
-    except (EOFError, OSError, zlib.error):  # a damaged .gz, or a pipe: whoever reads on names the line
+    except (
+        EOFError,
+        OSError,
+        zlib.error,
+    ):  # a damaged .gz, or a pipe: whoever reads on names the line
         return Guess("utf-8", certain=True)
     return guess_encoding(head)
 
@@ -139,7 +154,9 @@ def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> str:
     if 0 in raw:
-        raise DataError(f"{where}: a NUL byte at position {raw.index(0) + 1}", hint=_binary_hint(raw))
+        raise DataError(
+            f"{where}: a NUL byte at position {raw.index(0) + 1}", hint=_binary_hint(raw)
+        )
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -150,7 +167,9 @@ def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> 
 
 def _binary_hint(raw: bytes) -> str:
     if raw.startswith(b"PK\x03\x04"):
-        return "this is a zip archive, as Excel's .xlsx is too: unpack it, or save the sheet as CSV."
+        return (
+            "this is a zip archive, as Excel's .xlsx is too: unpack it, or save the sheet as CSV."
+        )
     return "this looks like a binary file; if it is text, name its encoding: --set data.encoding=utf-16-le"
 
 

@@ -19,7 +19,9 @@ class Numerals:
 
     def number(self, text: str) -> float | None:
         """The number that is written there; None if it is none."""
-        plain = text.replace(self.thousands, "").replace(self.decimal, ".") if self.thousands else text
+        plain = (
+            text.replace(self.thousands, "").replace(self.decimal, ".") if self.thousands else text
+        )
         try:
             return float(plain) if "_" not in plain else None
         except ValueError:
@@ -32,7 +34,9 @@ def find_numerals(cells: Sequence[str], separator: str) -> Numerals:
     marked = [_SIGNS.sub("", cell.strip()) for cell in cells if "," in cell]
     if not marked:
         return Numerals()
-    if all(map(_THOUSANDS.match, marked)) and (separator in ("comma", "") or any("." in text for text in marked)):
+    if all(map(_THOUSANDS.match, marked)) and (
+        separator in ("comma", "") or any("." in text for text in marked)
+    ):
         return Numerals(thousands=",")
     if all(map(_DECIMAL_COMMA.match, marked)):
         return Numerals(decimal=",", thousands=".")

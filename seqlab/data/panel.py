@@ -17,7 +17,19 @@ from seqlab.data.times import moment_of, read_times, step_of
 from seqlab.errors import DataError
 
 _LEAST = 8  # values of a series that stands in a row
-_NAMES = ("unique_id", "series_id", "id", "series", "item", "item_id", "store", "symbol", "ticker", "country", "sensor")
+_NAMES = (
+    "unique_id",
+    "series_id",
+    "id",
+    "series",
+    "item",
+    "item_id",
+    "store",
+    "symbol",
+    "ticker",
+    "country",
+    "sensor",
+)
 Panel = tuple[tuple[str, ...], tuple[str, ...], Float[np.ndarray, "T K"]]  # names, times, values
 
 
@@ -38,12 +50,20 @@ def times_of_columns(names: Sequence[str]) -> Sequence[str]:
 
 def id_columns(profiles: Mapping[int, Profile], times: Sequence[str]) -> list[int]:
     """The column, or the two, with which no moment is there twice; nothing where each moment is there once."""
-    named = [place for place, each in profiles.items() if each.name.lower() in _NAMES and each.is_label]
+    named = [
+        place for place, each in profiles.items() if each.name.lower() in _NAMES and each.is_label
+    ]
     if not times:
-        return [place for place in named if profiles[place].name.lower() in _NAMES[:3] and len(profiles) > 1][:1]
+        return [
+            place
+            for place in named
+            if profiles[place].name.lower() in _NAMES[:3] and len(profiles) > 1
+        ][:1]
     if len(set(times)) == len(times):
         return []
-    repeated = [place for place, each in profiles.items() if each.is_label and each.num_distinct > 1]
+    repeated = [
+        place for place, each in profiles.items() if each.is_label and each.num_distinct > 1
+    ]
     texts = [place for place in repeated if not profiles[place].is_numeric]
     whole = [place for place in repeated if all(cell.isdecimal() for cell in profiles[place].cells)]
     ordered = dict.fromkeys([*(place for place in named if place in repeated), *texts, *whole])
@@ -90,10 +110,14 @@ def side_by_side(
 def values_begin(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """The first column after those with text; 0 where the first one holds numbers or times."""
     for place in range(len(names)):
-        cells = [row[place].strip() for row in rows[:200] if place < len(row) and row[place].strip()]
+        cells = [
+            row[place].strip() for row in rows[:200] if place < len(row) and row[place].strip()
+        ]
         numeric = sum(find_numerals([cell], "").number(cell) is not None for cell in cells)
         if cells and 2 * numeric > len(cells):
-            return 0 if place and read_times([row[0] for row in rows[:20]], numbers=False) else place
+            return (
+                0 if place and read_times([row[0] for row in rows[:20]], numbers=False) else place
+            )
     return 0
 
 
@@ -103,4 +127,6 @@ def _follow(names: Sequence[str]) -> bool:
         return step_of([moment_of(time) for time in times]) is not None
     digits = ["".join(filter(str.isdigit, name)) for name in names]
     letters = {name.replace(number, "", 1) for name, number in zip(names, digits, strict=True)}
-    return len(letters) == 1 and all(digits) and {int(b) - int(a) for a, b in pairwise(digits)} == {1}
+    return (
+        len(letters) == 1 and all(digits) and {int(b) - int(a) for a, b in pairwise(digits)} == {1}
+    )

@@ -28,7 +28,9 @@ def open_parquet(path: str) -> Iterator["ParquetTable"]:
         files = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
         raise DataError(f"{path}: there is no such file", hint=nearest(name, files))
     parquet = package(
-        "pyarrow.parquet", "reading Parquet needs the package pyarrow", hint='pip install "seqlab[parquet]"'
+        "pyarrow.parquet",
+        "reading Parquet needs the package pyarrow",
+        hint='pip install "seqlab[parquet]"',
     )
     with readable(path, PROBLEM, hint=HINT):
         file = parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
@@ -47,7 +49,9 @@ class ParquetTable:
             self.names: list[str] = file.schema_arrow.names
         repeated = [name for name in self.names if self.names.count(name) > 1]
         if repeated:
-            raise DataError(f"{path}: two columns are called '{repeated[0]}'", hint="rename one of them.")
+            raise DataError(
+                f"{path}: two columns are called '{repeated[0]}'", hint="rename one of them."
+            )
 
     def rows(self, columns: Sequence[int]) -> Iterator[tuple[int, list[object]]]:
         """Each row's number and its values in those columns, as Python values; None where there is none."""

@@ -22,11 +22,18 @@ _FORMATS = (
     ".zip, .npz or .safetensors that holds them; a directory or .zip with a captions.tsv or labels.tsv, or with a "
     "sub-directory for each label; or an .npz with images and captions or labels."
 )
-Caption = tuple[str, str, tuple[Box, ...]]  # where it stands, its text, and where in the picture the things are
+Caption = tuple[
+    str, str, tuple[Box, ...]
+]  # where it stands, its text, and where in the picture the things are
 
 
 def read_pictures(
-    paths: Sequence[str], image: Image | None, *, labels: bool, source: str | None = None, target: str | None = None
+    paths: Sequence[str],
+    image: Image | None,
+    *,
+    labels: bool,
+    source: str | None = None,
+    target: str | None = None,
 ) -> Iterator[Example]:
     """Each picture once, with all that is said of it one after the other; without `image`, features in its place.
 
@@ -60,15 +67,21 @@ def read_pictures(
         unused = sorted(archive.others(table))
     _warn(bad, unused, paths)
     if width is None:
-        raise DataError(f"{' and '.join(paths)}: no picture was found that can be used", hint=_FORMATS)
+        raise DataError(
+            f"{' and '.join(paths)}: no picture was found that can be used", hint=_FORMATS
+        )
 
 
 def load_picture(path: str, image: Image | None) -> Values:
     """One picture, or one of those in a .zip, .npz or .safetensors: "all.zip/one.jpg", "all.npz/images/0"."""
-    inside = next((p for p in Path(path).parents if p.suffix.lower() in CONTAINERS and p.is_file()), None)
+    inside = next(
+        (p for p in Path(path).parents if p.suffix.lower() in CONTAINERS and p.is_file()), None
+    )
     root = Path(path).parent if inside is None else inside
     with open_archive(str(root)) as archive:
-        return picture_values(archive.get(Path(path).relative_to(root).as_posix(), path), path, image)
+        return picture_values(
+            archive.get(Path(path).relative_to(root).as_posix(), path), path, image
+        )
 
 
 def _warn(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
@@ -89,7 +102,9 @@ def _opened(
 ) -> Iterator[tuple[ImageArchive, dict[str, list[Caption]]]]:
     """Where the pictures are, and what is said of each."""
     if len(paths) > 2:
-        raise UsageError(f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS)
+        raise UsageError(
+            f"{len(paths)} files where a table and its pictures are needed", hint=_FORMATS
+        )
     names = ("image", "label" if labels else "caption")
     layout = Layout(names=names, positions=(0, 1), few_labels=labels)
     first, second = (paths[0], None) if len(paths) == 1 else sorted(paths, key=_is_container)
@@ -110,23 +125,36 @@ def _is_container(path: str) -> bool:
     return os.path.isdir(path) or Path(path).suffix.lower() in CONTAINERS
 
 
-def _table(path: str, columns: Columns, layout: Layout, name_of_path: str = "") -> dict[str, list[Caption]]:
+def _table(
+    path: str, columns: Columns, layout: Layout, name_of_path: str = ""
+) -> dict[str, list[Caption]]:
     table: dict[str, list[Caption]] = {}
     for line, (name, text) in two_columns(path, columns, layout):
         name = re.sub(r"#\d+$", "", name.strip())
-        table.setdefault(name, []).append((f"{line.replace(path, name_of_path or path)} ({name})", text.strip(), ()))
+        table.setdefault(name, []).append(
+            (f"{line.replace(path, name_of_path or path)} ({name})", text.strip(), ())
+        )
     return table
 
 
-def _inside(files: Files, columns: Columns, layout: Layout, *, labels: bool) -> dict[str, list[Caption]]:
+def _inside(
+    files: Files, columns: Columns, layout: Layout, *, labels: bool
+) -> dict[str, list[Caption]]:
     """The table that lies with the pictures; without one, the directory of each is its label."""
     stem = ("labels", "captions") if labels else ("captions",)
     for name in (s + ending for s in stem for ending in (*TABLES, ".txt")):
         if files.size(name) is not None:
             path = os.path.join(files.path, name)
             with TemporaryDirectory() as folder:
-                return _table(files.archive.extract(name, folder) if files.archive else path, columns, layout, path)
-    named = {n: PurePosixPath(n).parent.name for n in sorted({*files.files.values()})} if labels else {}
+                return _table(
+                    files.archive.extract(name, folder) if files.archive else path,
+                    columns,
+                    layout,
+                    path,
+                )
+    named = (
+        {n: PurePosixPath(n).parent.name for n in sorted({*files.files.values()})} if labels else {}
+    )
     if not named or not all(named.values()):
         missing = "labels.tsv, and no sub-directory for each label" if labels else "captions.tsv"
         raise DataError(f"{files.path}: there is no {missing} in it", hint=_FORMATS)
@@ -144,7 +172,11 @@ def _in_arrays(archive: Arrays, target: str | None, *, labels: bool) -> dict[str
             hint="there is one text for each picture, or a row of them.",
         )
     boxed = archive.has("boxes") and archive.has("nouns")
-    boxes = zip(archive.whole("nouns", "numbers or strings"), archive.whole("boxes"), strict=True) if boxed else None
+    boxes = (
+        zip(archive.whole("nouns", "numbers or strings"), archive.whole("boxes"), strict=True)
+        if boxed
+        else None
+    )
     table: dict[str, list[Caption]] = {}
     for number, row in enumerate(texts.reshape(len(texts), -1).tolist()):
         where = f"{archive.path}[{number}]"

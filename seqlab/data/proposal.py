@@ -52,14 +52,21 @@ def holds_vectors(paths: Sequence[str]) -> bool:
         return "values.npy" in _names_in(path)
     if extension(path) not in TABLES or extension(path) == ".parquet":
         return False
-    return any(profile.is_file and _are_vectors(profile.cells) for profile in open_table(path).profiles)
+    return any(
+        profile.is_file and _are_vectors(profile.cells) for profile in open_table(path).profiles
+    )
 
 
 def _proposed(paths: list[str]) -> tuple[str, ...]:
-    containers = [path for path in paths if os.path.isdir(path) or extension(path) in (".zip", ".npz")]
+    containers = [
+        path for path in paths if os.path.isdir(path) or extension(path) in (".zip", ".npz")
+    ]
     tables = [path for path in paths if path not in containers]
     if len(paths) > 2:
-        raise UsageError(f"{len(paths)} files where one, or two that belong together, are needed", hint="join them.")
+        raise UsageError(
+            f"{len(paths)} files where one, or two that belong together, are needed",
+            hint="join them.",
+        )
     if containers:
         return _with_container(containers[0], tables[0] if tables else None)
     if len(paths) == 2:
@@ -68,15 +75,25 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     if extension(path) not in TABLES:
         head = [line for _, line in islice(lines(path), HEAD)]
         if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
-            return "tag", f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line"
+            return (
+                "tag",
+                f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line",
+            )
         profiles = open_table(path).profiles
-        if len(profiles) < 2 and not profiles[0].is_numeric and not _are_numbers(" ".join(head[1:]).split()):
+        if (
+            len(profiles) < 2
+            and not profiles[0].is_numeric
+            and not _are_numbers(" ".join(head[1:]).split())
+        ):
             return _plain(path)
     return _table(path)
 
 
 def _plain(path: str) -> tuple[str, ...]:
-    return "lm", f"{_count(line for _, line in numbered_lines(path) if line.strip()):,} lines of text"
+    return (
+        "lm",
+        f"{_count(line for _, line in numbered_lines(path) if line.strip()):,} lines of text",
+    )
 
 
 def _table(path: str) -> tuple[str, ...]:
@@ -94,7 +111,9 @@ def _table(path: str) -> tuple[str, ...]:
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
     label = by_usual_name(profiles, "label", None)
     labels = profiles[columns[1]]
-    named = label is not None and profiles[label].name.lower() != "target" and profiles[label].is_label
+    named = (
+        label is not None and profiles[label].name.lower() != "target" and profiles[label].is_label
+    )
     if named or (labels.is_label and not _is_long(labels)):
         order = "a label and a text" if columns[1] < columns[0] else "a text and a label"
         return "classify", f"{rows:,} lines of {order}"
@@ -144,7 +163,9 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
             return "caption", "pictures with a text each"
         return "classify", "pictures with a label each", *PICTURES
     names = _names_in(container)
-    if "captions" in {Path(name).stem for name in names} and (extension(container) != ".npz" or "images.npy" in names):
+    if "captions" in {Path(name).stem for name in names} and (
+        extension(container) != ".npz" or "images.npy" in names
+    ):
         return "caption", "pictures with captions"
     if extension(container) == ".npz" and "images.npy" not in names:
         return "classify", "sequences of vectors with labels"
@@ -154,7 +175,9 @@ def _with_container(container: str, table: str | None) -> tuple[str, ...]:
 def _names_in(container: str) -> list[str]:
     """The names of the files in a folder or an archive."""
     if os.path.isdir(container):
-        return [file.name for file in islice(Path(container).rglob("*"), 2 * HEAD) if file.is_file()]
+        return [
+            file.name for file in islice(Path(container).rglob("*"), 2 * HEAD) if file.is_file()
+        ]
     with zipfile.ZipFile(container) as archive:
         return [Path(name).name for name in archive.namelist()]
 
@@ -182,7 +205,9 @@ def _is_a_word_a_line(head: Sequence[str]) -> bool:
     widths = {len(cells) for cells in filled}
     if len(widths) != 1 or not 1 < max(widths) <= 12 or "\n\n" not in "\n".join(head).strip():
         return False
-    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not is_number(filled[0][-1])
+    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not is_number(
+        filled[0][-1]
+    )
 
 
 def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
@@ -194,7 +219,11 @@ def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
         return False
     words, tags = (" ".join(profiles[place].cells).split() for place in columns)
     kinds = len(set(tags))
-    return len(profiles[columns[0]].cells) > 1 and 2 * kinds < len(set(words)) and len(tags) > 3 * kinds
+    return (
+        len(profiles[columns[0]].cells) > 1
+        and 2 * kinds < len(set(words))
+        and len(tags) > 3 * kinds
+    )
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:

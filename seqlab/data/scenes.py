@@ -41,13 +41,21 @@ class Scene(NamedTuple):
 def make_pictures(kind: str, num: int, path: str | Path, *, seed: int) -> int:
     """Write a set of pictures as an .npz that `train` reads; how many there are in it."""
     if kind not in SETS:
-        raise UsageError(f"there is no set of pictures '{kind}'", hint=f"there are: {', '.join(SETS)}.")
+        raise UsageError(
+            f"there is no set of pictures '{kind}'", hint=f"there are: {', '.join(SETS)}."
+        )
     if Path(path).suffix != ".npz":
         raise UsageError(f"{path}: pictures are written into an .npz file", hint="name it so.")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     if kind == "shapes":
-        pixels, captions, nouns, boxes = zip(*(scene(row, seed=seed) for row in range(num)), strict=True)
-        arrays = {"captions": captions, "nouns": nouns, "boxes": np.asarray(boxes, dtype=np.float32)}
+        pixels, captions, nouns, boxes = zip(
+            *(scene(row, seed=seed) for row in range(num)), strict=True
+        )
+        arrays = {
+            "captions": captions,
+            "nouns": nouns,
+            "boxes": np.asarray(boxes, dtype=np.float32),
+        }
         np.savez_compressed(path, images=np.stack(pixels), **arrays)
         return num
     images, labels = _digits(test=kind.endswith("-test"))
@@ -89,11 +97,15 @@ def scene(row: int, *, seed: int) -> Scene:
 def _drawn(noun: str, radius: float, centre: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "H W"]:
     """How much of each pixel a shape covers."""
     points = (np.arange(SIDE * _FINE) + 0.5) / _FINE
-    inside = _inside(noun, (points - centre[0])[None, :] / radius, (points - centre[1])[:, None] / radius)
+    inside = _inside(
+        noun, (points - centre[0])[None, :] / radius, (points - centre[1])[:, None] / radius
+    )
     return inside.reshape(SIDE, _FINE, SIDE, _FINE).mean((1, 3))
 
 
-def _inside(noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"]) -> Bool[np.ndarray, "H W"]:
+def _inside(
+    noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"]
+) -> Bool[np.ndarray, "H W"]:
     match noun:
         case "circle":
             return x**2 + y**2 <= 1
@@ -109,7 +121,9 @@ def _inside(noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"])
 
 def _digits(*, test: bool) -> tuple[UInt8[np.ndarray, "N H W"], np.ndarray]:
     hint = "pip install scikit-learn; or save pictures of your own: np.savez(path, images=..., labels=...)."
-    datasets = package("sklearn.datasets", "the digits come with the package scikit-learn", hint=hint)
+    datasets = package(
+        "sklearn.datasets", "the digits come with the package scikit-learn", hint=hint
+    )
     pictures, labels = datasets.load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     order = order[: len(order) // 5] if test else order[len(order) // 5 :]

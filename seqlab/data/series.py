@@ -21,7 +21,19 @@ from seqlab.data.panel import id_columns, is_one_a_row, side_by_side, times_of_c
 from seqlab.data.times import future_stamps, grid, moment_of, read_times, step_of, written
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
-TIMES = ("date", "time", "datetime", "timestamp", "month", "day", "ds", "year", "quarter", "week", "period")
+TIMES = (
+    "date",
+    "time",
+    "datetime",
+    "timestamp",
+    "month",
+    "day",
+    "ds",
+    "year",
+    "quarter",
+    "week",
+    "period",
+)
 _LOOKED_AT = 1000  # cells that show what a column holds
 PARTS = ("year", "month", "day", "hour", "minute")
 
@@ -72,13 +84,21 @@ def read_series(
     when = _time_columns(cells, time)
     times = _read_times(cells, when)
     apart = _id_columns(cells, ids, when, times)
-    wanted = [] if apart and not set(columns) <= set(cells.names) else columns  # else they are names of series
-    places = [_column(cells.names, name) for name in wanted] or _numeric_columns(cells, [*when, *apart])
+    wanted = (
+        [] if apart and not set(columns) <= set(cells.names) else columns
+    )  # else they are names of series
+    places = [_column(cells.names, name) for name in wanted] or _numeric_columns(
+        cells, [*when, *apart]
+    )
     names = [cells.names[place] for place in places]
-    values = np.asarray([_column_numbers(cells, place) for place in places]).T.reshape(-1, len(places))
+    values = np.asarray([_column_numbers(cells, place) for place in places]).T.reshape(
+        -1, len(places)
+    )
     if apart:
         labels = ["/".join(row[place].strip() for place in apart) for row in cells.rows]
-        series = Series(cells.where, *side_by_side(labels, times, names, values, cells.where, cells.numbers))
+        series = Series(
+            cells.where, *side_by_side(labels, times, names, values, cells.where, cells.numbers)
+        )
         series = series if wanted else with_columns(series, columns)
     else:
         stamps = times or [str(row) for row in range(len(values))]
@@ -139,9 +159,17 @@ def _time_columns(cells: Cells, time: str | None) -> list[int]:
         if all(cell.isdecimal() for part in parts for cell in cells.column(part)[:20]):
             return parts
     named = [place for place, name in enumerate(lower) if name in TIMES]
-    dates = [place for place in range(len(lower)) if read_times(cells.column(place)[:20], numbers=False) is not None]
+    dates = [
+        place
+        for place in range(len(lower))
+        if read_times(cells.column(place)[:20], numbers=False) is not None
+    ]
     both = [place for place in named if place in dates]
-    return (both or named or [place for place in dates if read_times(cells.column(place), numbers=False)])[:1]
+    return (
+        both
+        or named
+        or [place for place in dates if read_times(cells.column(place), numbers=False)]
+    )[:1]
 
 
 def _read_times(cells: Cells, when: Sequence[int]) -> list[str]:
@@ -166,7 +194,9 @@ def _read_times(cells: Cells, when: Sequence[int]) -> list[str]:
     )
 
 
-def _id_columns(cells: Cells, ids: str | None, when: Sequence[int], times: Sequence[str]) -> list[int]:
+def _id_columns(
+    cells: Cells, ids: str | None, when: Sequence[int], times: Sequence[str]
+) -> list[int]:
     """The columns that tell series apart: those asked for, else those with which no moment is there twice."""
     if ids is not None:
         return [_column(cells.names, name.strip()) for name in ids.split(",")]
@@ -187,7 +217,11 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
         numeric = sum(numerals.number(cell) is not None for cell in column)
         if column and 2 * numeric < len(column):
             aside.append(f"'{name}' (text such as {shorten(column[0], 20)})")
-        elif name.lower() in ("", *IDS) and len(set(column)) == len(column) and len(cells.names) > 1 + len(others):
+        elif (
+            name.lower() in ("", *IDS)
+            and len(set(column)) == len(column)
+            and len(cells.names) > 1 + len(others)
+        ):
             aside.append(f"'{name}' (it counts the rows)")
         else:
             chosen.append(place)
@@ -197,7 +231,9 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
             hint="a series has a column of times and columns of numbers.",
         )
     if aside:
-        warn(f"{cells.where}: set aside: {', '.join(aside)} (--set data.columns=a,b names those to read)")
+        warn(
+            f"{cells.where}: set aside: {', '.join(aside)} (--set data.columns=a,b names those to read)"
+        )
     return chosen
 
 
@@ -245,25 +281,35 @@ def _regular(series: Series, numbers: Sequence[int]) -> Series:
                 hint="keep one of the two; a column that tells several series apart is named with --set data.id=NAME",
             )
     moments = [moments[place] for place in order]
-    series = replace(series, times=tuple(series.times[place] for place in order), values=series.values[order])
+    series = replace(
+        series, times=tuple(series.times[place] for place in order), values=series.values[order]
+    )
     step = step_of(moments)
     places = None if step is None else grid(moments, step)
     if step is None or places is None:
         if len(series) > 2:
-            warn(f"{series.where}: the times follow no regular step; the rows are taken as equally far apart")
+            warn(
+                f"{series.where}: the times follow no regular step; the rows are taken as equally far apart"
+            )
         return series
     row_at = dict(zip(places.tolist(), range(len(series)), strict=True))
     empty = [place for place in range(places[-1] + 1) if place not in row_at]
     if not empty:
         return series
     stamps = [
-        series.times[row_at[place]] if place in row_at else written(step.after(moments[0], place), series.times[0])
+        series.times[row_at[place]]
+        if place in row_at
+        else written(step.after(moments[0], place), series.times[0])
         for place in range(places[-1] + 1)
     ]
     values = np.full((len(stamps), len(series.columns)), np.nan)
     values[places] = series.values
-    count = f"{len(empty):,} time stamp{'s are' if len(empty) > 1 else ' is'} missing ({step.frequency}"
-    warn(f"{series.where}: {count}, the first is {stamps[empty[0]]}); filled in as rows without values")
+    count = (
+        f"{len(empty):,} time stamp{'s are' if len(empty) > 1 else ' is'} missing ({step.frequency}"
+    )
+    warn(
+        f"{series.where}: {count}, the first is {stamps[empty[0]]}); filled in as rows without values"
+    )
     return replace(series, times=tuple(stamps), values=values)
 
 
@@ -272,7 +318,9 @@ def with_columns(series: Series, columns: Sequence[str]) -> Series:
     if not columns:
         return series
     places = [_column(list(series.columns), name) for name in columns]
-    return replace(series, columns=tuple(series.columns[p] for p in places), values=series.values[:, places])
+    return replace(
+        series, columns=tuple(series.columns[p] for p in places), values=series.values[:, places]
+    )
 
 
 def _checked(series: Series) -> Series:

@@ -38,7 +38,9 @@ class Picture:
         return len(self.values)
 
 
-Box = tuple[str, float, float, float, float]  # a word, and where what it names lies: left, top, right, bottom, of 1
+Box = tuple[
+    str, float, float, float, float
+]  # a word, and where what it names lies: left, top, right, bottom, of 1
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,22 @@ class Example:
 
 
 def read_pairs(
-    paths: Sequence[str], *, source: str | None = None, target: str | None = None, encoding: str | None = None
+    paths: Sequence[str],
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str | None = None,
 ) -> Iterator[Example]:
     """Pairs of texts from two columns of a table, or from two parallel files."""
     return at_least_one(two_texts(paths, (source, target), _PAIRS, encoding), paths)
 
 
 def read_labelled(
-    paths: Sequence[str], *, text: str | None = None, label: str | None = None, encoding: str | None = None
+    paths: Sequence[str],
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    encoding: str | None = None,
 ) -> Iterator[Example]:
     """Texts with a label each, from two columns of a table, or from a file of texts beside a file of labels."""
     return at_least_one(_with_labels(two_texts(paths, (text, label), _LABELLED, encoding)), paths)
@@ -74,10 +84,15 @@ def at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator[
         yield example
     if empty:
         names = " and ".join(display_name(path) for path in paths)
-        raise DataError(f"{names}: no example was found", hint="there is no line after the header, or only comments.")
+        raise DataError(
+            f"{names}: no example was found",
+            hint="there is no line after the header, or only comments.",
+        )
 
 
-def two_texts(paths: Sequence[str], wanted: Columns, layout: Layout, encoding: str | None) -> Iterator[Example]:
+def two_texts(
+    paths: Sequence[str], wanted: Columns, layout: Layout, encoding: str | None
+) -> Iterator[Example]:
     """Two columns of a table, or two parallel files."""
     if len(paths) == 2:
         if (named := wanted[0] or wanted[1]) is not None:
@@ -105,7 +120,10 @@ def _with_labels(examples: Iterator[Example]) -> Iterator[Example]:
 def only(paths: Sequence[str]) -> str:
     """The one path there is."""
     if len(paths) != 1:
-        raise UsageError(f"{len(paths)} files where one, or two parallel ones, are needed", hint="join them with cat.")
+        raise UsageError(
+            f"{len(paths)} files where one, or two parallel ones, are needed",
+            hint="join them with cat.",
+        )
     return paths[0]
 
 
@@ -117,7 +135,9 @@ def _parallel(one: str, other: str, encoding: str | None) -> Iterator[Example]:
                 f"{path}: a table where a parallel file, one text a line, is needed",
                 hint="give one table at a time; tables are joined with cat.",
             )
-    for number, sides in enumerate(zip_longest(lines(one, encoding), lines(other, encoding)), start=1):
+    for number, sides in enumerate(
+        zip_longest(lines(one, encoding), lines(other, encoding)), start=1
+    ):
         texts = ["" if side is None else side[1] for side in sides]
         if not any(text.strip() for text in texts):
             continue
@@ -139,6 +159,8 @@ def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
     if isinstance(source, np.ndarray):
         content = source.tobytes()
     else:
-        content = (source if isinstance(source, str) else "\t".join(source)).encode("utf-8", "surrogatepass")
+        content = (source if isinstance(source, str) else "\t".join(source)).encode(
+            "utf-8", "surrogatepass"
+        )
     digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
     return int.from_bytes(digest, "big")

@@ -6,10 +6,14 @@ import numpy as np
 from jaxtyping import Int, UInt64
 
 Keys = UInt64[np.ndarray, " N"]
-Strata = Int[np.ndarray, " N"]  # the label of each example as a number from 0, in the order of their names
+Strata = Int[
+    np.ndarray, " N"
+]  # the label of each example as a number from 0, in the order of their names
 
 
-def held_out_keys(keys: Keys, strata: Strata, *, fraction: float, most: int, fold: int = 1) -> set[int]:
+def held_out_keys(
+    keys: Keys, strata: Strata, *, fraction: float, most: int, fold: int = 1
+) -> set[int]:
     """The keys of a fold: of each stratum those that are smallest, or that come after the folds before.
 
     At least one source is held out and one is left, up to `most`; of a stratum that has two, one is left as well. A
@@ -24,7 +28,11 @@ def held_out_keys(keys: Keys, strata: Strata, *, fraction: float, most: int, fol
     sizes = np.bincount(strata)
     counts = _in_proportion(sizes, max(1, min(int(len(keys) * fraction), most)))
     by_stratum = np.split(keys[np.argsort(strata, kind="stable")], np.cumsum(sizes)[:-1])
-    chosen = {key for own, count in zip(by_stratum, counts, strict=True) for key in _slice(own, count, fold)}
+    chosen = {
+        key
+        for own, count in zip(by_stratum, counts, strict=True)
+        for key in _slice(own, count, fold)
+    }
     if not chosen and fold == 1 and len(sizes) > 1:  # no label has two sources
         return held_out_keys(keys, np.zeros_like(strata), fraction=fraction, most=most)
     return chosen

@@ -25,7 +25,13 @@ from seqlab.errors import DataError
 FORMAT = 1
 VECTORS = "float32"
 PIXELS = "uint8"
-_IN_MEMORY = {"uint16": np.int64, "uint32": np.int64, "int32": np.int64, PIXELS: np.uint8, VECTORS: np.float32}
+_IN_MEMORY = {
+    "uint16": np.int64,
+    "uint32": np.int64,
+    "int32": np.int64,
+    PIXELS: np.uint8,
+    VECTORS: np.float32,
+}
 _FLUSH = 1 << 20  # numbers held in memory while writing
 
 Places = Int[np.ndarray, " _"]
@@ -50,7 +56,9 @@ class TokenStore:
         path = Path(path)
         header = _read_header(path)
         dtype = np.dtype(header["dtype"]).newbyteorder("<")
-        flat = _mapped(path, dtype, (header["num_tokens"], *_features(header["dtype"], header["width"])))
+        flat = _mapped(
+            path, dtype, (header["num_tokens"], *_features(header["dtype"], header["width"]))
+        )
         place = _beside(path, ".offsets")
         offsets = _mapped(place, np.dtype("<u8"), (header["num_rows"] + 1,))
         if offsets[0] != 0 or offsets[-1] != header["num_tokens"]:
@@ -63,7 +71,9 @@ class TokenStore:
     def __getitem__(self, row: int) -> Values:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store with {len(self)} rows")
-        return self.flat[int(self.begins[row]) : int(self.ends[row])].astype(_IN_MEMORY[self.flat.dtype.name])
+        return self.flat[int(self.begins[row]) : int(self.ends[row])].astype(
+            _IN_MEMORY[self.flat.dtype.name]
+        )
 
     @property
     def num_tokens(self) -> int:
@@ -83,7 +93,9 @@ class TokenStore:
         lengths = self.lengths[rows]
         position = np.arange(lengths.max(initial=0))
         real = position < lengths[:, None]
-        values = np.zeros((*real.shape, *self.flat.shape[1:]), dtype=_IN_MEMORY[self.flat.dtype.name])
+        values = np.zeros(
+            (*real.shape, *self.flat.shape[1:]), dtype=_IN_MEMORY[self.flat.dtype.name]
+        )
         values[real] = self.flat[(self.begins[rows].astype(np.int64)[:, None] + position)[real]]
         return values, lengths
 
@@ -175,11 +187,15 @@ class _Writer:
         """A row as an array in the column's own type; what does not fit is refused while its number is known."""
         if len(row) == 0:  # an empty list cannot show how wide its positions are
             return np.empty((0, *self.features), dtype=self.in_memory)
-        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, and is refused as such
+        with np.errstate(
+            over="ignore"
+        ):  # a number too large for float32 becomes infinite, and is refused as such
             values = np.asarray(row).astype(self.in_memory, casting="same_kind")
         if values.shape[1:] != self.features:
             expected = ", ".join(map(str, ("T", *self.features)))
-            raise ValueError(f"{self.column.path}: row {self.num_rows} has the shape {values.shape}, not ({expected})")
+            raise ValueError(
+                f"{self.column.path}: row {self.num_rows} has the shape {values.shape}, not ({expected})"
+            )
         wrong = ~np.isfinite(values) & ~(self.column.gaps & np.isnan(values))
         if wrong.any():
             position, feature = np.argwhere(wrong)[0]
@@ -202,8 +218,16 @@ class _Writer:
         """Give the files their names, the header last."""
         self.tokens.close()
         self.offsets.close()
-        header = {"format": FORMAT, "dtype": self.dtype, "vocabulary_size": self.column.vocabulary_size}
-        header |= {"width": self.column.width, "num_rows": self.num_rows, "num_tokens": self.num_tokens}
+        header = {
+            "format": FORMAT,
+            "dtype": self.dtype,
+            "vocabulary_size": self.column.vocabulary_size,
+        }
+        header |= {
+            "width": self.column.width,
+            "num_rows": self.num_rows,
+            "num_tokens": self.num_tokens,
+        }
         self.temporary[2].write_text(json.dumps(header) + "\n", encoding="utf-8")
         self.parts[2].unlink(missing_ok=True)  # an old header must never describe new ids
         for name, part in zip(self.temporary, self.parts, strict=True):
@@ -228,11 +252,15 @@ def _read_header(path: Path) -> dict:
         whole = all(isinstance(size, int) and size >= 0 for size in sizes)
         valid = header["dtype"] in _IN_MEMORY and whole and header["width"] > 0
     except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no token store here", hint="prepare the data first.") from error
+        raise DataError(
+            f"{path}: there is no token store here", hint="prepare the data first."
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise _damaged(name, "it cannot be read") from error
     if header.get("format") != FORMAT:
-        raise _damaged(name, f"its format is {header.get('format')}, and this version reads {FORMAT}")
+        raise _damaged(
+            name, f"its format is {header.get('format')}, and this version reads {FORMAT}"
+        )
     if not valid:
         raise _damaged(name, f"it says {json.dumps(header)}")
     return header
@@ -243,7 +271,11 @@ def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     size, needed = path.stat().st_size if path.exists() else 0, math.prod(shape) * dtype.itemsize
     if size != needed:
         raise _damaged(path, f"{size} bytes where {needed} are needed")
-    return np.memmap(path, dtype=dtype, mode="r", shape=shape) if needed else np.empty(shape, dtype=dtype)
+    return (
+        np.memmap(path, dtype=dtype, mode="r", shape=shape)
+        if needed
+        else np.empty(shape, dtype=dtype)
+    )
 
 
 def _damaged(path: Path, reason: str) -> DataError:

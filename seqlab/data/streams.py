@@ -40,7 +40,9 @@ class Streams:
         """Chunk `index` of every row; row b of each batch of an epoch continues row b of the batch before."""
         if not 0 <= index < self.num_batches(epoch):
             raise IndexError(f"batch {index} of an epoch with {self.num_batches(epoch)}")
-        starts = self._offset(epoch) + np.arange(self.rows) * self._length(epoch) + index * self.steps
+        starts = (
+            self._offset(epoch) + np.arange(self.rows) * self._length(epoch) + index * self.steps
+        )
         return _batch(self.flat[starts[:, None] + np.arange(self.steps + 1)])
 
     def _length(self, epoch: int) -> int:
@@ -51,7 +53,9 @@ class Streams:
         if epoch == 0:
             return 0
         spare = len(self.flat) - 1 - self.rows * self.steps
-        return int(np.random.default_rng((self.seed, epoch)).integers(0, min(self.steps - 1, spare) + 1))
+        return int(
+            np.random.default_rng((self.seed, epoch)).integers(0, min(self.steps - 1, spare) + 1)
+        )
 
 
 def in_order(flat: Flat, *, steps: int) -> Iterator[Batch]:
@@ -72,7 +76,10 @@ def in_chunks(flat: Flat, *, steps: int, rows: int) -> Iterator[Batch]:
 
 def _batch(tokens: Integer[np.ndarray, "B T"]) -> Batch:
     lengths = torch.full((len(tokens),), tokens.shape[1], dtype=torch.long)
-    return Batch(rows=torch.arange(len(tokens)), target=Padded(tensor_of(np.asarray(tokens, dtype=np.int64)), lengths))
+    return Batch(
+        rows=torch.arange(len(tokens)),
+        target=Padded(tensor_of(np.asarray(tokens, dtype=np.int64)), lengths),
+    )
 
 
 def _need_two_tokens(flat: Flat) -> None:

@@ -45,7 +45,9 @@ def split_dates(num_train: int, num_test: int, *, seed: int) -> tuple[list[Dated
     endless = _endless_dates(seed, LANGUAGES)
     while len(train) < num_train or len(test) < num_test:
         dated = next(endless)
-        part, size = (test, num_test) if source_key(dated[1], seed=seed) < border else (train, num_train)
+        part, size = (
+            (test, num_test) if source_key(dated[1], seed=seed) < border else (train, num_train)
+        )
         if len(part) < size:
             part.append(dated)
     return train, test
@@ -59,7 +61,10 @@ def make(kind: str, num: int, *, seed: int) -> Iterator[tuple[str, str]]:
         return ((label, " ".join(bits)) for bits, label in parity(num, seed=seed))
     tasks = {"copies": copies, "reversals": reversals}
     if kind not in tasks:
-        raise UsageError(f"there is no synthetic task '{kind}'", hint=nearest(kind, (*tasks, "dates", "parity", *SETS)))
+        raise UsageError(
+            f"there is no synthetic task '{kind}'",
+            hint=nearest(kind, (*tasks, "dates", "parity", *SETS)),
+        )
     return tasks[kind](num, seed=seed)
 
 
@@ -79,7 +84,10 @@ def reversals(
 
 def parity(num: int, *, seed: int, longest: int = 10) -> Iterator[tuple[str, str]]:
     """Bits and whether their ones are "odd" or "even": a label that needs one bit of memory, and all of the row."""
-    return ((bits, "odd" if bits.count("1") % 2 else "even") for bits in _words(num, seed, longest, "01"))
+    return (
+        (bits, "odd" if bits.count("1") % 2 else "even")
+        for bits in _words(num, seed, longest, "01")
+    )
 
 
 def _words(num: int, seed: int, longest: int, letters: str) -> Iterator[str]:
@@ -99,5 +107,7 @@ def _endless_dates(seed: int, languages: Sequence[str]) -> Iterator[Dated]:
         try:
             text = format_date(day, keyed.choice(STYLES), locale=language)
         except (babel.UnknownLocaleError, ValueError) as error:
-            raise DataError(f"no dates in the language '{language}'", hint=nearest(language, LANGUAGES)) from error
+            raise DataError(
+                f"no dates in the language '{language}'", hint=nearest(language, LANGUAGES)
+            ) from error
         yield text.translate(_SPACES), day.isoformat(), language

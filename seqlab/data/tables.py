@@ -52,7 +52,9 @@ class Table:
 
     @cached_property
     def profiles(self) -> list[Profile]:
-        return profiles_of(self.names, [[text_of(cell) for cell in cells] for _, cells in self.head])
+        return profiles_of(
+            self.names, [[text_of(cell) for cell in cells] for _, cells in self.head]
+        )
 
     def shown(self, place: int) -> str:
         """What a message calls a column."""
@@ -63,7 +65,9 @@ def two_columns(
     path: str, wanted: Columns, layout: Layout, encoding: str | None = None
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each row's "file:line" and its two cells."""
-    table = open_table(path, encoding, named=(*layout.names, *(name for name in wanted if name is not None)))
+    table = open_table(
+        path, encoding, named=(*layout.names, *(name for name in wanted if name is not None))
+    )
     if not table.head:
         return
     columns = choose_columns(table, wanted, layout)
@@ -76,7 +80,9 @@ def two_columns(
         where = f"{table.where}:{number}"
         if len(cells) < needed:
             raise _too_few(where, cells, needed, table.separator)
-        first, second = (_text(cells[place], name, where) for place, name in zip(columns, names, strict=True))
+        first, second = (
+            _text(cells[place], name, where) for place, name in zip(columns, names, strict=True)
+        )
         yield where, (first, second)
 
 
@@ -131,11 +137,19 @@ def _with_other(table: Table, asked: Sequence[int | None], layout: Layout) -> tu
     known = asked[1 - missing]
     assert known is not None
     role = layout.names[missing]
-    place = layout.positions[missing] if table.names is None else by_usual_name(table.profiles, role, known)
+    place = (
+        layout.positions[missing]
+        if table.names is None
+        else by_usual_name(table.profiles, role, known)
+    )
     if place == known:  # the usual place is taken: the other of the first two columns is free
         place = 1 if known == 0 else 0
     if place is None:
-        rest = [p for p, each in enumerate(table.profiles) if p != known and not each.is_id and each.cells]
+        rest = [
+            p
+            for p, each in enumerate(table.profiles)
+            if p != known and not each.is_id and each.cells
+        ]
         if len(rest) != 1:
             raise _no_column(table, role)
         place = rest[0]
@@ -152,7 +166,11 @@ def _no_column(table: Table, name: str) -> DataError:
 
 def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
     """Refuse labels that are texts or measurements, which no classifier can learn."""
-    if not layout.few_labels or len(labels.cells) < 20 or labels.num_distinct <= 0.7 * len(labels.cells):
+    if (
+        not layout.few_labels
+        or len(labels.cells) < 20
+        or labels.num_distinct <= 0.7 * len(labels.cells)
+    ):
         return
     share = f"{labels.num_distinct:,} of the first {len(labels.cells):,} labels are different"
     example = shorten(labels.cells[0], 40)
@@ -171,10 +189,14 @@ def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
 
 def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool) -> None:
     """Say which columns are read where that is not plain to see."""
-    unused = [table.shown(place) or "''" for place in range(len(table.profiles)) if place not in chosen]
+    unused = [
+        table.shown(place) or "''" for place in range(len(table.profiles)) if place not in chosen
+    ]
     if exact and not unused and not table.note:
         return
-    first, second = (repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen)
+    first, second = (
+        repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen
+    )
     message = f"{table.note}; " if table.note else ""
     message += f"reading the {layout.names[0]} from {first} and the {layout.names[1]} from {second}"
     if unused:
@@ -186,7 +208,10 @@ def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool)
 def _text(value: object, name: str, where: str) -> str:
     text = text_of(value)
     if text is None:
-        raise DataError(f"{where}: '{name}' holds no text", hint="a text, a number or a truth value is needed there.")
+        raise DataError(
+            f"{where}: '{name}' holds no text",
+            hint="a text, a number or a truth value is needed there.",
+        )
     if isinstance(value, list) and len(text.split()) != len(value):
         odd = next(word for word in map(text_of, value) if len((word or "").split()) != 1)
         raise DataError(
@@ -249,7 +274,9 @@ def _json_table(path: str, encoding: str | None) -> Table:
     objects = json_objects(path, encoding)
     first = list(islice(objects, HEAD))
     names = list(dict.fromkeys(name for _, value in first for name in value))
-    rows = ((number, [value.get(name) for name in names]) for number, value in chain(first, objects))
+    rows = (
+        (number, [value.get(name) for name in names]) for number, value in chain(first, objects)
+    )
     head: list[Row] = list(islice(rows, len(first)))
     return Table(display_name(path), names, head, chain(head, rows))
 
@@ -257,7 +284,9 @@ def _json_table(path: str, encoding: str | None) -> Table:
 def _parquet_table(path: str) -> Table:
     with open_parquet(path) as parquet:
         names = parquet.names
-    head: list[Row] = [(0, cells) for _, cells in islice(_parquet_rows(path), HEAD)]  # rows have no lines
+    head: list[Row] = [
+        (0, cells) for _, cells in islice(_parquet_rows(path), HEAD)
+    ]  # rows have no lines
     return Table(path, names, head, _parquet_rows(path))
 
 

@@ -17,11 +17,17 @@ _HEAD = 1000  # lines, to see how a file is written
 _TAGGED = Layout(names=("words", "tags"), positions=(0, 1))
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
-Words = Iterator[tuple[int, list[str]]]  # the number of each line and its cells; none between two sentences
+Words = Iterator[
+    tuple[int, list[str]]
+]  # the number of each line and its cells; none between two sentences
 
 
 def read_tagged(
-    paths: Sequence[str], *, words: str | None = None, tag: str | None = None, encoding: str | None = None
+    paths: Sequence[str],
+    *,
+    words: str | None = None,
+    tag: str | None = None,
+    encoding: str | None = None,
 ) -> Iterator[Example]:
     """Sentences as tuples of words with a tag each: CoNLL-U, CoNLL, two columns of a table, or two parallel files.
 
@@ -36,16 +42,22 @@ def read_tagged(
     return at_least_one(sentences, paths)
 
 
-def _word_a_line(path: str, words: str | None, tag: str | None, encoding: str | None) -> Iterator[Example] | None:
+def _word_a_line(
+    path: str, words: str | None, tag: str | None, encoding: str | None
+) -> Iterator[Example] | None:
     """The sentences of a file that has a word on each line; None where a line is a sentence."""
     where = display_name(path)
     head = [text.strip() for _, text in islice(lines(path, encoding), _HEAD)]
     if extension(path) == ".conllu" or (extension(path) not in TABLES and _is_conllu(head)):
-        return _sentences(where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU))
+        return _sentences(
+            where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU)
+        )
     named = words is not None or not (tag or "0").isdecimal()
     if extension(path) == ".csv" or (named and extension(path) in TABLES):
         table = open_table(path, encoding, named=("words", "tags", *filter(None, (words, tag))))
-        columns = _columns_of_words(table, words, tag, blank_lines="\n\n" in "\n".join(head).strip())
+        columns = _columns_of_words(
+            table, words, tag, blank_lines="\n\n" in "\n".join(head).strip()
+        )
         if columns is None:
             return None
         word, last, group = columns
@@ -54,7 +66,9 @@ def _word_a_line(path: str, words: str | None, tag: str | None, encoding: str | 
         return None
     word, last = _conll_columns(path, head, tag)
     tabs = any("\t" in line for line in head)
-    return _sentences(where, _conll_words(path, encoding, tabs=tabs), word, last, max(word + 1, last + 1, 2))
+    return _sentences(
+        where, _conll_words(path, encoding, tabs=tabs), word, last, max(word + 1, last + 1, 2)
+    )
 
 
 def _has_sentences(head: list[str], path: str) -> bool:
@@ -62,7 +76,9 @@ def _has_sentences(head: list[str], path: str) -> bool:
     while head and not head[-1]:
         head.pop()
     cells = [text.split("\t") for text in head]
-    if extension(path) == ".conll" or (extension(path) != ".tsv" and min(map(len, cells), default=0) < 2):
+    if extension(path) == ".conll" or (
+        extension(path) != ".tsv" and min(map(len, cells), default=0) < 2
+    ):
         return False
     like = [len(row) > 1 and len(row[0]) == len(row[1]) > 1 for row in cells]
     return "" not in head and (any(" " in text for text in head) or 2 * sum(like) > len(like))
@@ -117,12 +133,17 @@ def _columns_of_words(
     None where a row is a sentence.
     """
     profiles = table.profiles
-    group = next((place for place, each in enumerate(profiles) if _numbers_sentences(table, place, each)), None)
+    group = next(
+        (place for place, each in enumerate(profiles) if _numbers_sentences(table, place, each)),
+        None,
+    )
     if group is None and not blank_lines:
         return None
     rest = [place for place in range(len(profiles)) if place != group]
     single = [
-        place for place in rest if profiles[place].cells and all(len(c.split()) == 1 for c in profiles[place].cells)
+        place
+        for place in rest
+        if profiles[place].cells and all(len(c.split()) == 1 for c in profiles[place].cells)
     ]
     names = table.names or []
     word = names.index(words) if words in names else by_usual_name(profiles, "words", group)
@@ -148,7 +169,9 @@ def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
     if "" in column:
         return profile.num_distinct == len(profile.cells) <= len(column) / 2
     changes = 1 + sum(a != b for a, b in pairwise(column))
-    numbered = "sent" in profile.name.lower() or profile.is_numeric or len(profile.cells[0].split()) == 2
+    numbered = (
+        "sent" in profile.name.lower() or profile.is_numeric or len(profile.cells[0].split()) == 2
+    )
     return numbered and 1 < profile.num_distinct == changes <= len(column) / 2
 
 
@@ -187,13 +210,25 @@ def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int
             f"'{tag}' is not a column of tags in a CoNLL file",
             hint="its columns have no names: give a number from 1, or nothing for the last.",
         )
-    rows = [_conll_cells(line) for line in head if line and not line.startswith(("#", "-DOCSTART-"))]
+    rows = [
+        _conll_cells(line) for line in head if line and not line.startswith(("#", "-DOCSTART-"))
+    ]
     width = min(map(len, rows), default=0)
-    counted = width > 2 and all(row[0].isdecimal() for row in rows) and len({int(row[0]) for row in rows}) < len(rows)
+    counted = (
+        width > 2
+        and all(row[0].isdecimal() for row in rows)
+        and len({int(row[0]) for row in rows}) < len(rows)
+    )
     if tag is not None:
         return (1 if counted or tag == "1" else 0), int(tag) - 1
-    if width == 2 and len(rows) >= 50 and 3 * len({row[0] for row in rows}) < len({row[1] for row in rows}):
-        message = f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
+    if (
+        width == 2
+        and len(rows) >= 50
+        and 3 * len({row[0] for row in rows}) < len({row[1] for row in rows})
+    ):
+        message = (
+            f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
+        )
         warn(f"{message} (--set data.target=2 turns them round)")
         return 1, 0 if max(map(len, rows)) == 2 else -1
     return int(counted), -1
@@ -209,7 +244,9 @@ def _conllu_column(tag: str | None) -> int:
     if tag.isdecimal() and 2 <= int(tag) <= len(_CONLLU):
         return int(tag) - 1
     if tag not in _CONLLU:
-        raise UsageError(f"there is no column '{tag}' in a CoNLL-U file", hint=nearest(tag, _CONLLU))
+        raise UsageError(
+            f"there is no column '{tag}' in a CoNLL-U file", hint=nearest(tag, _CONLLU)
+        )
     return _CONLLU.index(tag)
 
 
@@ -217,7 +254,9 @@ def _conllu_words(path: str, encoding: str | None) -> Words:
     """Multiword tokens ("3-4") and empty nodes ("5.1") are not words of their own."""
     for number, text in lines(path, encoding):
         cells = text.split("\t") if text.strip() else []
-        if not text.startswith("#") and not (len(cells) == len(_CONLLU) and set("-.") & set(cells[0])):
+        if not text.startswith("#") and not (
+            len(cells) == len(_CONLLU) and set("-.") & set(cells[0])
+        ):
             yield number, cells
 
 

@@ -99,7 +99,9 @@ class Step:
             months = moment.year * 12 + moment.month - 1 + self.months * count
             year, month = divmod(months, 12)
             last = monthrange(max(1, year), month + 1)[1]
-            return moment.replace(year=year, month=month + 1, day=last if self.month_ends else min(moment.day, last))
+            return moment.replace(
+                year=year, month=month + 1, day=last if self.month_ends else min(moment.day, last)
+            )
         if self.weekdays:
             day = np.busday_offset(np.datetime64(moment.date(), "D"), count, roll="forward")
             return datetime.combine(day.astype(object), moment.timetz())
@@ -144,9 +146,15 @@ def moment_of(text: str) -> Moment | None:
         if quarter := _QUARTER.match(text):
             return datetime(int(quarter[1]), 3 * int(quarter[2]) - 2, 1)
         parts = text.split(" ")
-        if len(parts) > 1 and all(part.isdecimal() for part in parts):  # year, month, day, hour in columns of their own
+        if len(parts) > 1 and all(
+            part.isdecimal() for part in parts
+        ):  # year, month, day, hour in columns of their own
             return datetime(*map(int, [*parts, "1"][: max(3, len(parts))]))  # type: ignore[arg-type]
-        return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else datetime.fromisoformat(text)
+        return (
+            float(text)
+            if text.replace(".", "", 1).lstrip("-").isdecimal()
+            else datetime.fromisoformat(text)
+        )
     except (ValueError, TypeError):
         return None
 
@@ -160,7 +168,9 @@ def written(moment: Moment, like: str) -> str:
     if quarter := _QUARTER.match(like):
         between = like[len(quarter[1]) : -1]
         return f"{moment.year:04d}{between}{(moment.month + 2) // 3}"
-    whole = ":" not in like and moment.hour == moment.minute == moment.second == 0 and " " not in like
+    whole = (
+        ":" not in like and moment.hour == moment.minute == moment.second == 0 and " " not in like
+    )
     return moment.date().isoformat() if whole else moment.isoformat(sep="T" if "T" in like else " ")
 
 
@@ -177,13 +187,17 @@ def step_of(moments: Sequence[Moment | None]) -> Step | None:
     usual = Counter(gaps).most_common(1)[0][0]
     middle = sorted(gaps)[len(gaps) // 2]
     ends = all(monthrange(date.year, date.month)[1] == date.day for date in dates)
-    if middle >= timedelta(days=28) and (ends or len({(date.day, date.hour, date.minute) for date in dates}) == 1):
+    if middle >= timedelta(days=28) and (
+        ends or len({(date.day, date.hour, date.minute) for date in dates}) == 1
+    ):
         months = [(b.year - a.year) * 12 + b.month - a.month for a, b in pairwise(dates)]
         return Step(months=Counter(months).most_common(1)[0][0], month_ends=ends)
     if usual <= timedelta(0):
         return None
     long = (dates[-1] - dates[0]) / usual >= 10
-    return Step(delta=usual, weekdays=usual == _DAY and long and all(date.weekday() < 5 for date in dates))
+    return Step(
+        delta=usual, weekdays=usual == _DAY and long and all(date.weekday() < 5 for date in dates)
+    )
 
 
 def grid(moments: Sequence[Moment], step: Step) -> Int[np.ndarray, " T"] | None:
@@ -210,10 +224,13 @@ def calendar(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:
         moment = moment_of(time)
         if not isinstance(moment, datetime):
             raise DataError(
-                f"{shorten(time)} is no date, so it has no hour or weekday", hint="set data.calendar=false."
+                f"{shorten(time)} is no date, so it has no hour or weekday",
+                hint="set data.calendar=false.",
             )
         hours = moment.hour + moment.minute / 60
-        turns.append((hours / 24, (moment.weekday() + hours / 24) / 7, moment.timetuple().tm_yday / 365.25))
+        turns.append(
+            (hours / 24, (moment.weekday() + hours / 24) / 7, moment.timetuple().tm_yday / 365.25)
+        )
     angles = 2 * np.pi * np.asarray(turns, dtype=np.float64).reshape(len(times), 3)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
@@ -224,7 +241,10 @@ def _dates(moments: Sequence[Moment | None]) -> list[datetime]:
 
 def _comparable(moments: Sequence[Moment | None]) -> bool:
     """Whether all are of one kind: a time with a zone is neither before nor after one without."""
-    kinds = {(type(moment), isinstance(moment, datetime) and moment.tzinfo is not None) for moment in moments}
+    kinds = {
+        (type(moment), isinstance(moment, datetime) and moment.tzinfo is not None)
+        for moment in moments
+    }
     return len(kinds) == 1 and None not in moments
 
 
@@ -237,18 +257,31 @@ def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
             return texts
         num_columns = texts[0].count(" ") + 1
         return [
-            written(date, _MONTH_FORM if num_columns == 2 else _DAY_FORM if num_columns == 3 else _CLOCK_FORM)
+            written(
+                date,
+                _MONTH_FORM if num_columns == 2 else _DAY_FORM if num_columns == 3 else _CLOCK_FORM,
+            )
             for date in dates
         ]
     for form, length in (("%Y%m%d", 8), ("%Y%m", 6)):
-        if all(len(text) == length and text.isdecimal() for text in texts) and (dates := _parsed(texts, form)):
+        if all(len(text) == length and text.isdecimal() for text in texts) and (
+            dates := _parsed(texts, form)
+        ):
             return _written(dates, form)
     if not numbers:
         return None
-    for least, most, scale in ((1e8, 5e9, 1), (1e11, 5e12, 1000)):  # seconds since 1970, or milliseconds
-        values = [moment for moment in moments if isinstance(moment, float) and least <= moment < most]
+    for least, most, scale in (
+        (1e8, 5e9, 1),
+        (1e11, 5e12, 1000),
+    ):  # seconds since 1970, or milliseconds
+        values = [
+            moment for moment in moments if isinstance(moment, float) and least <= moment < most
+        ]
         if 1 < len(values) == len(texts):
-            return [str(datetime.fromtimestamp(value / scale, UTC).replace(tzinfo=None)) for value in values]
+            return [
+                str(datetime.fromtimestamp(value / scale, UTC).replace(tzinfo=None))
+                for value in values
+            ]
     return texts
 
 
@@ -270,7 +303,9 @@ def _parsed(texts: Sequence[str], form: str) -> list[datetime]:
             date = datetime.strptime(text, form)
         except ValueError:
             return []
-        dates.append(date.replace(year=date.year - 100) if "%y" in form and date.year > _LATEST else date)
+        dates.append(
+            date.replace(year=date.year - 100) if "%y" in form and date.year > _LATEST else date
+        )
     return dates
 
 
@@ -287,6 +322,8 @@ def _irregularity(reading: tuple[str, Sequence[datetime]]) -> tuple[int, int, ti
     if 2 * down > len(dates):
         dates = dates[::-1]
     step = step_of(dates)
-    uneven = len(dates) if step is None else int((np.abs(np.diff(step.places(dates)) - 1) > 0.01).sum())
+    uneven = (
+        len(dates) if step is None else int((np.abs(np.diff(step.places(dates)) - 1) > 0.01).sum())
+    )
     span = max(dates) - min(dates) if "%M" in form else timedelta(0)
     return min(down, len(dates) - 1 - down), uneven, span

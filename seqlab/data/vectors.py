@@ -29,7 +29,11 @@ Labelled = tuple[str, Vectors, tuple[str, ...]]  # where it stands, its frames, 
 
 
 def read_vectors(
-    paths: Sequence[str], *, target: str | None = None, words: bool = False, few_labels: bool = False
+    paths: Sequence[str],
+    *,
+    target: str | None = None,
+    words: bool = False,
+    few_labels: bool = False,
 ) -> Iterator[Example]:
     """Sequences of frames with a label or a text each, or with `words` a tuple of labels, one for each frame.
 
@@ -52,7 +56,9 @@ def read_vectors(
                     hint="each frame needs one label; in a table they are separated by spaces.",
                 )
             if not all(labels):
-                raise DataError(f"{where}: the label is empty", hint="fill it in, or drop the sequence.")
+                raise DataError(
+                    f"{where}: the label is empty", hint="fill it in, or drop the sequence."
+                )
             yield Example(vectors, labels if words else labels[0], where)
     if first is None:
         raise DataError(f"{' and '.join(paths)}: no example was found", hint=_FORMATS)
@@ -60,7 +66,11 @@ def read_vectors(
 
 def _labelled(path: str, target: str | None, layout: Layout, *, words: bool) -> Iterator[Labelled]:
     if os.path.isdir(path):
-        tables = [name for name in ("labels.tsv", "labels.csv") if os.path.isfile(os.path.join(path, name))]
+        tables = [
+            name
+            for name in ("labels.tsv", "labels.csv")
+            if os.path.isfile(os.path.join(path, name))
+        ]
         if not tables:
             return _in_folders(path, target)
         path = os.path.join(path, tables[0])
@@ -68,7 +78,9 @@ def _labelled(path: str, target: str | None, layout: Layout, *, words: bool) -> 
         return _in_table(path, target, layout, words=words)
     if extension(path) == ".npz":
         return _in_archive(path, target or "labels", words=words)
-    raise DataError(f"{path}: frames with labels are not read from this kind of file", hint=_FORMATS)
+    raise DataError(
+        f"{path}: frames with labels are not read from this kind of file", hint=_FORMATS
+    )
 
 
 def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> Iterator[Labelled]:
@@ -86,7 +98,10 @@ def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> 
 
 def _in_folders(path: str, target: str | None) -> Iterator[Labelled]:
     if target is not None:
-        raise UsageError(f"the column '{target}' was asked for, but {path} has no labels.tsv", hint="leave it out.")
+        raise UsageError(
+            f"the column '{target}' was asked for, but {path} has no labels.tsv",
+            hint="leave it out.",
+        )
     for file in sorted(Path(path).glob("[!.]*/[!.]*.npy")):
         yield str(file), load_vectors(str(file)), (file.parent.name,)
 
@@ -111,7 +126,9 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
             yield where, as_vectors(frames, where), tuple(texts_of(texts))
 
 
-def _lengths(archive: zipfile.ZipFile, path: str, values: "SavedArray") -> Integer[np.ndarray, " N"]:
+def _lengths(
+    archive: zipfile.ZipFile, path: str, values: "SavedArray"
+) -> Integer[np.ndarray, " N"]:
     padded = len(values.shape) == 3
     most = values.shape[1] if padded else values.shape[0]
     if padded and "lengths.npy" not in archive.namelist():
@@ -119,14 +136,20 @@ def _lengths(archive: zipfile.ZipFile, path: str, values: "SavedArray") -> Integ
     lengths = member(archive, path, "lengths", "integers").all().reshape(-1)
     outside = np.flatnonzero((lengths < 1) | (lengths > most))
     if outside.size:
-        problem = f"length {outside[0]} is {lengths[outside[0]]} where 1 to {most} frames are possible"
+        problem = (
+            f"length {outside[0]} is {lengths[outside[0]]} where 1 to {most} frames are possible"
+        )
     elif padded and len(lengths) != values.shape[0]:
         problem = f"{len(lengths)} lengths for {values.shape[0]} sequences"
     elif not padded and lengths.sum(dtype=np.int64) != most:
-        problem = f"the lengths add up to {lengths.sum(dtype=np.int64)} frames where 'values' has {most}"
+        problem = (
+            f"the lengths add up to {lengths.sum(dtype=np.int64)} frames where 'values' has {most}"
+        )
     else:
         return lengths
-    raise DataError(f"{path}: {problem}", hint="'lengths' says how many frames each sequence has, in order.")
+    raise DataError(
+        f"{path}: {problem}", hint="'lengths' says how many frames each sequence has, in order."
+    )
 
 
 def load_vectors(path: str, where: str | None = None) -> Vectors:
@@ -144,7 +167,9 @@ def as_vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
             hint="one file holds one sequence; values.reshape(len(values), -1) makes one vector of each frame.",
         )
     values = values.reshape(len(values), -1)
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is found below
+    with np.errstate(
+        over="ignore"
+    ):  # what is too large for float32 becomes infinite, and is found below
         vectors = values.astype(np.float32, order="C")
     wrong = np.argwhere(~np.isfinite(vectors))
     if wrong.size:

@@ -49,12 +49,16 @@ class Windows:
     def batch(self, rows: Int[np.ndarray, " B"]) -> Batch:
         """The windows at these places, side by side."""
         steps = self.origins(rows)[:, None] + np.arange(-self.history, self.horizon)
-        values = np.array(self.table[np.maximum(steps, 0), (rows % self.num_variables)[:, None]], dtype=np.float32)
+        values = np.array(
+            self.table[np.maximum(steps, 0), (rows % self.num_variables)[:, None]], dtype=np.float32
+        )
         values[steps < 0] = np.nan
         covariates = None
         if self.table.shape[1] > self.num_variables:
             covariates = _padded(
-                np.asarray(self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32)
+                np.asarray(
+                    self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32
+                )
             )
         past, future = values[:, : self.history], values[:, self.history :]
         return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), covariates)
@@ -76,7 +80,9 @@ class Windows:
         """Each variable as one long row that ends where this part ends, and has `most` steps at the most."""
         part = np.asarray(self.table[max(0, self.end - most) : self.end], dtype=np.float32)
         values, others = part[:, : self.num_variables].T, part[:, self.num_variables :]
-        covariates = _padded(np.repeat(others[None], self.num_variables, 0)) if others.shape[1] else None
+        covariates = (
+            _padded(np.repeat(others[None], self.num_variables, 0)) if others.shape[1] else None
+        )
         return Batch(torch.arange(self.num_variables), _padded(values), None, covariates)
 
 

@@ -22,10 +22,17 @@ def read_word_vectors(path: str) -> Iterator[tuple[str, Float32[np.ndarray, " D"
             raise _odd(path, number, f"not a word and its numbers: {shorten(line)}") from None
         size = size or len(vector)
         if len(vector) != size or not size or not np.isfinite(vector).all():
-            raise _odd(path, number, f"{len(vector)} numbers where {size} finite ones are needed: {shorten(line)}")
+            raise _odd(
+                path,
+                number,
+                f"{len(vector)} numbers where {size} finite ones are needed: {shorten(line)}",
+            )
         yield word, vector
     if size is None:
-        raise DataError(f"{display_name(path)}: there are no word vectors in it", hint="give a file that has some.")
+        raise DataError(
+            f"{display_name(path)}: there are no word vectors in it",
+            hint="give a file that has some.",
+        )
 
 
 def _odd(path: str, number: int, message: str) -> DataError:

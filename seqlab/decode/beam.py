@@ -32,11 +32,18 @@ class Beam:
 
     def __post_init__(self) -> None:
         if self.width < 1:
-            raise UsageError(f"a beam keeps at least 1 hypothesis, not {self.width}", hint="5 is a good first try.")
+            raise UsageError(
+                f"a beam keeps at least 1 hypothesis, not {self.width}",
+                hint="5 is a good first try.",
+            )
         if not (math.isfinite(self.length_penalty) and self.length_penalty >= 0):
-            raise UsageError(f"a length penalty is 0 or above, not {self.length_penalty}", hint="1.0 is usual.")
+            raise UsageError(
+                f"a length penalty is 0 or above, not {self.length_penalty}", hint="1.0 is usual."
+            )
         if self.no_repeat is not None and self.no_repeat < 1:
-            raise UsageError(f"an n-gram has at least 1 token, not {self.no_repeat}", hint="3 is usual.")
+            raise UsageError(
+                f"an n-gram has at least 1 token, not {self.no_repeat}", hint="3 is usual."
+            )
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,13 @@ class BeamResult:
 
 @torch.inference_mode()
 def beam_search(
-    decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits, *, record: bool = False
+    decoder: Decoder,
+    memory: Memory,
+    prefix: Padded,
+    beam: Beam,
+    limits: Limits,
+    *,
+    record: bool = False,
 ) -> BeamResult:
     """Continue each source's prefix by the K likeliest hypotheses until K have ended or the limit is reached.
 
@@ -91,25 +104,40 @@ def beam_search(
         candidates = search.step()
         if record:
             steps.append(candidates)
-    return BeamResult([sorted(row, key=lambda h: -h.score)[: beam.width] for row in search.results], steps)
+    return BeamResult(
+        [sorted(row, key=lambda h: -h.score)[: beam.width] for row in search.results], steps
+    )
 
 
 class _Search:
     """The live beams of all sources that are not done, in step with the decoder's state."""
 
-    def __init__(self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits) -> None:
-        self.decoder, self.prefix, self.beam, self.limits = for_search(decoder), prefix, beam, limits
+    def __init__(
+        self, decoder: Decoder, memory: Memory, prefix: Padded, beam: Beam, limits: Limits
+    ) -> None:
+        self.decoder, self.prefix, self.beam, self.limits = (
+            for_search(decoder),
+            prefix,
+            beam,
+            limits,
+        )
         self.results: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
         self.sources = torch.arange(len(prefix))  # that are not done
         if not len(prefix):
             return
         self.context, self.state = self.decoder.start(memory)
-        self.shared = self.position = int(prefix.lengths.min()) - 1  # the position of the token that is read next
+        self.shared = self.position = (
+            int(prefix.lengths.min()) - 1
+        )  # the position of the token that is read next
         if self.shared:
-            _, self.state = self.decoder.read(prefix.values[:, : self.shared], self.context, self.state)
+            _, self.state = self.decoder.read(
+                prefix.values[:, : self.shared], self.context, self.state
+            )
         self.token = prefix.values[:, self.shared : self.shared + 1]
         self.scores = torch.zeros(len(prefix), 1, dtype=torch.float64)
-        self.history = torch.zeros(len(prefix), 1, 0, dtype=torch.long)  # tokens of each live hypothesis
+        self.history = torch.zeros(
+            len(prefix), 1, 0, dtype=torch.long
+        )  # tokens of each live hypothesis
         self.log_p = torch.zeros(len(prefix), 1, 0, dtype=torch.float64)
 
     def step(self) -> Candidates:
@@ -118,24 +146,41 @@ class _Search:
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
         total = log_total(logits)
         self.position += 1
-        since = self.position - self.prefix.lengths[self.sources]  # new tokens so far; below 0, one is forced
+        since = (
+            self.position - self.prefix.lengths[self.sources]
+        )  # new tokens so far; below 0, one is forced
         forced = self.position < self.prefix.values.shape[1]
         if self.beam.min_length or self.beam.no_repeat or forced:
-            logits = self._restricted(logits.unflatten(0, beams).clone(), total.unflatten(0, beams), since)
+            logits = self._restricted(
+                logits.unflatten(0, beams).clone(), total.unflatten(0, beams), since
+            )
             logits = logits.flatten(0, 1)
-        best, best_tokens = largest(logits, 2 * self.beam.width, () if forced else self.limits.never)
+        best, best_tokens = largest(
+            logits, 2 * self.beam.width, () if forced else self.limits.never
+        )
         log_p = (best - total[:, None]).unflatten(0, beams)
         scores, parents, places = beam_step(self.scores, log_p, 2 * self.beam.width)
         where = parents * log_p.shape[-1] + places
-        tokens, chosen = best_tokens.view(beams[0], -1).gather(1, where), log_p.flatten(1).gather(1, where).double()
-        ends = torch.zeros_like(tokens, dtype=torch.bool) if self.limits.end is None else tokens == self.limits.end
+        tokens, chosen = (
+            best_tokens.view(beams[0], -1).gather(1, where),
+            log_p.flatten(1).gather(1, where).double(),
+        )
+        ends = (
+            torch.zeros_like(tokens, dtype=torch.bool)
+            if self.limits.end is None
+            else tokens == self.limits.end
+        )
         candidates = Candidates(scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
-        for b, place in (candidates.ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist():
+        for b, place in (
+            (candidates.ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist()
+        ):
             self._add(b, int(parents[b, place]), scores[b, place], float(chosen[b, place]))
         self._advance(candidates, since)
         return candidates
 
-    def _restricted(self, logits: Float[Tensor, "B K V"], total: BeamScores, since: RowIds) -> Float[Tensor, "B K V"]:
+    def _restricted(
+        self, logits: Float[Tensor, "B K V"], total: BeamScores, since: RowIds
+    ) -> Float[Tensor, "B K V"]:
         """Without what may not come yet: an early end, a repeated n-gram; or all but a forced token."""
         if self.limits.end is not None:
             logits[since < self.beam.min_length, :, self.limits.end] = -math.inf
@@ -162,7 +207,9 @@ class _Search:
         """A result, without its prefix; where it ended, with the log-probability of its end."""
         source = self.sources[b]
         num_forced = int(self.prefix.lengths[source]) - self.shared - 1
-        tokens, log_p = (tuple(part[b, k, num_forced:].tolist()) for part in (self.history, self.log_p))
+        tokens, log_p = (
+            tuple(part[b, k, num_forced:].tolist()) for part in (self.history, self.log_p)
+        )
         normal = float(length_normalised(score, len(log_p) + len(end), self.beam.length_penalty))
         self.results[source].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
 
@@ -179,7 +226,9 @@ class _Search:
         if not going.all():
             self._cut_off(~going, scores)
             kept = going.nonzero()[:, 0]
-            places, tokens, scores, self.sources = reorder((places, tokens, scores, self.sources), kept)
+            places, tokens, scores, self.sources = reorder(
+                (places, tokens, scores, self.sources), kept
+            )
             self.history, self.log_p = reorder((self.history, self.log_p), kept)
             self.context = reorder(self.context, kept)
         self.state = reorder(self.state, places.flatten())

@@ -8,7 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqlab.equations.decoding import choose, keep_top_k, keep_top_p, sequence_log_probability, temper
+from seqlab.equations.decoding import (
+    choose,
+    keep_top_k,
+    keep_top_p,
+    sequence_log_probability,
+    temper,
+)
 from seqlab.errors import UsageError
 from seqlab.kernels.logits import largest, log_total, without
 from seqlab.keyed import uniform
@@ -24,7 +30,9 @@ LiveRows = Int[Tensor, " b"]
 class Greedy:
     """E58: the likeliest token. Tokens of `never` are not chosen; `rows` are the rows' numbers in the whole job."""
 
-    def __call__(self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()) -> RowIds:
+    def __call__(
+        self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()
+    ) -> RowIds:
         return largest(logits, 1, never)[1][:, 0]
 
 
@@ -42,13 +50,24 @@ class Sample:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):
-            raise UsageError(f"a temperature must be above 0, not {self.temperature}", hint="0.7 is a good first try.")
+            raise UsageError(
+                f"a temperature must be above 0, not {self.temperature}",
+                hint="0.7 is a good first try.",
+            )
         if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top-k must keep at least 1 token, not {self.top_k}", hint="40 is a good first try.")
+            raise UsageError(
+                f"top-k must keep at least 1 token, not {self.top_k}",
+                hint="40 is a good first try.",
+            )
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"top-p is a share above 0 and up to 1, not {self.top_p}", hint="0.9 is a good first try.")
+            raise UsageError(
+                f"top-p is a share above 0 and up to 1, not {self.top_p}",
+                hint="0.9 is a good first try.",
+            )
 
-    def __call__(self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()) -> RowIds:
+    def __call__(
+        self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()
+    ) -> RowIds:
         return choose(self.probabilities(logits, never), uniform(rows, self.seed, step))
 
     def probabilities(self, logits: Logits, never: tuple[int, ...] = ()) -> Logits:
@@ -110,7 +129,9 @@ def stream(
     """The tokens of a single row as they are chosen, the end token too, each with its log-probability."""
     steps = _steps(decoder, memory, prefix, rule, limits, rows=torch.tensor([row]))
     while True:
-        with torch.inference_mode():  # while a step is made: whoever takes the token has a mode of their own
+        with (
+            torch.inference_mode()
+        ):  # while a step is made: whoever takes the token has a mode of their own
             step = next(steps, None)
         if step is None:
             return

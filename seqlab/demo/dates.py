@@ -102,7 +102,10 @@ def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
     model = trained.model
     answers = [answer.output for answer in model.predict([text for text, _, _ in test])]
     rows = [(text, answer, iso) for (text, iso, _), answer in zip(test, answers, strict=True)]
-    shown = [next(row for dated, row in zip(test, rows, strict=True) if dated[2] == language) for language in SHOWN]
+    shown = [
+        next(row for dated, row in zip(test, rows, strict=True) if dated[2] == language)
+        for language in SHOWN
+    ]
     return Tried(
         recipe=model.recipe.name,
         path=str(model.path),

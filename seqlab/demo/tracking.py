@@ -31,7 +31,9 @@ class Scene:
     acceleration: float = 0.1
     noise: float = 36.0
     missing: float = 0.2
-    wrong: float = 100.0  # by this factor the guess takes the target for wilder, and the sightings for better
+    wrong: float = (
+        100.0  # by this factor the guess takes the target for wilder, and the sightings for better
+    )
     iterations: int = 100
 
 
@@ -70,16 +72,24 @@ class Tracked:
             "smoother, noises guessed": self.guessed,
             "smoother, noises learnt by EM": self.learnt,
         }
-        return {name: float(np.sqrt(np.square(estimate - self.path).mean())) for name, estimate in ways.items()}
+        return {
+            name: float(np.sqrt(np.square(estimate - self.path).mean()))
+            for name, estimate in ways.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
-        parts = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in asdict(self).items()}
+        parts = {
+            name: part.tolist() if isinstance(part, np.ndarray) else part
+            for name, part in asdict(self).items()
+        }
         parts["sightings"] = [None if math.isnan(x) else [x, y] for x, y in parts["sightings"]]
         return {"errors": self.errors, **parts}
 
     def view(self) -> View:
         """The plane, and one coordinate over time with the smoother's band."""
-        apart = np.full((2 * len(self.sightings), 2), np.nan)  # a point between two gaps is drawn as a dot
+        apart = np.full(
+            (2 * len(self.sightings), 2), np.nan
+        )  # a point between two gaps is drawn as a dot
         apart[::2] = self.sightings
         ways = {
             "where it was": self.path,
@@ -88,16 +98,29 @@ class Tracked:
             "smoother": self.smoothed,
         }
         plane = [Curve(name, p[:, 1], p[:, 0], dashed=name == "filter") for name, p in ways.items()]
-        low, high = (self.smoothed[:, 0] + side * 1.2816 * self.smoothed_deviation[:, 0] for side in (-1, 1))
-        dots = Curve("where it was seen", apart[:, 0], np.repeat(np.arange(len(self.path), dtype=float), 2))
-        lines = [Curve("where it was", self.path[:, 0]), dots, Curve("smoother", self.smoothed[:, 0])]
+        low, high = (
+            self.smoothed[:, 0] + side * 1.2816 * self.smoothed_deviation[:, 0] for side in (-1, 1)
+        )
+        dots = Curve(
+            "where it was seen", apart[:, 0], np.repeat(np.arange(len(self.path), dtype=float), 2)
+        )
+        lines = [
+            Curve("where it was", self.path[:, 0]),
+            dots,
+            Curve("smoother", self.smoothed[:, 0]),
+        ]
         return View(
             "tracking",
             "a moving target, from noisy sightings",
             self.to_json(),
             [
                 Lines(plane, title="the plane", titles=("x", "y"), size=(720, 520)).draw(),
-                Lines(lines, [Band("smoother, 80 %", low, high)], title="x over time", titles=("step", "x")).draw(),
+                Lines(
+                    lines,
+                    [Band("smoother, 80 %", low, high)],
+                    title="x over time",
+                    titles=("step", "x"),
+                ).draw(),
                 lambda width, colour: self.picture(width=min(width, 78)),
             ],
         )
@@ -105,10 +128,20 @@ class Tracked:
     def picture(self, *, width: int = 78, height: int = 22) -> str:
         """The plane in letters: the path as dots, sightings as o, the smoothed path as stars."""
         sightings = self.sightings[~np.isnan(self.sightings).any(1)]
-        low, high = (edge(np.concatenate([self.path, sightings, self.smoothed]), 0) for edge in (np.min, np.max))
+        low, high = (
+            edge(np.concatenate([self.path, sightings, self.smoothed]), 0)
+            for edge in (np.min, np.max)
+        )
         canvas = np.full((height, width), " ")
-        for points, letter in ((_between(self.path), "."), (sightings, "o"), (_between(self.smoothed), "*")):
-            column, row = ((points - low) / np.maximum(high - low, 1e-9)).T * [[width - 1], [height - 1]]
+        for points, letter in (
+            (_between(self.path), "."),
+            (sightings, "o"),
+            (_between(self.smoothed), "*"),
+        ):
+            column, row = ((points - low) / np.maximum(high - low, 1e-9)).T * [
+                [width - 1],
+                [height - 1],
+            ]
             canvas[height - 1 - row.round().astype(int), column.round().astype(int)] = letter
         return "\n".join("".join(line).rstrip() for line in canvas)
 
@@ -116,11 +149,15 @@ class Tracked:
 def track(scene: Scene | None = None, *, seed: int) -> Tracked:
     """Simulate a target, look at it through noise, and follow it in every way."""
     scene = scene or Scene()
-    target = constant_velocity(dimensions=2, acceleration=scene.acceleration, noise=scene.noise, initial_variance=1.0)
+    target = constant_velocity(
+        dimensions=2, acceleration=scene.acceleration, noise=scene.noise, initial_variance=1.0
+    )
     states, rows = target.sample(1, scene.steps, seed=seed)
     there = uniform(torch.arange(scene.steps), seed, 1) >= scene.missing
     there[0] = True
-    latest = torch.where(there, torch.arange(scene.steps), 0).cummax(0).values  # the step of the last sighting
+    latest = (
+        torch.where(there, torch.arange(scene.steps), 0).cummax(0).values
+    )  # the step of the last sighting
     sightings = Padded(rows.values, rows.lengths, there[None])
 
     wild, sharp = scene.acceleration * scene.wrong, scene.noise / scene.wrong
@@ -157,4 +194,6 @@ def _deviation(model: LDS, covariance: Float[Tensor, "1 T H H"]) -> Path:
 def _between(points: Path, *, parts: int = 8) -> Float[np.ndarray, "N 2"]:
     """The points, and some on the lines from each to the next."""
     share = np.arange(parts)[:, None, None] / parts
-    return np.concatenate([((1 - share) * points[:-1] + share * points[1:]).reshape(-1, 2), points[-1:]])
+    return np.concatenate(
+        [((1 - share) * points[:-1] + share * points[1:]).reshape(-1, 2), points[-1:]]
+    )

@@ -35,7 +35,9 @@ def cosine(x: Features, y: Features) -> Float[Tensor, "..."]:
     return dot(_unit(x), _unit(y)).clamp(-1.0, 1.0)
 
 
-def masked_softmax(score: Float[Tensor, "*B T"], visible: Bool[Tensor, "*#B T"]) -> Float[Tensor, "*B T"]:
+def masked_softmax(
+    score: Float[Tensor, "*B T"], visible: Bool[Tensor, "*#B T"]
+) -> Float[Tensor, "*B T"]:
     """E3: exp(s_t) / Σ_t' exp(s_t') over the visible t; what is not visible scores -inf and so gets 0.
 
     A row that sees nothing gets zeros, not NaN: an empty sequence is a fact of life, not an error.
@@ -85,12 +87,16 @@ def context(weights: Weights, value: Values) -> Contexts:
     return weights @ value
 
 
-def attention_vector(c: Features, h: Float[Tensor, "... H"], W_c: Float[Tensor, "R D+H"]) -> Float[Tensor, "... R"]:
+def attention_vector(
+    c: Features, h: Float[Tensor, "... H"], W_c: Float[Tensor, "R D+H"]
+) -> Float[Tensor, "... R"]:
     """E40: tanh(W_c [c; h]) (Luong et al. 2015)."""
     return (torch.cat([c, h], dim=-1) @ W_c.mT).tanh()
 
 
-def attend(query: Queries, key: Keys, value: Values, visible: Bool[Tensor, "*#rows #S T"]) -> tuple[Contexts, Weights]:
+def attend(
+    query: Queries, key: Keys, value: Values, visible: Bool[Tensor, "*#rows #S T"]
+) -> tuple[Contexts, Weights]:
     """E45: softmax(Q Kᵀ / √d) V, and the weights, because whoever attends will want to look."""
     weights = attention_weights(scaled_score(query, key), visible)
     return context(weights, value), weights
@@ -112,7 +118,9 @@ def split_heads(x: Vectors, num_heads: int) -> Float[Tensor, "B H T D/H"]:
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-def join_heads(heads: Float[Tensor, "B H T D"], W_O: Float[Tensor, "R H*D"]) -> Float[Tensor, "B T R"]:
+def join_heads(
+    heads: Float[Tensor, "B H T D"], W_O: Float[Tensor, "R H*D"]
+) -> Float[Tensor, "B T R"]:
     """E47: concat(head_1 .. head_h) W_Oᵀ."""
     return heads.transpose(1, 2).flatten(-2) @ W_O.mT
 
@@ -135,7 +143,11 @@ def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor
 def diversity_penalty(weights: Float[Tensor, "B J T"]) -> PerRow:
     """E49: ‖A Aᵀ - I‖²_F: zero when each hop looks at one place of its own (Lin et al. 2017)."""
     overlap = weights @ weights.mT
-    return (overlap - torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)).square().sum((1, 2))
+    return (
+        (overlap - torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device))
+        .square()
+        .sum((1, 2))
+    )
 
 
 def hop_overlap(weights: Float[Tensor, "B J T"]) -> PerRow:

@@ -28,7 +28,9 @@ def merge(words: Mapping[Symbols, int], pair: Pair) -> dict[Symbols, int]:
     return merged
 
 
-def learn(word_counts: Mapping[str, int], num_merges: int, *, end_of_word: str | None = None) -> list[Pair]:
+def learn(
+    word_counts: Mapping[str, int], num_merges: int, *, end_of_word: str | None = None
+) -> list[Pair]:
     """E62, E63: the merges in the order in which they are made; of equally frequent pairs, the one seen first.
 
     They may be fewer than `num_merges`: when every word is one symbol, there is nothing left to merge.

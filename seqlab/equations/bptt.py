@@ -106,7 +106,11 @@ def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Te
 
     Returns the clipped gradients and the norm before clipping. Where that is not finite, nothing can be saved.
     """
-    norm = vector_norm(torch.stack([vector_norm(g) for g in gradients])) if gradients else torch.tensor(0.0)
+    norm = (
+        vector_norm(torch.stack([vector_norm(g) for g in gradients]))
+        if gradients
+        else torch.tensor(0.0)
+    )
     scale = torch.where(norm > threshold, threshold / norm, 1.0)
     return [g * scale for g in gradients], norm
 

@@ -26,7 +26,9 @@ from seqlab.types import (
 )
 
 
-def cross_entropy(logits: FlatLogits, gold: FlatIds, *, label_smoothing: float = 0.0) -> FlatNumbers:
+def cross_entropy(
+    logits: FlatLogits, gold: FlatIds, *, label_smoothing: float = 0.0
+) -> FlatNumbers:
     """E4: -Σ_v q_v log p_v at each position, in nats, with p = softmax(logits).
 
     q is 1 at the gold token; with label smoothing ε it is (1 - ε) there plus ε/V everywhere.
@@ -62,7 +64,9 @@ def greedy_choice(logits: Logits) -> RowIds:
 def temper(logits: Logits, temperature: float) -> Logits:
     """E59: logits / τ. Below 1 the likely becomes likelier, above 1 all become more alike."""
     if not temperature > 0:
-        raise ValueError(f"a temperature must be above 0, not {temperature}; for the limit at 0, choose greedily")
+        raise ValueError(
+            f"a temperature must be above 0, not {temperature}; for the limit at 0, choose greedily"
+        )
     return logits / temperature
 
 
@@ -99,8 +103,12 @@ def choose(probabilities: Logits, uniform: PerRow) -> RowIds:
     total = mass[:, -1]
     if not (total > 0).all():
         row = int((~(total > 0)).nonzero()[0])
-        raise ValueError(f"row {row} offers no token to choose: its probabilities sum to {total[row].item()}")
-    below_total = total.nextafter(torch.zeros_like(total))  # else rounding near 1 would lead past the last token
+        raise ValueError(
+            f"row {row} offers no token to choose: its probabilities sum to {total[row].item()}"
+        )
+    below_total = total.nextafter(
+        torch.zeros_like(total)
+    )  # else rounding near 1 would lead past the last token
     target = torch.minimum(uniform * total, below_total)
     return torch.searchsorted(mass, target[:, None], right=True).squeeze(-1)
 

@@ -22,7 +22,9 @@ class Window(NamedTuple):
     intensity: PerRow
 
 
-def place_window(numbers: Float[Tensor, "B 5"], *, height: int, width: int, num_filters: int) -> Window:
+def place_window(
+    numbers: Float[Tensor, "B 5"], *, height: int, width: int, num_filters: int
+) -> Window:
     """E64: five numbers of a network to a window (Gregor et al. 2015); zeros are the whole picture.
 
     x = (W - 1)/2 (x̃ + 1),  y = (H - 1)/2 (ỹ + 1),  δ = (max(H, W) - 1)/(N - 1) exp δ̃,  σ² = (δ/2)² exp σ̃²,

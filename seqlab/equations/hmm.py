@@ -55,7 +55,9 @@ def moves_of(xi: Matrix, A: Moves) -> Moves:
     """What was counted over all states, in the shape of A: of pair (u, v), the moves to (v, w)."""
     if A.dim() == 2:
         return xi
-    return xi.unflatten(0, A.shape[:2]).unflatten(2, A.shape[:2])[:, :, 1:].diagonal(dim1=1, dim2=2).mT
+    return (
+        xi.unflatten(0, A.shape[:2]).unflatten(2, A.shape[:2])[:, :, 1:].diagonal(dim1=1, dim2=2).mT
+    )
 
 
 def condition(predicted: Belief, b: Belief) -> tuple[Belief, Float[Tensor, "B 1"]]:
@@ -114,7 +116,9 @@ def posterior(
 
 def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[PositionIds, PerRow]:
     """E10: argmax_z log p(x, z) and its value, from δ_t(j) = max_i (δ_{t-1}(i) + log A_ij) + log b_t(j)."""
-    log_A = (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()  # the maximum runs along memory
+    log_A = (
+        (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()
+    )  # the maximum runs along memory
     delta, came_from = pi.log().expand(len(lengths), -1), []
     stay = torch.arange(len(pi), device=A.device)
     for t, here in enumerate(log_b.unbind(1)):
@@ -146,7 +150,9 @@ def reestimate(
     total = counts.sum(-1, keepdim=True)
     smoothed = counts + pseudo * (last > 0)
     return torch.where(
-        total > 0, smoothed / smoothed.sum(-1, keepdim=True).clamp(min=torch.finfo(total.dtype).tiny), last
+        total > 0,
+        smoothed / smoothed.sum(-1, keepdim=True).clamp(min=torch.finfo(total.dtype).tiny),
+        last,
     )
 
 

@@ -72,7 +72,9 @@ class Pairs(NamedTuple):
     zz: Float[Tensor, "Z Z"]
 
 
-def predict(m: Mean, P: Covariance, system: System, x: Float[Tensor, "B X"] | None = None) -> tuple[Mean, Covariance]:
+def predict(
+    m: Mean, P: Covariance, system: System, x: Float[Tensor, "B X"] | None = None
+) -> tuple[Mean, Covariance]:
     """E12: m ← W_hh m + W_hx x_t and P ← W_hh P W_hhᵀ + Q: one step of time, in which nothing is seen."""
     m = m @ system.W_hh.mT
     if system.W_hx is not None and x is not None:
@@ -112,7 +114,9 @@ def gain(
     return K, L, _joseph(P, K, system.W_hy, system.R)
 
 
-def log_density(v: Float[Tensor, "*rows D N"], L: Factor, entries: Bool[Tensor, "*rows D"]) -> Float[Tensor, "*rows N"]:
+def log_density(
+    v: Float[Tensor, "*rows D N"], L: Factor, entries: Bool[Tensor, "*rows D"]
+) -> Float[Tensor, "*rows N"]:
     """log N(v; 0, L Lᵀ) = -½ (vᵀ S⁻¹ v + log |S| + d log 2π), over the d entries that were seen (v is 0 at others)."""
     z = torch.linalg.solve_triangular(L, _eye(L), upper=False) @ v
     volume = (2 * L.diagonal(dim1=-2, dim2=-1).log() + math.log(2 * math.pi)) * entries
@@ -127,7 +131,10 @@ def kalman_filter(system: System, evidence: Evidence) -> Filtered:
     for t in range(y.shape[1]):
         if t:
             moved, spread_out = predict(m, P, system, None if x is None else x[:, t])
-            m, P = torch.where(real[:, t, None], moved, m), torch.where(real[:, t, None, None], spread_out, P)
+            m, P = (
+                torch.where(real[:, t, None], moved, m),
+                torch.where(real[:, t, None, None], spread_out, P),
+            )
         before = m, P
         m, P, log_p = condition(m, P, system, y[:, t], seen[:, t])
         log_likelihood = log_likelihood + log_p
@@ -162,7 +169,9 @@ def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     return Smoothed(mean, covariance, torch.stack(lagged[::-1], 1))
 
 
-def reestimate(pairs: Pairs, W: Regression, learnt: Bool[Tensor, " Z"]) -> tuple[Regression, Float[Tensor, "Y Y"]]:
+def reestimate(
+    pairs: Pairs, W: Regression, learnt: Bool[Tensor, " Z"]
+) -> tuple[Regression, Float[Tensor, "Y Y"]]:
     """E16: y regressed on z, W ← Σ E[y zᵀ] (Σ E[z zᵀ])⁻¹; and the noise that is left, 1/N Σ E[(y - W z)(y - W z)ᵀ].
 
     So h_t on [h_{t-1}; x_t] gives W_hh, W_hx and Q; y_t on h_t gives W_hy and R; h_1 on a one gives m_1 and P_1.
@@ -193,8 +202,13 @@ def factor(A: Factor) -> Factor:
         if not failed.any():
             return L
         again = failed[..., None] > 0
-        lift, scale = torch.where(again, 1000.0, 1.0) * lift, torch.where(again, A.abs().amax(-1), scale)
-    raise ValueError("a covariance is not finite: look at the noise covariances, and whether W_hh makes states explode")
+        lift, scale = (
+            torch.where(again, 1000.0, 1.0) * lift,
+            torch.where(again, A.abs().amax(-1), scale),
+        )
+    raise ValueError(
+        "a covariance is not finite: look at the noise covariances, and whether W_hh makes states explode"
+    )
 
 
 def _joseph(P: Tensor, K: Tensor, W: Tensor, noise: Tensor) -> Tensor:

@@ -39,6 +39,8 @@ def theme_loss(logits: Logits, tokens: PositionIds, eligible: Mask) -> PerRow:
     return -guessed.masked_fill(~first, 0.0).sum(1) / first.sum(1).clamp(min=1)
 
 
-def mix_layers(layers: Float[Tensor, "L B T D"], scores: Float[Tensor, " L"], gain: Scalar) -> Vectors:
+def mix_layers(
+    layers: Float[Tensor, "L B T D"], scores: Float[Tensor, " L"], gain: Scalar
+) -> Vectors:
     """E66: γ Σ_l s_l h_l with s = softmax(scores): every depth of a language model has something to say."""
     return gain * torch.tensordot(scores.softmax(0), layers, dims=1)

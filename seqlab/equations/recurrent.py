@@ -40,7 +40,9 @@ def rnn_step(
     return tap("h", phi(h @ W.mT + x @ U.mT + b))
 
 
-def output(h: Float[Tensor, "... H"], V: Float[Tensor, "V H"], c: Float[Tensor, " V"]) -> Float[Tensor, "... V"]:
+def output(
+    h: Float[Tensor, "... H"], V: Float[Tensor, "V H"], c: Float[Tensor, " V"]
+) -> Float[Tensor, "... V"]:
     """E18: o_t = V h_t + c: the logits of a softmax, or the mean of a Gaussian."""
     return h @ V.mT + c
 
@@ -99,7 +101,9 @@ def lstm_step(
     return tap("h", o * c.tanh()), c
 
 
-def gru_step(x: Vector, h: Hidden, W: StateWeights, U: InputWeights, b: Biases, *, tap: Tap = untapped) -> Hidden:
+def gru_step(
+    x: Vector, h: Hidden, W: StateWeights, U: InputWeights, b: Biases, *, tap: Tap = untapped
+) -> Hidden:
     """E25: r, u = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (r h_{t-1}) + U x_t + b), and h_t = (1 - u) h_{t-1} + u h̃.
 
     The reset gate acts before the matrix product (Cho et al. 2014). The candidate h̃ is tapped as n, as torch calls it.
@@ -113,7 +117,14 @@ def gru_step(x: Vector, h: Hidden, W: StateWeights, U: InputWeights, b: Biases, 
 
 
 def gru_torch_step(
-    x: Vector, h: Hidden, W: StateWeights, U: InputWeights, b: Biases, b_n: HiddenVector, *, tap: Tap = untapped
+    x: Vector,
+    h: Hidden,
+    W: StateWeights,
+    U: InputWeights,
+    b: Biases,
+    b_n: HiddenVector,
+    *,
+    tap: Tap = untapped,
 ) -> Hidden:
     """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)) and h_t = (1 - z) n + z h_{t-1}.
 

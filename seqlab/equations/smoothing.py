@@ -44,7 +44,11 @@ def start(values: Values, seen: Seen, season: int, *, ratio: bool) -> State:
     sums = spread.index_add(1, place, torch.where(seen, apart, 0.0))
     neutral = float(ratio)
     parts = torch.where(count > 0, sums / count.clamp(min=1), neutral)
-    parts = parts / _away_from_zero(parts.mean(1, keepdim=True)) if ratio else parts - parts.mean(1, keepdim=True)
+    parts = (
+        parts / _away_from_zero(parts.mean(1, keepdim=True))
+        if ratio
+        else parts - parts.mean(1, keepdim=True)
+    )
     first = line.gather(1, seen.long().argmax(1, keepdim=True))[:, 0]
     return State(first - slope, slope, parts)
 
@@ -57,7 +61,9 @@ def smooth(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: boo
     return state
 
 
-def states(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool) -> Iterator[State]:
+def states(
+    values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool
+) -> Iterator[State]:
     """e_t = y_t - ŷ_t; l_t = l_{t-1} + φ b_{t-1} + α e_t; b_t = φ b_{t-1} + α β e_t; s_t = s_{t-m} + γ (1 - α) e_t.
 
     With `ratio`, ŷ_t = (l_{t-1} + φ b_{t-1}) s_{t-m}, and the error is taken in units of what multiplies it.
@@ -80,7 +86,9 @@ def states(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: boo
         yield State(level, slope, torch.stack(season, 1))
 
 
-def ahead(state: State, rates: Rates, horizon: int, *, row: int, ratio: bool) -> Float[Tensor, "B K"]:
+def ahead(
+    state: State, rates: Rates, horizon: int, *, row: int, ratio: bool
+) -> Float[Tensor, "B K"]:
     """ŷ_{t+h} = l_t + (φ + … + φ^h) b_t + s, or times s; `row` is the number of rows that were read."""
     powers = torch.cumprod(rates[:, 2:3].expand(-1, horizon), dim=1).cumsum(1)
     line = state.level[:, None] + powers * state.slope[:, None]

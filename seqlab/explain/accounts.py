@@ -92,16 +92,22 @@ def dot(what: str, left: str, a: Tensor, right: str, b: Tensor) -> Product:
     return Product(what, left, right, *rows, float(np.dot(*rows)))
 
 
-def affine(equation: str, formula: str, names: tuple[str, str, str], layer: Any, row: int, x: Tensor) -> Account:
+def affine(
+    equation: str, formula: str, names: tuple[str, str, str], layer: Any, row: int, x: Tensor
+) -> Account:
     """One row of a linear layer: the product, by the names of it and of its sides, and its sum with the bias."""
     what, left, right = names
     product = dot(what, left, layer.weight[row], right, x)
     bias = float(layer.bias[row])
     total = product.sum + bias
-    return Account(equation, formula, total, (fill("{} + {}", total, product.sum, bias),), (product,))
+    return Account(
+        equation, formula, total, (fill("{} + {}", total, product.sum, bias),), (product,)
+    )
 
 
-def squashed(equation: str, formula: str, products: tuple[Product, ...], terms: list[float], squash: str) -> Account:
+def squashed(
+    equation: str, formula: str, products: tuple[Product, ...], terms: list[float], squash: str
+) -> Account:
     """A sum of terms, and one of the functions in SQUASH of it."""
     total = sum(terms)
     value = SQUASH[squash](total)

@@ -64,25 +64,35 @@ def attention_maps(subject: Subject, trace: Trace) -> list[Map]:
         if name.endswith(".weights"):
             weights = trace[name][0].numpy()
             weights = weights[None] if weights.ndim == 2 else weights
-            maps.append(Map(name.removesuffix(".weights"), weights, *_sides(subject, name, weights.shape)))
+            maps.append(
+                Map(name.removesuffix(".weights"), weights, *_sides(subject, name, weights.shape))
+            )
     if not maps:
         raise UsageError(
-            "this model attends to nothing", hint="the view 'cells' shows the states of a recurrent model."
+            "this model attends to nothing",
+            hint="the view 'cells' shows the states of a recurrent model.",
         )
     return maps
 
 
 def alignment(subject: Subject) -> Matrix:
     """Where each token of the answer looked in the source: of many heads, the mean in the last layer."""
-    maps = [m for m in attention_maps(subject, subject.trace()) if m.name.endswith((".cross", "decoder.attention"))]
+    maps = [
+        m
+        for m in attention_maps(subject, subject.trace())
+        if m.name.endswith((".cross", "decoder.attention"))
+    ]
     if not maps or not subject.source:
         raise UsageError(
-            "this model does not attend to its source", hint="an alignment needs a decoder with attention."
+            "this model does not attend to its source",
+            hint="an alignment needs a decoder with attention.",
         )
     return maps[-1].weights.mean(0)
 
 
-def _sides(subject: Subject, name: str, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sides(
+    subject: Subject, name: str, shape: tuple[int, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if name.startswith("pooling"):
         return tuple(f"hop {hop + 1}" for hop in range(shape[1])), subject.source
     if name.startswith("encoder"):
@@ -97,7 +107,9 @@ def attention_view(subject: Subject, *, layer: str | None = None, head: int | No
     maps = attention_maps(subject, subject.trace())
     names = [m.name for m in maps]
     if layer is not None and layer not in names:
-        raise UsageError(f"there is no layer '{layer}' with attention", hint=f"there are: {', '.join(names)}.")
+        raise UsageError(
+            f"there is no layer '{layer}' with attention", hint=f"there are: {', '.join(names)}."
+        )
     maps = [m for m in maps if layer in (None, m.name)]
     heads = [len(m.weights) for m in maps]
     if head is not None and not 1 <= head <= min(heads):
@@ -105,11 +117,18 @@ def attention_view(subject: Subject, *, layer: str | None = None, head: int | No
     last = maps[-1]
     weights = last.weights.mean(0) if head is None else last.weights[head - 1]
     name = f"{last.name}, {'mean of its heads' if head is None and heads[-1] > 1 else f'head {head or 1}'}"
-    heat = HeatMap(weights, last.rows, last.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0))
-    links = bipartite(weights, last.rows, last.columns, title=f"{name}: the strongest of its weights")
+    heat = HeatMap(
+        weights, last.rows, last.columns, title=name, titles=("looks from", "at"), reach=(0.0, 1.0)
+    )
+    links = bipartite(
+        weights, last.rows, last.columns, title=f"{name}: the strongest of its weights"
+    )
     parts: list[Any] = [f"{name}: a row for each that looks", heat, links]
     if head is None and sum(heads) > 1:
-        rows = [(m.name, [_panel(m, h, place) for h, (place, _) in enumerate(m.followed())]) for m in maps]
+        rows = [
+            (m.name, [_panel(m, h, place) for h, (place, _) in enumerate(m.followed())])
+            for m in maps
+        ]
         parts.append(panels(rows, title="all heads"))
     lines = [
         f"{m.name} head {h} looks at {place}: {100 * share:.0f} % of its weight"

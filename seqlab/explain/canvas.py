@@ -30,7 +30,10 @@ STYLE = "text{unicode-bidi:plaintext;white-space:pre}"
 
 MOST_PIXELS = 8e6
 # What the generic families mean on a machine that has none of the families that the SVG names.
-FAMILIES: dict[str, Any] = {"sans_serif_family": "Liberation Sans", "monospace_family": "Liberation Mono"}
+FAMILIES: dict[str, Any] = {
+    "sans_serif_family": "Liberation Sans",
+    "monospace_family": "Liberation Mono",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +42,9 @@ class Item:
 
     opacity: Pixels = 1.0
     hint: str = ""  # shown while the pointer rests on it
-    tags: tuple[str, ...] = ()  # on a page, items light up together with those whose tags they have or are part of
+    tags: tuple[
+        str, ...
+    ] = ()  # on a page, items light up together with those whose tags they have or are part of
     fill = ""
     stroke = ""
 
@@ -52,7 +57,10 @@ class Item:
         roles = " ".join(f"{kind}-{role}" for kind, role in paints.items() if role in ROLES)
         paints = {kind: ROLES.get(colour, (colour,))[0] for kind, colour in paints.items()}
         look = {**attributes, **paints, "fill": paints["fill"] or "none", "class": roles}
-        look |= {"opacity": self.opacity if self.opacity < 1 else None, "data-tags": " ".join(self.tags)}
+        look |= {
+            "opacity": self.opacity if self.opacity < 1 else None,
+            "data-tags": " ".join(self.tags),
+        }
         inner += f"<title>{escape(visible(self.hint))}</title>" if self.hint else ""
         return element(name, look, inner)
 
@@ -68,7 +76,13 @@ class Rect(Item):
     radius: Pixels = 0.0
 
     def svg(self) -> str:
-        place = {"x": self.x, "y": self.y, "width": self.width, "height": self.height, "rx": self.radius or None}
+        place = {
+            "x": self.x,
+            "y": self.y,
+            "width": self.width,
+            "height": self.height,
+            "rx": self.radius or None,
+        }
         return self._element("rect", place)
 
 
@@ -86,7 +100,9 @@ class Polyline(Item):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points.tolist())
         look = {"points": points, "stroke-linejoin": "round", "stroke-width": self.width}
         dashes = "4 4" if self.dashed else None
-        return self._element("polygon" if self.fill else "polyline", {**look, "stroke-dasharray": dashes})
+        return self._element(
+            "polygon" if self.fill else "polyline", {**look, "stroke-dasharray": dashes}
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,9 @@ class Text(Item):
             "y": self.y,
             "font-size": self.size,
             "text-anchor": self.anchor,
-            "transform": f"rotate({self.rotation:g} {self.x:.2f} {self.y:.2f})" if self.rotation else None,
+            "transform": f"rotate({self.rotation:g} {self.x:.2f} {self.y:.2f})"
+            if self.rotation
+            else None,
             "font-weight": "600" if self.bold else None,
             "font-family": MONO if self.monospace else None,
         }
@@ -186,7 +204,11 @@ class Canvas:
         inner = f"<title>{escape(visible(self.title))}</title>" if self.title else ""
         inner += f"<style>{STYLE}</style>{paper}" + "\n".join(item.svg() for item in self.items)
         frame = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": SANS}
-        size = {"width": self.width, "height": self.height, "viewBox": f"0 0 {self.width:g} {self.height:g}"}
+        size = {
+            "width": self.width,
+            "height": self.height,
+            "viewBox": f"0 0 {self.width:g} {self.height:g}",
+        }
         return element("svg", {**frame, **size}, inner)
 
     def to_png(self, *, scale: Pixels = 2.0) -> bytes:
@@ -200,7 +222,12 @@ class Canvas:
             ) from None
         scale = min(scale, (MOST_PIXELS / (self.width * self.height)) ** 0.5)
         with _fonts() as fonts:
-            return svg_to_bytes(svg_string=_for_resvg(self.to_svg()), zoom=scale, background=ROLES["paper"][0], **fonts)
+            return svg_to_bytes(
+                svg_string=_for_resvg(self.to_svg()),
+                zoom=scale,
+                background=ROLES["paper"][0],
+                **fonts,
+            )
 
 
 def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
@@ -216,7 +243,9 @@ def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
     return Canvas(max((canvas.width for canvas in canvases), default=0), y, items, title)
 
 
-def line(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *, dashed: bool = False) -> Polyline:
+def line(
+    x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels, stroke: str = "rule", *, dashed: bool = False
+) -> Polyline:
     return Polyline(np.array([[x1, y1], [x2, y2]], float), stroke, dashed=dashed)
 
 
@@ -229,7 +258,10 @@ def swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
 def element(name: str, attributes: Mapping[str, object], inner: str = "") -> str:
     """An XML element; attributes that are None or empty are left out."""
     present = {key: value for key, value in attributes.items() if value not in (None, "")}
-    texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in present.items()}
+    texts = {
+        key: f"{value:.6g}" if isinstance(value, float) else str(value)
+        for key, value in present.items()
+    }
     return f"<{name} {' '.join(f'{key}={quoteattr(text)}' for key, text in texts.items())}>{inner}</{name}>"
 
 
@@ -240,7 +272,9 @@ def _for_resvg(svg: str) -> str:
     dozen long lines; a line has one colour, so that it can be drawn pale at once.
     """
     svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
-    return re.sub(r'(<poly[^>]*) opacity="([^"]*)"', r'\1 fill-opacity="\2" stroke-opacity="\2"', svg)
+    return re.sub(
+        r'(<poly[^>]*) opacity="([^"]*)"', r'\1 fill-opacity="\2" stroke-opacity="\2"', svg
+    )
 
 
 @contextmanager
@@ -264,8 +298,8 @@ def _machine_has_fonts() -> bool:
     """Whether a letter leaves ink: resvg leaves out a text for which there is no font."""
     from resvg_py import svg_to_bytes
 
-    page = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{}"><text y="15">{}</text></svg>'
+    page = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{}"><text y="15">{}</text></svg>'
+    letter, nothing = (
+        svg_to_bytes(svg_string=page.format(SANS, text), **FAMILIES) for text in ("x", "")
     )
-    letter, nothing = (svg_to_bytes(svg_string=page.format(SANS, text), **FAMILIES) for text in ("x", ""))
     return letter != nothing

@@ -40,7 +40,9 @@ def states(trace: Trace, side: list[str]) -> Layers:
     """The states of every layer that stand beside the tokens of one side."""
     values = {name: trace[name] for name in trace.names() if name.endswith((".c", ".h", ".output"))}
     return {
-        name: value[0].double() for name, value in values.items() if value.dim() == 3 and value.shape[1] == len(side)
+        name: value[0].double()
+        for name, value in values.items()
+        if value.dim() == 3 and value.shape[1] == len(side)
     }
 
 
@@ -51,11 +53,15 @@ def unit_of(layers: Layers, layer: str | None, unit: int) -> Float[Tensor, " T"]
         raise UsageError(f"there is no layer '{name}' with states", hint=nearest(name, layers))
     size = layers[name].shape[1]
     if not 0 <= unit < size:
-        raise UsageError(f"there is no unit {unit} in {name}", hint=f"it has units 0 to {size - 1}.")
+        raise UsageError(
+            f"there is no unit {unit} in {name}", hint=f"it has units 0 to {size - 1}."
+        )
     return layers[name][:, unit]
 
 
-def marks(tokens: list[str], pattern: str | None) -> dict[str, Bool[Tensor, " T"] | Float[Tensor, " T"]]:
+def marks(
+    tokens: list[str], pattern: str | None
+) -> dict[str, Bool[Tensor, " T"] | Float[Tensor, " T"]]:
     """What units may follow: inside quotes, inside brackets, the place in the line, and what a user's pattern finds.
 
     Each tells what holds once the token has been read.
@@ -82,10 +88,14 @@ def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise UsageError(f"{pattern!r} is not a regular expression: {error}", hint="try a plain word.") from None
+        raise UsageError(
+            f"{pattern!r} is not a regular expression: {error}", hint="try a plain word."
+        ) from None
     ends = [0, *accumulate(map(len, tokens))]
     spans = [match.span() for match in expression.finditer("".join(tokens))]
-    return torch.tensor([any(a < stop and b > start for a, b in spans) for start, stop in pairwise(ends)])
+    return torch.tensor(
+        [any(a < stop and b > start for a, b in spans) for start, stop in pairwise(ends)]
+    )
 
 
 def followers(layers: Layers, marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
@@ -120,16 +130,26 @@ def _correlation(values: Float[Tensor, "T H"], mark: Float[Tensor, " T"]) -> Flo
 
 
 def cells_view(
-    subject: Subject, *, layer: str | None = None, unit: int | None = None, pattern: str | None = None
+    subject: Subject,
+    *,
+    layer: str | None = None,
+    unit: int | None = None,
+    pattern: str | None = None,
 ) -> View:
     """The text coloured by one unit: the one asked for, else the one that follows something best."""
     tokens = list(subject.source or subject.written)
     layers = states(subject.trace(), tokens)
     if not layers:
-        raise UsageError("this model has no states beside its tokens", hint="look at it with the view 'lens'.")
+        raise UsageError(
+            "this model has no states beside its tokens", hint="look at it with the view 'lens'."
+        )
     units = followers(layers, marks(tokens, pattern))
     if unit is None and units:
-        fitting = [f for f in units if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))]
+        fitting = [
+            f
+            for f in units
+            if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))
+        ]
         best = max(fitting or units, key=lambda f: f.strength)
         layer = best.layer
         unit = best.unit
@@ -140,10 +160,19 @@ def cells_view(
     text = ColouredText(tokens, values, title=name)
     lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in units]
     if lines:
-        lines = ["what units follow (area under the ROC curve; for the place, correlation):", *lines]
+        lines = [
+            "what units follow (area under the ROC curve; for the place, correlation):",
+            *lines,
+        ]
     return View(
         "cells",
         f"{name} in {subject.bundle.recipe.name}",
-        {"layer": layer, "unit": unit, "tokens": tokens, "values": values, "followers": list(map(asdict, units))},
+        {
+            "layer": layer,
+            "unit": unit,
+            "tokens": tokens,
+            "values": values,
+            "followers": list(map(asdict, units)),
+        },
         [text, "", *lines],
     )

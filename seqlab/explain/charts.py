@@ -7,8 +7,32 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Num
 
-from seqlab.explain.canvas import Canvas, Grid, Group, Item, Matrix, Polyline, Rect, Text, Vector, line, swing
-from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cell, cut, fitted, longest, number, visible, widest
+from seqlab.explain.canvas import (
+    Canvas,
+    Grid,
+    Group,
+    Item,
+    Matrix,
+    Polyline,
+    Rect,
+    Text,
+    Vector,
+    line,
+    swing,
+)
+from seqlab.explain.labels import (
+    LONGEST,
+    SMALL,
+    Pixels,
+    Range,
+    cell,
+    cut,
+    fitted,
+    longest,
+    number,
+    visible,
+    widest,
+)
 from seqlab.explain.palette import (
     CATEGORICAL,
     DIVERGING,
@@ -66,13 +90,27 @@ class HeatMap:
         height = tall * len(matrix)
         reach = self.limits
         items: list[Item] = [
-            Grid(left, top, width, height, levels(matrix, *reach), self.stops, self.rows, self.columns, reach),
+            Grid(
+                left,
+                top,
+                width,
+                height,
+                levels(matrix, *reach),
+                self.stops,
+                self.rows,
+                self.columns,
+                reach,
+            ),
             Text(18, top + height / 2, down, 12, "muted", "middle", -90),
             Text(left, 20, across, 12, "muted"),
         ]
-        for name, middle in list(zip(names, y, strict=True))[:: 1 if tall >= 13 else math.ceil(18 / tall)]:
+        for name, middle in list(zip(names, y, strict=True))[
+            :: 1 if tall >= 13 else math.ceil(18 / tall)
+        ]:
             items.append(Text(left - 8, middle + 4, name, SMALL, anchor="end"))
-        for head, middle in list(zip(heads, x, strict=True))[:: 1 if flat or wide >= 15 else math.ceil(22 / wide)]:
+        for head, middle in list(zip(heads, x, strict=True))[
+            :: 1 if flat or wide >= 15 else math.ceil(22 / wide)
+        ]:
             turned = Text(middle + 3, top - 6, head, SMALL, rotation=-45)
             items.append(Text(middle, top - 6, head, SMALL, anchor="middle") if flat else turned)
         for r, c in np.argwhere(np.isfinite(matrix)).tolist() if side >= 30 else []:
@@ -142,7 +180,14 @@ class Bars:
             words = number(value)
             aside, anchor = (6, "start") if value >= 0 else (-6, "end")
             items += [
-                Rect(min(zero, tip), y + 3, abs(tip - zero), 16, CATEGORICAL[value < 0], hint=f"{name}: {words}"),
+                Rect(
+                    min(zero, tip),
+                    y + 3,
+                    abs(tip - zero),
+                    16,
+                    CATEGORICAL[value < 0],
+                    hint=f"{name}: {words}",
+                ),
                 Text(left - 10, y + 15, name, anchor="end"),
                 Text(tip + aside, y + 15, words, SMALL, "muted", anchor),
             ]
@@ -164,13 +209,17 @@ class Bars:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> Canvas:
     """Words and figures in columns: the first begins at the left, the others end at the right."""
-    ends = np.cumsum([widest(column, 12) + 24 for column in zip(header, *rows, strict=True)]).tolist()
+    ends = np.cumsum(
+        [widest(column, 12) + 24 for column in zip(header, *rows, strict=True)]
+    ).tolist()
     items: list[Item] = [line(0, 28, ends[-1] + 4, 28)]
     for k, (first, *others) in enumerate([header, *rows]):
         y = 20 + 22 * k
         ink = "ink" if k else "muted"
         items.append(Text(4, y, first, 12, ink))
-        items += [Text(end, y, words, 12, ink, "end") for end, words in zip(ends[1:], others, strict=True)]
+        items += [
+            Text(end, y, words, 12, ink, "end") for end, words in zip(ends[1:], others, strict=True)
+        ]
     return Canvas(ends[-1] + 8, 22 * len(rows) + 34, items, title)
 
 
@@ -184,7 +233,9 @@ def bipartite(
     margins = [28 + widest([cut(name, LONGEST) for name in names], size) for names in (left, right)]
     start = margins[0]
     end = start + 260
-    begins, ends = (16 + (np.arange(n) + 0.5 + (tallest - n) / 2) * pitch for n in (len(left), len(right)))
+    begins, ends = (
+        16 + (np.arange(n) + 0.5 + (tallest - n) / 2) * pitch for n in (len(left), len(right))
+    )
     calm = min(1.0, (80 / tallest) ** 0.5)  # among many tokens lines are thinner and paler
     shares = np.nan_to_num(weights) / max(float(np.nan_to_num(weights).max(initial=0)), 1e-12)
     items = list[Item]()
@@ -197,12 +248,16 @@ def bipartite(
             thick = calm * (0.8 + 2.2 * share)
             opacity = calm * (0.06 + 0.84 * share)
             tags = (f"left{i}", f"right{j}")
-            items.append(Polyline(curve, CATEGORICAL[0], thick, opacity=opacity, hint=hint, tags=tags))
+            items.append(
+                Polyline(curve, CATEGORICAL[0], thick, opacity=opacity, hint=hint, tags=tags)
+            )
     for side, x, tokens, y in (("left", start - 8, left, begins), ("right", end + 8, right, ends)):
         anchor = "end" if side == "left" else "start"
         for k, (token, middle) in enumerate(zip(tokens, y.tolist(), strict=True)):
             name = cut(token, LONGEST)
-            items.append(Text(x, middle + 0.35 * size, name, size, anchor=anchor, tags=(f"{side}{k}",)))
+            items.append(
+                Text(x, middle + 0.35 * size, name, size, anchor=anchor, tags=(f"{side}{k}",))
+            )
     return Canvas(sum(margins) + 260, 32 + tallest * pitch, items, title)
 
 

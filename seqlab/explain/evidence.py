@@ -28,7 +28,9 @@ SHOWN = 20  # features or examples
 LONGEST = 60  # characters of an example
 
 
-def evidence_view(bundle: Bundle, given: Any, *, position: int | None = None, column: str | None = None) -> View:
+def evidence_view(
+    bundle: Bundle, given: Any, *, position: int | None = None, column: str | None = None
+) -> View:
     """What speaks for the answer of a baseline: n-grams, features of a word, nearest examples, or forms of a season."""
     name = bundle.recipe.model.without_layers
     if name in ("linear", "crf"):
@@ -37,7 +39,9 @@ def evidence_view(bundle: Bundle, given: Any, *, position: int | None = None, co
         return _neighbours(bundle, given)
     if name == "smoothing":
         return _forms(bundle, given, column)
-    raise UsageError("this model does not say what its answer rests on", hint="'saliency' or 'attention' may.")
+    raise UsageError(
+        "this model does not say what its answer rests on", hint="'saliency' or 'attention' may."
+    )
 
 
 def _features(bundle: Bundle, given: Any, position: int | None) -> View:
@@ -50,7 +54,11 @@ def _features(bundle: Bundle, given: Any, position: int | None) -> View:
         others = [i for i in logits.argsort(descending=True).tolist() if i != best]
         each = _contributions(bundle, subject, place)
     against = others[0] if others else best
-    apart = (each[:, best] - each[:, against]).double().numpy() if others else each[:, best].double().numpy()
+    apart = (
+        (each[:, best] - each[:, against]).double().numpy()
+        if others
+        else each[:, best].double().numpy()
+    )
     order = np.argsort(-np.abs(apart), kind="stable")[:SHOWN]
     order = order[apart[order] != 0]
     features = _feature_names(bundle, subject, place)
@@ -92,7 +100,9 @@ def _neighbours(bundle: Bundle, given: Any) -> View:
             part = slice(int(encoder.offsets[place]), int(ends[place]))
             both = zip(encoder.ids[part].tolist(), encoder.values[part].tolist(), strict=True)
             shared = sorted(((own[i] * v, i) for i, v in both if i in own), reverse=True)
-            words = [source.vocabulary.name(i) for _, i in shared if i < len(source.vocabulary.words)]
+            words = [
+                source.vocabulary.name(i) for _, i in shared if i < len(source.vocabulary.words)
+            ]
             found.append(words[:5])
         context, _ = model.decoder.start(encoder(reads))
     written = [[i for i in row if i not in (SOS, EOS)] for row in context[0][0].tolist()]
@@ -114,7 +124,9 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
     model, source = cast(SmoothingForecaster, bundle.model), series_of(bundle.codec)
     name = column or source.columns[0]
     if name not in source.columns:
-        raise UsageError(f"there is no column '{name}'", hint=f"there are: {', '.join(source.columns)}.")
+        raise UsageError(
+            f"there is no column '{name}'", hint=f"there are: {', '.join(source.columns)}."
+        )
     place = source.columns.index(name)
     weights, errors = (each[place].double().numpy() for each in (model.weights, model.errors))
     tried = [number for number, error in enumerate(errors.tolist()) if np.isfinite(error)]
@@ -125,10 +137,24 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
         "forms": [names[i] for i in tried],
         "weights": weights[tried],
         "errors": errors[tried] * unit,
-        "rates": {names[i]: model.rates[place, i].tolist() for i in tried if weights[i] > 0 and names[i] in FORMS},
+        "rates": {
+            names[i]: model.rates[place, i].tolist()
+            for i in tried
+            if weights[i] > 0 and names[i] in FORMS
+        },
     }
-    drawn = [Bars(data["weights"], data["forms"], title=f"{name}: the weight of each form in the forecast")]
-    drawn.append(Bars(data["errors"], data["forms"], title="mean absolute error when it forecast the training part"))
+    drawn = [
+        Bars(
+            data["weights"], data["forms"], title=f"{name}: the weight of each form in the forecast"
+        )
+    ]
+    drawn.append(
+        Bars(
+            data["errors"],
+            data["forms"],
+            title="mean absolute error when it forecast the training part",
+        )
+    )
     if names[heaviest] in FORMS and FORMS[names[heaviest]].seasonal:
         window = last_window(bundle, given)
         some = window.rows_at([place])
@@ -139,7 +165,9 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
         season = season if FORMS[names[heaviest]].ratio else season * unit
         steps = [f"step {1 + k}" for k in range(len(season))]
         data["season"] = season
-        drawn.append(Bars(season, steps, title=f"the season of '{names[heaviest]}', from the next row on"))
+        drawn.append(
+            Bars(season, steps, title=f"the season of '{names[heaviest]}', from the next row on")
+        )
     forecast(bundle, given)  # what cannot be forecast is refused with a reason
     parts = [part for figure in drawn for part in (figure.title, figure)]
     return View("evidence", f"{name}: which forms make the forecast", data, parts)

@@ -23,7 +23,10 @@ from seqlab.subject import Subject
 from seqlab.training.log import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
-HEALTHY = (0.93, 1.05)  # what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
+HEALTHY = (
+    0.93,
+    1.05,
+)  # what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
 EACH_STEP_UP_TO = 48  # positions: each one's loss is sent back by itself
 REMEDIES: dict[Verdict, str] = {
     "vanishing": "what is far back is hardly learnt: use an LSTM or GRU, attention, or residual connections.",
@@ -65,7 +68,13 @@ class Flow:
     def verdict(self, layer: int) -> Verdict:
         """Vanishing, exploding or healthy, by the mean factor of a step."""
         factor = self.factor(layer)
-        return "vanishing" if not factor >= HEALTHY[0] else "exploding" if factor > HEALTHY[1] else "healthy"
+        return (
+            "vanishing"
+            if not factor >= HEALTHY[0]
+            else "exploding"
+            if factor > HEALTHY[1]
+            else "healthy"
+        )
 
     def sentence(self, layer: int) -> str:
         """The verdict, its number and what to do."""
@@ -85,11 +94,15 @@ def gradient_flow(subject: Subject, *, position: int | None = None, each: bool =
     rows = [_norms(subject, at) for at in losses]
     names = tuple(rows[0])
     if not names:
-        raise UsageError("this model has no states that a gradient flows through", hint="look at 'saliency'.")
+        raise UsageError(
+            "this model has no states that a gradient flows through", hint="look at 'saliency'."
+        )
     norms = torch.stack([torch.stack([row[name] for row in rows]) for name in names])
     every = norms if len(rows) > 1 else None
     places = subject.written or subject.source
-    return Flow(names, norms[:, losses.index(place)], every, matrices(subject.bundle), places, place)
+    return Flow(
+        names, norms[:, losses.index(place)], every, matrices(subject.bundle), places, place
+    )
 
 
 def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
@@ -105,13 +118,19 @@ def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
     with torch.enable_grad(), listening(keep):
         log_p = subject.logits().log_softmax(-1)
         if not log_p.requires_grad:
-            raise UsageError("this model learns without gradients", hint="the view 'trellis' shows what it believes.")
+            raise UsageError(
+                "this model learns without gradients",
+                hint="the view 'trellis' shows what it believes.",
+            )
         (-log_p[place, subject.answers[place]]).backward()
     subject.bundle.model.zero_grad()
     side = len(subject.written or subject.source)
     by_name = {}
     for name, values in kept.items():
-        norms = [vector_norm(torch.zeros_like(v) if v.grad is None else v.grad, dim=-1)[0] for v in values]
+        norms = [
+            vector_norm(torch.zeros_like(v) if v.grad is None else v.grad, dim=-1)[0]
+            for v in values
+        ]
         steps = torch.stack(norms) if norms[0].dim() == 0 else torch.stack(norms).sum(0)
         steps = steps.flip(0) if ".backward." in name else steps
         if len(steps) == side:
@@ -124,14 +143,18 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
     blocks = []
     for layer in bundle.model.modules():
         if isinstance(layer, Recurrence):
-            for gate, block in zip(layer.cell.gates, layer.W.detach().double().split(layer.size), strict=True):
+            for gate, block in zip(
+                layer.cell.gates, layer.W.detach().double().split(layer.size), strict=True
+            ):
                 radius = float(torch.linalg.eigvals(block).abs().max())
                 stretch = float(bound(block, max_slope=1.0, distance=1))
                 blocks.append(Matrix(f"{layer.name}.{gate}", stretch, radius))
     return tuple(blocks)
 
 
-def gradients_view(subject: Subject, *, position: int | None = None, folder: Path | None = None) -> View:
+def gradients_view(
+    subject: Subject, *, position: int | None = None, folder: Path | None = None
+) -> View:
     """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
     flow = gradient_flow(subject, position=position)
     recipe = subject.bundle.recipe
@@ -139,7 +162,12 @@ def gradients_view(subject: Subject, *, position: int | None = None, folder: Pat
     logs = np.log10(flow.last[:, : flow.position + 1].clamp(min=1e-30).numpy())
     curves = [Curve(name, norms, distance) for name, norms in zip(flow.names, logs, strict=True)]
     bounds = [
-        Curve(f"at most, {m.name} (E36)", logs[0, -1] + distance * math.log10(m.singular_value), distance, dashed=True)
+        Curve(
+            f"at most, {m.name} (E36)",
+            logs[0, -1] + distance * math.log10(m.singular_value),
+            distance,
+            dashed=True,
+        )
         for m in flow.matrices
         if m.name.endswith(".h")
     ]
@@ -147,7 +175,9 @@ def gradients_view(subject: Subject, *, position: int | None = None, folder: Pat
     sentences = [flow.sentence(layer) for layer in layers]
     clip = clip_rate(folder, recipe.train.clip)
     if clip is not None:
-        sentences.append(f"in training {100 * clip:.1f} % of the logged steps were clipped at {recipe.train.clip:g}.")
+        sentences.append(
+            f"in training {100 * clip:.1f} % of the logged steps were clipped at {recipe.train.clip:g}."
+        )
     data: dict[str, Any] = {
         "layers": flow.names,
         "places": flow.places,
@@ -179,5 +209,9 @@ def clip_rate(folder: Path | None, clip: float) -> float | None:
     """The share of the steps that a run has logged whose gradient was clipped; None where there is no log."""
     if folder is None or not (path := folder / "run" / "metrics.jsonl").exists():
         return None
-    norms = [row["gradient_norm"] for row in MetricsFile(path).rows() if isinstance(row.get("gradient_norm"), float)]
+    norms = [
+        row["gradient_norm"]
+        for row in MetricsFile(path).rows()
+        if isinstance(row.get("gradient_norm"), float)
+    ]
     return sum(norm > clip for norm in norms) / len(norms) if norms else None

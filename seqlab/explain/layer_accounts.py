@@ -82,7 +82,9 @@ def projection(p: Place) -> Account:
     side = "memory" if f"{p.prefix}.memory" in p.trace and p.leaf != "q" else "x"
     matrix = f"W{p.leaf.upper()}"
     names = f"{matrix}·x", f"{matrix}, row {feature}", f"{side} at {t + 1}"
-    return affine("E45", f"{p.leaf} = {matrix} x + b", names, layer.query_key_value, row, p.part(side)[t])
+    return affine(
+        "E45", f"{p.leaf} = {matrix} x + b", names, layer.query_key_value, row, p.part(side)[t]
+    )
 
 
 def inner(p: Place) -> Account:
@@ -93,7 +95,9 @@ def inner(p: Place) -> Account:
     driven = affine("E53", "inner = max(0, W₁ x + b₁)", names, layer.widen, j, p.part("x")[t])
     value = float(layer.activation(torch.tensor(driven.value, dtype=torch.float64)))
     formula = driven.formula if driven.value * value >= 0 else "inner = φ(W₁ x + b₁)"
-    return replace(driven, formula=formula, value=value, lines=(f"{driven.lines[0]}, then {number(value)}",))
+    return replace(
+        driven, formula=formula, value=value, lines=(f"{driven.lines[0]}, then {number(value)}",)
+    )
 
 
 def residual_sum(p: Place) -> Account:
@@ -113,10 +117,15 @@ def residual_sum(p: Place) -> Account:
         side = "heads side by side"
         linear = p.layer(MultiHeadAttention, name).mix
         last = p.stage(f"{name}.heads").transpose(0, 1).flatten(1)
-    sublayer = affine(equation, formula, (f"W·{side}", f"W, row {c}", f"{side} at {t + 1}"), linear, c, last[t])
+    sublayer = affine(
+        equation, formula, (f"W·{side}", f"W, row {c}", f"{side} at {t + 1}"), linear, c, last[t]
+    )
     x = float(_stream(p, name)[t, c])
     total = x + sublayer.value
-    lines = (f"sublayer = {sublayer.lines[0]}", fill("x + sublayer = {} + {}", total, x, sublayer.value))
+    lines = (
+        f"sublayer = {sublayer.lines[0]}",
+        fill("x + sublayer = {} + {}", total, x, sublayer.value),
+    )
     return replace(sublayer, value=total, lines=lines)
 
 
@@ -127,7 +136,11 @@ def _stream(p: Place, sublayer: str) -> Tensor:
     side = p.name.partition(".")[0]
     names = p.trace.names()
     ends = (".positions", ".sum", ".output")
-    before = [name for name in names[: names.index(p.name)] if name.startswith(side) and name.endswith(ends)]
+    before = [
+        name
+        for name in names[: names.index(p.name)]
+        if name.startswith(side) and name.endswith(ends)
+    ]
     return p.stage(before[-1])
 
 
@@ -177,7 +190,9 @@ def position(p: Place) -> Account:
     embedding = p.at("embedding")
     value = scale * embedding + signal
     factor = "" if scale == 1 else "√d × "
-    total = fill(f"{number(scale)} × {{}} + {{}}" if factor else "{} + {}", value, embedding, signal)
+    total = fill(
+        f"{number(scale)} × {{}} + {{}}" if factor else "{} + {}", value, embedding, signal
+    )
     return Account(equation, f"x = {factor}embedding + p", value, (line, total))
 
 

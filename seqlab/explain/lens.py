@@ -14,7 +14,10 @@ from seqlab.subject import Subject
 from seqlab.trace import Trace
 
 LIKELIEST = 5
-PICTURES, CELLS = 40, 4_000_000  # drawn at most without a stage named: of a long text the first stages
+PICTURES, CELLS = (
+    40,
+    4_000_000,
+)  # drawn at most without a stage named: of a long text the first stages
 NUMBERS = 20_000  # of a stage up to which all its numbers are written out
 NAMES = {
     "embedding": "token embeddings",
@@ -59,8 +62,13 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
     lines = [f"{'stage':<34}{'shape':<14}{'mean':>9}{'deviation':>11}"]
     for stage in stages:
         shape = "x".join(map(str, stage["shape"]))
-        lines.append(f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}")
-    lines += ["", f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:"]
+        lines.append(
+            f"{stage['name'][:33]:<34}{shape:<14}{stage['mean']:>9.3f}{stage['deviation']:>11.3f}"
+        )
+    lines += [
+        "",
+        f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:",
+    ]
     names, p = zip(*(guess.values() for guess in likely[place]), strict=True)
     pictures = [_picture(subject, trace, name) for name in _chosen(trace, layer)]
     return View(
@@ -127,7 +135,9 @@ def _picture(subject: Subject, trace: Trace, name: str) -> Canvas:
     numbers = tuple(str(i + 1) for i in range(len(matrix)))
     rows = next((side for side in subject.sides.values() if len(side) == len(matrix)), numbers)
     title = f"{name}: {meaning(name)}"
-    return HeatMap(matrix, rows, [str(i) for i in range(matrix.shape[1])], title=title, diverging=True).draw()
+    return HeatMap(
+        matrix, rows, [str(i) for i in range(matrix.shape[1])], title=title, diverging=True
+    ).draw()
 
 
 def meaning(name: str) -> str:

@@ -50,7 +50,12 @@ def account(subject: Subject, trace: Trace, name: str, cell: tuple[int, ...]) ->
         return plain
     try:
         filled = EQUATIONS[place.leaf](place)
-    except (KeyError, StopIteration, IndexError, ValueError):  # this layer keeps no record of what the equation needs
+    except (
+        KeyError,
+        StopIteration,
+        IndexError,
+        ValueError,
+    ):  # this layer keeps no record of what the equation needs
         return plain
     return filled if abs(filled.value - value) <= CLOSE * max(1.0, abs(value)) else plain
 
@@ -70,7 +75,11 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
     lines = [filled.formula, *sums, *filled.lines, f"{name} = {number(filled.value)}"]
     products = [asdict(product) for product in filled.products]
     data = {"stage": layer, "cell": place, "name": name, **asdict(filled), "products": products}
-    picture = table(lines[:1], [[line] for line in lines[1:]], title="the equation, filled with the actual values")
+    picture = table(
+        lines[:1],
+        [[line] for line in lines[1:]],
+        title="the equation, filled with the actual values",
+    )
     return View("number", f"{layer} at {where}", data, [picture, *lines])
 
 
@@ -79,7 +88,12 @@ def _cell(values: Tensor, text: str | None) -> tuple[int, ...]:
     if text is None:
         return tuple(int(i) for i in np.unravel_index(int(values.abs().argmax()), sizes))
     parts = tuple(int(part) if part.strip().isdecimal() else -1 for part in text.split(","))
-    if len(parts) != len(sizes) or not all(part in range(size) for part, size in zip(parts, sizes, strict=True)):
+    if len(parts) != len(sizes) or not all(
+        part in range(size) for part, size in zip(parts, sizes, strict=True)
+    ):
         last = ",".join(str(size - 1) for size in sizes)
-        raise UsageError(f"there is no number at '{text}'", hint=f"cells are {','.join('0' * len(sizes))} to {last}.")
+        raise UsageError(
+            f"there is no number at '{text}'",
+            hint=f"cells are {','.join('0' * len(sizes))} to {last}.",
+        )
     return parts

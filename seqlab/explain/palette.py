@@ -8,7 +8,17 @@ from jaxtyping import Num, UInt8
 # Okabe and Ito (2008), without their yellow, which is too pale for a line on white.
 CATEGORICAL = ("blue", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5a5a5a")
 # Steps of equal lightness in OKLab (Ottosson 2020), so that a difference looks as large as it is, and grey prints too.
-SEQUENTIAL = ("#f7fbfb", "#c6e2e7", "#91c9da", "#60aece", "#3d90be", "#2a72a7", "#24548b", "#213869", "#192143")
+SEQUENTIAL = (
+    "#f7fbfb",
+    "#c6e2e7",
+    "#91c9da",
+    "#60aece",
+    "#3d90be",
+    "#2a72a7",
+    "#24548b",
+    "#213869",
+    "#192143",
+)
 _NEGATIVE = ("#033c77", "#265fa3", "#5084c5", "#83aadc", "#bbd0ec")
 DIVERGING = (*_NEGATIVE, "#f7f7f7", "#e8cbb4", "#d99d75", "#c76e3c", "#a94313", "#7d260f")
 MISSING = "#d9d9d9"
@@ -27,14 +37,19 @@ TOP = 254  # the level of the highest value; 255 is a value that is missing
 def levels(values: Num[np.ndarray, "*n"], low: float, high: float) -> UInt8[np.ndarray, "*n"]:
     """Values as 0 (`low` or less) to 254 (`high` or more); 255 where there is none."""
     share = (np.asarray(values, float) - low) / ((high - low) or 1.0)
-    return np.where(np.isnan(share), 255, np.nan_to_num(share).clip(0, 1) * TOP + 0.5).astype(np.uint8)
+    return np.where(np.isnan(share), 255, np.nan_to_num(share).clip(0, 1) * TOP + 0.5).astype(
+        np.uint8
+    )
 
 
 @cache
 def colours(stops: tuple[str, ...]) -> UInt8[np.ndarray, "256 3"]:
     """The colour of each level, straight between the stops."""
     place = np.linspace(0, len(stops) - 1, TOP + 1)
-    channels = [np.interp(place, np.arange(len(stops)), channel) for channel in zip(*map(rgb, stops), strict=True)]
+    channels = [
+        np.interp(place, np.arange(len(stops)), channel)
+        for channel in zip(*map(rgb, stops), strict=True)
+    ]
     return np.vstack([np.stack(channels, 1).round(), [rgb(MISSING)]]).astype(np.uint8)
 
 
@@ -72,5 +87,7 @@ def nth(k: int) -> str:
 
 def painted(text: str, ink: str, paper: str = "") -> str:
     """A text in colour, for a terminal."""
-    codes = "38;2;{};{};{}".format(*rgb(ink)) + (";48;2;{};{};{}".format(*rgb(paper)) if paper else "")
+    codes = "38;2;{};{};{}".format(*rgb(ink)) + (
+        ";48;2;{};{};{}".format(*rgb(paper)) if paper else ""
+    )
     return f"\x1b[{codes}m{text}\x1b[0m"

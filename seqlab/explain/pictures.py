@@ -24,7 +24,9 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     """For each word of a caption, where in the picture the model looked when it wrote that (S9)."""
     source = bundle.codec.source
     if not isinstance(source, PictureSource) or "target" not in bundle.codec.tokenizers:
-        raise UsageError(f"a '{bundle.recipe.task}' model says nothing of a picture", hint="give a captioner.")
+        raise UsageError(
+            f"a '{bundle.recipe.task}' model says nothing of a picture", hint="give a captioner."
+        )
     caption = predict(bundle, [given])[0].output if output is None else output
     words = word_maps(bundle, [given], [caption])[0]
     light = _light(bundle, given)
@@ -36,7 +38,9 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
         weights = each.double().numpy()
         maps.append(weights)
         cells = levels(weights / max(float(weights.max()), 1e-12), 0.0, 1.0)
-        row.append((word, (*below, Grid(0.0, 0.0, PANEL, PANEL, cells, SEQUENTIAL, opacity=opacity))))
+        row.append(
+            (word, (*below, Grid(0.0, 0.0, PANEL, PANEL, cells, SEQUENTIAL, opacity=opacity)))
+        )
         tall, wide = weights.shape
         place = divmod(int(weights.argmax()), wide)
         parts += ["", f"{word} ({place})", HeatMap(weights, [""] * tall, [""] * wide).letters]
@@ -54,7 +58,9 @@ def glimpses_view(subject: Subject) -> View:
     trace = subject.trace()
     light = _light(bundle, subject.given)
     if "glimpse.window" not in trace or light is None:
-        raise UsageError("this model reads through no windows", hint="give one of recipe glimpse-digits.")
+        raise UsageError(
+            "this model reads through no windows", hint="give one of recipe glimpse-digits."
+        )
     windows = trace["glimpse.window"][0].double().tolist()
     across = trace["glimpse.patch"].shape[-2] - 1
     unit = PANEL / max(light.shape)
@@ -71,7 +77,10 @@ def glimpses_view(subject: Subject) -> View:
     return View(
         "glimpses",
         f"{bundle.codec.source.show(subject.given)}: {subject.answered[0]}",
-        {"answer": subject.answered[0], "windows": [dict(zip(names, window, strict=True)) for window in windows]},
+        {
+            "answer": subject.answered[0],
+            "windows": [dict(zip(names, window, strict=True)) for window in windows],
+        },
         [_wrapped(row, "each window"), *lines],
     )
 

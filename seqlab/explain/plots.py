@@ -10,13 +10,25 @@ from jaxtyping import Int
 from rich.cells import cell_len
 
 from seqlab.explain.canvas import Canvas, Circle, Item, Points, Polyline, Text, Vector, line
-from seqlab.explain.labels import LONGEST, SMALL, Pixels, Range, cut, fitted, number, text_width, widest
+from seqlab.explain.labels import (
+    LONGEST,
+    SMALL,
+    Pixels,
+    Range,
+    cut,
+    fitted,
+    number,
+    text_width,
+    widest,
+)
 from seqlab.explain.palette import CATEGORICAL, nth, painted
 
 SHADE = 0.22  # how opaque a band is
 MARKS = "•x+o*#"
 EMPTY = 0x2800  # the braille letter without dots
-DOTS = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])  # the bits of a braille letter, where its dots stand
+DOTS = np.array(
+    [[1, 8], [2, 16], [4, 32], [64, 128]]
+)  # the bits of a braille letter, where its dots stand
 STEPS = (1, 2, 5, 7, 10, 12, 20, 24, 30, 50, 100, 200, 365, 500)  # between labels of times
 
 
@@ -71,11 +83,20 @@ class Lines:
         samples += [("■", band.label, band.colour) for band in self.bands]
         x_range = spread(np.concatenate([curve.places for curve in everything]), room=0)
         y_range = spread(np.concatenate([curve.y for curve in everything]))
-        at, items = axes(x_range, y_range, self.titles, samples, size=self.size, x_labels=self.x_labels)
+        at, items = axes(
+            x_range, y_range, self.titles, samples, size=self.size, x_labels=self.x_labels
+        )
         for band in self.bands:
             low, high = (at(edge.places, edge.y) for edge in band.edges)
             around = np.vstack([low, high[::-1]])
-            items.append(Polyline(around[np.isfinite(around).all(1)], fill=band.colour, opacity=SHADE, hint=band.label))
+            items.append(
+                Polyline(
+                    around[np.isfinite(around).all(1)],
+                    fill=band.colour,
+                    opacity=SHADE,
+                    hint=band.label,
+                )
+            )
         if self.mark:
             (x, bottom), (_, top) = at(np.array([self.mark[0]] * 2), np.array(y_range)).tolist()
             aside, anchor = (-6, "end") if x > self.size[0] / 2 else (6, "start")
@@ -83,14 +104,21 @@ class Lines:
             items.append(Text(x + aside, top + 9, self.mark[1], SMALL, "muted", anchor))
         for curve in pens:
             for part in _unbroken(at(curve.places, curve.y)):
-                items.append(Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label))
+                items.append(
+                    Polyline(part, curve.colour, 1.8, dashed=curve.dashed, hint=curve.label)
+                )
                 if len(part) == 1:
-                    items.append(Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label))
+                    items.append(
+                        Circle(part[0, 0], part[0, 1], 2.5, curve.colour, hint=curve.label)
+                    )
         return Canvas(*self.size, items, self.title)
 
     def letters(self, width: int = 80, colour: bool = False, *, height: int = 15) -> str:
         """Lines in braille dots, without bands; several without colour in letters of their own."""
-        x, y = (np.concatenate(parts) for parts in ([c.places for c in self.curves], [c.y for c in self.curves]))
+        x, y = (
+            np.concatenate(parts)
+            for parts in ([c.places for c in self.curves], [c.y for c in self.curves])
+        )
         low, high = spread(y)
         sides = {0: number(high), height // 2: number((low + high) / 2), height - 1: number(low)}
         margin = max(map(cell_len, sides.values()))
@@ -102,7 +130,9 @@ class Lines:
             for row, column in np.argwhere(braille > EMPTY).tolist():
                 sign = chr(braille[row, column]) if colour or not several else MARKS[k % len(MARKS)]
                 plot[row][column] = painted(sign, nth(k)) if colour else sign
-        lines = [f"{sides.get(r, ''):>{margin}} ┤{''.join(row)}".rstrip() for r, row in enumerate(plot)]
+        lines = [
+            f"{sides.get(r, ''):>{margin}} ┤{''.join(row)}".rstrip() for r, row in enumerate(plot)
+        ]
         left, right = (
             cut(self.x_labels[int(end)], wide // 2 - 1) if self.x_labels else number(float(end))
             for end in (x.min(), x.max())
@@ -139,9 +169,16 @@ def scatter(
         items.append(Circle(x, y, 3.5, fill, opacity=0.85, hint=labels[k]))
         name = cut(labels[k], LONGEST + 6)
         long = text_width(name, SMALL)
-        corners = [(x + 6, y - 6), (x - 6 - long, y - 6), (x - long / 2, y - 18), (x - long / 2, y + 6)]
+        corners = [
+            (x + 6, y - 6),
+            (x - 6 - long, y - 6),
+            (x - long / 2, y - 18),
+            (x - long / 2, y + 6),
+        ]
         boxes = np.hstack([corners, np.add(corners, [long, 12])])
-        shared = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        shared = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(
+            boxes[:, None, :2], taken[:, :2]
+        )
         outside = (boxes[:, 0] < 4) | (boxes[:, 2] > size[0] - 4)
         overlaps = shared.clip(0).prod(-1).sum(-1) + 1e3 * outside
         best = boxes[overlaps.argmin()]
@@ -171,7 +208,9 @@ def axes(
     bottom = size[1] - 48
 
     def at(x: Vector, y: Vector) -> Points:
-        return np.stack([np.interp(x, x_range, (left, right)), np.interp(y, y_range, (bottom, top))], 1)
+        return np.stack(
+            [np.interp(x, x_range, (left, right)), np.interp(y, y_range, (bottom, top))], 1
+        )
 
     items += [
         line(left, bottom, right, bottom, "edge"),
@@ -183,12 +222,19 @@ def axes(
         items += [line(left, y, right, y), Text(left - 8, y + 4, name, SMALL, "muted", "end")]
     places = named(ticks(*x_range, most=max(2, int((right - left) / 70))))
     if x_labels:
-        needed = math.ceil((widest(x_labels, SMALL) + 16) * (x_range[1] - x_range[0]) / (right - left))
+        needed = math.ceil(
+            (widest(x_labels, SMALL) + 16) * (x_range[1] - x_range[0]) / (right - left)
+        )
         step = next(step for step in (*STEPS, needed) if step >= needed)
-        places = [(k, x_labels[k]) for k in range(0, len(x_labels), step) if x_range[0] <= k <= x_range[1]]
+        places = [
+            (k, x_labels[k]) for k in range(0, len(x_labels), step) if x_range[0] <= k <= x_range[1]
+        ]
     for tick, name in places:
         x = np.interp(tick, x_range, (left, right))
-        items += [line(x, bottom, x, bottom + 4, "edge"), Text(x, bottom + 17, name, SMALL, "muted", "middle")]
+        items += [
+            line(x, bottom, x, bottom + 4, "edge"),
+            Text(x, bottom + 17, name, SMALL, "muted", "middle"),
+        ]
     return at, items
 
 
@@ -242,7 +288,9 @@ def _unbroken(points: Points) -> list[np.ndarray]:
     return [part for part in parts if np.isfinite(part).all()]
 
 
-def _braille(curve: Curve, x_range: Range, y_range: Range, wide: int, height: int) -> Int[np.ndarray, "H W"]:
+def _braille(
+    curve: Curve, x_range: Range, y_range: Range, wide: int, height: int
+) -> Int[np.ndarray, "H W"]:
     """A line in letters of 4 x 2 dots."""
     y = np.interp(np.linspace(*x_range, 2 * wide), curve.places, curve.y, left=np.nan, right=np.nan)
     rows = (y_range[1] - y) / (y_range[1] - y_range[0]) * (4 * height - 1)

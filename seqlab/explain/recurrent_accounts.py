@@ -15,7 +15,9 @@ def _entering(p: Place) -> tuple[Recurrence, list[Tensor]]:
     return layer, list(parts)
 
 
-def _drive(p: Place, gate: int, reset: Tensor | float = 1.0) -> tuple[tuple[Product, Product], list[float]]:
+def _drive(
+    p: Place, gate: int, reset: Tensor | float = 1.0
+) -> tuple[tuple[Product, Product], list[float]]:
     """U x and W h for one unit of a gate, and the terms that they and its bias are. `reset` scales h first."""
     layer, (x, h, *_) = _entering(p)
     t, unit = p.cell
@@ -59,7 +61,9 @@ def cell_state(p: Place) -> Account:
     i = p.at("i")
     g = p.at("g")
     value = f * c + i * g
-    return Account("E24", "c = f × c before + i × g", value, (fill("{} × {} + {} × {}", value, f, c, i, g),))
+    return Account(
+        "E24", "c = f × c before + i × g", value, (fill("{} × {} + {} × {}", value, f, c, i, g),)
+    )
 
 
 def state(p: Place) -> Account:
@@ -70,13 +74,17 @@ def state(p: Place) -> Account:
         c = p.at("c")
         value = o * math.tanh(c)
         return Account("E24", "h = o × tanh(c)", value, (fill("{} × tanh({})", value, o, c),))
-    if layer.cell.gates[-1] == "n":  # a candidate, and the gate before it says how much of it to take
+    if (
+        layer.cell.gates[-1] == "n"
+    ):  # a candidate, and the gate before it says how much of it to take
         gate = layer.cell.gates[-2]
         h = float(before[p.cell[1]])
         n = p.at("n")
         u, name = (1 - p.at(gate), "u") if gate == "z" else (p.at(gate), gate)
         value = (1 - u) * h + u * n
         line = fill("{} × {} + {} × {}", value, 1 - u, h, u, n)
-        return Account(layer.cell.equation, f"h = (1 − {name}) × h before + {name} × n", value, (line,))
+        return Account(
+            layer.cell.equation, f"h = (1 − {name}) × h before + {name} × n", value, (line,)
+        )
     squash = "tanh of {}" if layer.kind == "rnn" else "max(0, ·) of {}"
     return squashed("E17", "h = φ(W h before + U x + b)", *_drive(p, 0), squash)

@@ -28,7 +28,9 @@ class Saliency:
     source: Float[Tensor, " S"]
     written: Float[Tensor, " T"]
     log_probability: float
-    baseline: float | None = None  # of the same answer when nothing is read: what integrated gradients begin from
+    baseline: float | None = (
+        None  # of the same answer when nothing is read: what integrated gradients begin from
+    )
     steps: int = 1
 
     @property
@@ -43,14 +45,18 @@ class Saliency:
         return abs(self.sum - difference) / max(abs(difference), 1e-12)
 
 
-def saliency(subject: Subject, *, method: Method = "integrated", position: int | None = None) -> Saliency:
+def saliency(
+    subject: Subject, *, method: Method = "integrated", position: int | None = None
+) -> Saliency:
     """The share of each token in an answer; integrated gradients (Sundararajan et al. 2017) until they are complete."""
     place = subject.place(position)
     sides = [len(subject.source), len(subject.written)]
     whole = torch.ones(1, sum(sides), dtype=torch.float64)
     with torch.no_grad():
         log_p, nothing = (float(_log_p(subject, place, scales)) for scales in (whole, 0 * whole))
-        rows = max(1, 4096 // sum(sides))  # copies read at once: enough to keep a machine busy, few enough for memory
+        rows = max(
+            1, 4096 // sum(sides)
+        )  # copies read at once: enough to keep a machine busy, few enough for memory
         if method == "leave-one-out":
             without = (1 - torch.eye(sum(sides), dtype=torch.float64)).split(rows)
             left = torch.cat([_log_p(subject, place, scales) for scales in without])
@@ -65,7 +71,10 @@ def saliency(subject: Subject, *, method: Method = "integrated", position: int |
         # Gauss-Legendre points of u on the path u³: close together near nothing, where norms make it steep
         u, weights = _gauss(steps)
         parts = zip(u.split(rows), (3 * u**2 * weights).split(rows), strict=True)
-        shares = [_gradient(subject, place, point[:, None] ** 3 * whole, weight) for point, weight in parts]
+        shares = [
+            _gradient(subject, place, point[:, None] ** 3 * whole, weight)
+            for point, weight in parts
+        ]
         source, written = torch.stack(shares).sum(0).split(sides)
         result = Saliency(source, written, log_p, nothing, steps)
         if result.gap <= COMPLETE:
@@ -99,9 +108,16 @@ def _log_p(subject: Subject, place: int, scales: Float[Tensor, "P N"]) -> Float[
         return value * factors.to(value.dtype)[..., None] if fits[-1] else value
 
     with listening(scale):
-        log_p = subject.copies(len(scales))[:, place].double().log_softmax(-1)[:, subject.answers[place]]
+        log_p = (
+            subject.copies(len(scales))[:, place]
+            .double()
+            .log_softmax(-1)[:, subject.answers[place]]
+        )
     if not fits or not all(fits):
-        raise UsageError("this model has no vector for each token that an answer could rest on", hint="try 'lens'.")
+        raise UsageError(
+            "this model has no vector for each token that an answer could rest on",
+            hint="try 'lens'.",
+        )
     return log_p
 
 
@@ -111,7 +127,9 @@ def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
     return (places + 1) / 2, weights / 2
 
 
-def saliency_view(subject: Subject, *, method: str = "integrated", position: int | None = None) -> View:
+def saliency_view(
+    subject: Subject, *, method: str = "integrated", position: int | None = None
+) -> View:
     """The input coloured by what each token adds to the log-probability of one answer."""
     if method not in get_args(Method):
         raise UsageError(f"there is no method '{method}'", hint=nearest(method, get_args(Method)))
@@ -123,7 +141,12 @@ def saliency_view(subject: Subject, *, method: str = "integrated", position: int
     }
     answer = subject.answered[place]
     log_p = result.log_probability
-    data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1, "log_probability": log_p}
+    data: dict[str, Any] = {
+        "method": method,
+        "answer": answer,
+        "position": place + 1,
+        "log_probability": log_p,
+    }
     parts: list[str | ColouredText] = []
     for name, (tokens, values) in sides.items():
         if tokens:
@@ -134,6 +157,8 @@ def saliency_view(subject: Subject, *, method: str = "integrated", position: int
         data |= {"baseline": result.baseline, "completeness_gap": result.gap, "steps": result.steps}
         note = f"sum {result.sum:.3f} of a difference of {log_p - result.baseline:.3f} ({result.steps} steps)"
         if result.gap > COMPLETE:
-            note += ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
+            note += (
+                ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
+            )
         parts.append(note)
     return View("saliency", f"what {answer!r} rests on ({method})", data, parts)

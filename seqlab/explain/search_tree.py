@@ -41,9 +41,13 @@ class Search:
     nodes: tuple[Node, ...]
 
 
-def recorded_search(decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits) -> Search:
+def recorded_search(
+    decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits
+) -> Search:
     """Search for one source, and keep the tree."""
-    result = beam_search(decoder, memory, Padded.from_rows([list(prefix)]), beam, limits, record=True)
+    result = beam_search(
+        decoder, memory, Padded.from_rows([list(prefix)]), beam, limits, record=True
+    )
     return Search(tuple(result.best[0]), _tree(result.steps, beam.width))
 
 
@@ -80,9 +84,14 @@ def beam_view(
     replay_penalty: float | None = None,
 ) -> View:
     """The whole search tree; with `replay_*`, what another beam finds, and where that lies in the tree."""
-    subject = subject_of(bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"}))
+    subject = subject_of(
+        bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"})
+    )
     if not subject.writes:
-        raise UsageError(f"a '{bundle.recipe.task}' model searches for nothing", hint="give one that writes text.")
+        raise UsageError(
+            f"a '{bundle.recipe.task}' model searches for nothing",
+            hint="give one that writes text.",
+        )
     prefix = subject.writes
     limits = _continuation(bundle)
     if subject.reads is not None:
@@ -93,7 +102,10 @@ def beam_view(
         return recorded_search(subject.decoder, subject.memory(), prefix, beam, limits)
 
     def results_of(best: Sequence[Hypothesis]) -> list[dict[str, Any]]:
-        return [_result(bundle, hypothesis, _path(search.nodes, hypothesis, limits)) for hypothesis in best]
+        return [
+            _result(bundle, hypothesis, _path(search.nodes, hypothesis, limits))
+            for hypothesis in best
+        ]
 
     search = search_with(Beam(beam, length_penalty))
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
@@ -104,8 +116,15 @@ def beam_view(
         parent = 0 if node.parent is None else node.parent + 1
         drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in path))
     tree = tokens.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
-    nodes = [{"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)]
-    data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "hypotheses": results, "nodes": nodes}
+    nodes = [
+        {"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)
+    ]
+    data: dict[str, Any] = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "hypotheses": results,
+        "nodes": nodes,
+    }
     lines = _ranking("found", results)
     if replay_beam is not None or replay_penalty is not None:
         penalty = length_penalty if replay_penalty is None else replay_penalty
@@ -121,7 +140,9 @@ def beam_view(
 
 def _continuation(bundle: Bundle) -> Limits:
     line = bundle.recipe.data.unit == "line"
-    return Limits(end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER)
+    return Limits(
+        end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER
+    )
 
 
 def _result(bundle: Bundle, hypothesis: Hypothesis, path: list[int]) -> dict[str, Any]:

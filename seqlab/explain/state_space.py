@@ -25,7 +25,10 @@ from seqlab.tasks.bands import Forecast, forecast, forecast_series
 def trellis_view(bundle: Bundle, given: Any) -> View:
     """How likely each hidden state is at each position, given all there is (E9), and the likeliest path (E10)."""
     if bundle.recipe.model.hmm is None:
-        raise UsageError("this model has no hidden states of a chain", hint="give one of recipe hmm-tagger or hmm-lm.")
+        raise UsageError(
+            "this model has no hidden states of a chain",
+            hint="give one of recipe hmm-tagger or hmm-lm.",
+        )
     subject = subject_of(bundle, given)
     trace = subject.trace()
     if isinstance(bundle.model, HMMTagger):
@@ -43,10 +46,16 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
         what = "belief about the next state"
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
-    kept = np.flatnonzero(belief.max(0) > 0.005) if belief.shape[1] > 24 else np.arange(belief.shape[1])
+    kept = (
+        np.flatnonzero(belief.max(0) > 0.005)
+        if belief.shape[1] > 24
+        else np.arange(belief.shape[1])
+    )
     columns = [f"{token} {name}" for token, name in steps]
     title = f"{what}; beside each token the path"
-    heat = HeatMap(belief.T[kept], [states[i] for i in kept], columns, title=title, reach=(0.0, 1.0))
+    heat = HeatMap(
+        belief.T[kept], [states[i] for i in kept], columns, title=title, reach=(0.0, 1.0)
+    )
     line = "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps)
     return View(
         "trellis",
@@ -65,7 +74,9 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
         raise UsageError(f"there is no column '{name}'", hint=nearest(name, prediction.columns))
     last = max(bundle.recipe.forecast.look_back, 2 * bundle.recipe.forecast.horizon)
     series = forecast_series(prediction, name, last=last)
-    history, mean, low, high = (np.asarray(series[key], float) for key in ("history", "mean", "low", "high"))
+    history, mean, low, high = (
+        np.asarray(series[key], float) for key in ("history", "mean", "low", "high")
+    )
     ahead = len(history) + np.arange(len(mean), dtype=float)
     level = f"{100 * prediction.level:.0f} %"
     curves = [Curve("seen", history), Curve("forecast", mean, ahead)]
@@ -73,9 +84,13 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     estimates: dict[str, Any] = {}
     if isinstance(bundle.model, LDSForecaster):
         estimates, reach = _estimates(bundle, prediction, name, last)
-        curves += [Curve(label, values, dashed=label == "filter") for label, values in estimates.items()]
+        curves += [
+            Curve(label, values, dashed=label == "filter") for label, values in estimates.items()
+        ]
         smoother = estimates["smoother"]
-        bands.append(Band("smoother, 80 %", smoother - reach, smoother + reach, colour=CATEGORICAL[3]))
+        bands.append(
+            Band("smoother, 80 %", smoother - reach, smoother + reach, colour=CATEGORICAL[3])
+        )
     title = f"{name}: {len(mean)} steps ahead, {level} band"
     lines = Lines(
         curves,
@@ -93,7 +108,9 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     )
 
 
-def _estimates(bundle: Bundle, prediction: Forecast, name: str, last: int) -> tuple[dict[str, Vector], Vector]:
+def _estimates(
+    bundle: Bundle, prediction: Forecast, name: str, last: int
+) -> tuple[dict[str, Vector], Vector]:
     """The filter's estimate of each past value from those up to it, the smoother's from all; and the latter's reach."""
     variables = series_of(bundle.codec)
     place = prediction.columns.index(name)
@@ -109,6 +126,10 @@ def _estimates(bundle: Bundle, prediction: Forecast, name: str, last: int) -> tu
     filtered = system.filter(row, inputs=inputs)
     smoothed = system.smooth(row, inputs=inputs)
     states = {"filter": filtered.mean, "smoother": smoothed.mean}
-    estimates = {label: (each @ matrix.mT)[0, :, 0].numpy() * scale + mean for label, each in states.items()}
-    spread = (matrix @ smoothed.covariance @ matrix.mT)[0, :, 0, 0].clamp(min=0).sqrt().numpy() * scale
+    estimates = {
+        label: (each @ matrix.mT)[0, :, 0].numpy() * scale + mean for label, each in states.items()
+    }
+    spread = (matrix @ smoothed.covariance @ matrix.mT)[0, :, 0, 0].clamp(
+        min=0
+    ).sqrt().numpy() * scale
     return estimates, 1.2816 * spread

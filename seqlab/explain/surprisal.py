@@ -19,9 +19,13 @@ NOTABLE = 5  # tokens at most that are named in words
 
 def surprisal_view(subject: Subject) -> View:
     """How surprising each token of a text, a translation or the labels is, in bits; and what was expected instead."""
-    count = len(subject.answers) - (subject.reads is None)  # a language model's last answer is its own guess
+    count = len(subject.answers) - (
+        subject.reads is None
+    )  # a language model's last answer is its own guess
     if not count:
-        raise UsageError("one token alone is not predicted from anything", hint="give a longer text.")
+        raise UsageError(
+            "one token alone is not predicted from anything", hint="give a longer text."
+        )
     with torch.inference_mode():
         log_p = subject.logits()[:count].double().log_softmax(-1) / math.log(2)
     bits = log_p[torch.arange(count), list(subject.answers[:count])].neg().numpy()

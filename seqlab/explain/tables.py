@@ -30,9 +30,14 @@ NEIGHBOURS = 8
 
 def positions_view(bundle: Bundle) -> View:
     """E54 beside E55: the sinusoids, and where the model learned its positions, those; how alike two positions are."""
-    layer = next((module for module in bundle.model.modules() if isinstance(module, Positions)), None)
+    layer = next(
+        (module for module in bundle.model.modules() if isinstance(module, Positions)), None
+    )
     if layer is None:
-        raise UsageError("this model knows no positions", hint="only a Transformer adds them; order is in the states.")
+        raise UsageError(
+            "this model knows no positions",
+            hint="only a Transformer adds them; order is in the states.",
+        )
     tables = {"sinusoids (E54)": sinusoidal_positions(POSITIONS, layer.size).double()}
     if layer.table is not None:
         tables["learned (E55)"] = layer.table.detach()[:POSITIONS].double()
@@ -41,7 +46,14 @@ def positions_view(bundle: Bundle) -> View:
     for name, table in tables.items():
         places, features = ([str(i) for i in range(size)] for size in table.shape)
         title = f"{name}: cosine of two positions"
-        values = HeatMap(table.numpy(), places, features, title=name, titles=("position", "feature"), diverging=True)
+        values = HeatMap(
+            table.numpy(),
+            places,
+            features,
+            title=name,
+            titles=("position", "feature"),
+            diverging=True,
+        )
         alike = HeatMap(cosines[name].numpy(), places, places, title=title, diverging=True)
         pictures += [values.draw(), alike.draw()]
     return View(
@@ -57,13 +69,16 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
     tokenizer = bundle.codec.tokenizer
     if tokenizer is None:
         raise UsageError(
-            "this model reads measured vectors, not tokens", hint="the view 'lens' shows what it makes of them."
+            "this model reads measured vectors, not tokens",
+            hint="the view 'lens' shows what it makes of them.",
         )
     table = embedding_of(bundle.model).weight.detach().double()
     words = [] if given is None else str(given).split()
     chosen = [i for word in words for i in tokenizer.encode(word)[:1] if i != UNK]
     if given is not None and not chosen:
-        raise UsageError(f"none of {str(given)!r} is in the vocabulary", hint="`vocabulary.txt` lists what is.")
+        raise UsageError(
+            f"none of {str(given)!r} is in the vocabulary", hint="`vocabulary.txt` lists what is."
+        )
     centred = table - table[len(SPECIALS) :].mean(0)
     near = {i: _nearest(centred, i) for i in chosen}
     rows = list(dict.fromkeys([*chosen, *(j for others in near.values() for j in others)]))
@@ -76,7 +91,9 @@ def embeddings_view(bundle: Bundle, given: Any = None) -> View:
     lines = [] if chosen else ["name some words to see their neighbours: " + ", ".join(tokens[:20])]
     for i, others in near.items():
         neighbours[name[i]] = [{"token": name[j], "cosine": alike} for j, alike in others.items()]
-        lines.append(f"{name[i]}: " + ", ".join(f"{name[j]} {alike:.2f}" for j, alike in others.items()))
+        lines.append(
+            f"{name[i]}: " + ", ".join(f"{name[j]} {alike:.2f}" for j, alike in others.items())
+        )
     picture = scatter(plane, tokens, groups, title="the two main directions of these embeddings")
     return View(
         "embeddings",
@@ -91,7 +108,10 @@ def bpe_view(bundle: Bundle, given: Any) -> View:
     tokenizer = bundle.codec.tokenizer
     if not isinstance(tokenizer, BPETokenizer):
         kind = "none" if tokenizer is None else tokenizer.kind
-        raise UsageError(f"this model's tokenizer merges nothing: it is '{kind}'", hint="give a model with kind 'bpe'.")
+        raise UsageError(
+            f"this model's tokenizer merges nothing: it is '{kind}'",
+            hint="give a model with kind 'bpe'.",
+        )
     steps = _merges(tokenizer, str(given))
     pieces = list[str]()
     is_new = list[float]()
@@ -99,7 +119,9 @@ def bpe_view(bundle: Bundle, given: Any) -> View:
     for number, (pair, row) in enumerate(steps):
         pieces += [*row[:-1], *(f"{last}\n" for last in row[-1:])]
         is_new += [float(pair is not None and piece == "".join(pair)) for piece in row]
-        lines.append(f"{number:>4}  {' '.join(row)}" + (f"     ({pair[0]} + {pair[1]})" if pair else ""))
+        lines.append(
+            f"{number:>4}  {' '.join(row)}" + (f"     ({pair[0]} + {pair[1]})" if pair else "")
+        )
     return View(
         "bpe",
         f"{str(given)!r} in {len(steps) - 1} merges",
@@ -112,7 +134,9 @@ def training_view(bundle: Bundle, *, folder: Path) -> View:
     """The curves of a run, from its metrics.jsonl."""
     path = folder / "run" / "metrics.jsonl"
     if not path.exists():
-        raise UsageError(f"{path}: there is no record of the training", hint="look at a model beside its run.")
+        raise UsageError(
+            f"{path}: there is no record of the training", hint="look at a model beside its run."
+        )
     series = _series(list(MetricsFile(path).rows()))
     if not series:
         raise UsageError(f"{path}: nothing was logged yet", hint="train a little longer.")
@@ -132,11 +156,17 @@ def _series(rows: list[dict[str, Any]]) -> dict[str, Matrix]:
     """Each thing that was logged, as steps and values."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        named = {name: value for name, value in row.items() if name not in ("step", "seconds", "best")}
-        named |= {f"validation {name}": value for name, value in named.pop("validation", {}).items()}
+        named = {
+            name: value for name, value in row.items() if name not in ("step", "seconds", "best")
+        }
+        named |= {
+            f"validation {name}": value for name, value in named.pop("validation", {}).items()
+        }
         for name, value in named.items():
             if isinstance(value, int | float):
-                points.setdefault(name.replace("_", " "), []).append((float(row["step"]), float(value)))
+                points.setdefault(name.replace("_", " "), []).append(
+                    (float(row["step"]), float(value))
+                )
     return {name: np.array(pairs).T for name, pairs in points.items() if len(pairs) > 1}
 
 

@@ -32,7 +32,10 @@ class ColouredText:
         """A token below zero is underlined too, for print in grey."""
         reach = limits(self.values, diverging=True)
         size = 14.0
-        names = [cut(token.strip("\n") or token, 80) if token.strip(" ") else token for token in self.tokens]
+        names = [
+            cut(token.strip("\n") or token, 80) if token.strip(" ") else token
+            for token in self.tokens
+        ]
         widths = [text_width(name, size, monospace=True) + 2 for name in names]
         items: list[Item] = []
         y = 16.0
@@ -45,7 +48,16 @@ class ColouredText:
                 hint = f"{visible(self.tokens[place])}: {number(value)}"
                 fill = colour_of(value, DIVERGING, *reach)
                 items.append(Rect(x, y, long, 23, fill, radius=3, hint=hint))
-                items.append(Text(x + 0.5, y + 16, name.strip(" ") and name, size, ink_on(fill), monospace=True))
+                items.append(
+                    Text(
+                        x + 0.5,
+                        y + 16,
+                        name.strip(" ") and name,
+                        size,
+                        ink_on(fill),
+                        monospace=True,
+                    )
+                )
                 if value < 0:
                     items.append(Rect(x, y + 22, long, 1, ink_on(fill), opacity=0.6))
                 x += widths[place]
@@ -56,7 +68,9 @@ class ColouredText:
     def letters(self, width: int = 80, colour: bool = False) -> str:
         """Without colours, each token whose number matters is followed by it."""
         reach = limits(self.values, diverging=True)
-        names = [cut(token if token.strip(" ") else "·" * len(token), width - 9) for token in self.tokens]
+        names = [
+            cut(token if token.strip(" ") else "·" * len(token), width - 9) for token in self.tokens
+        ]
         if not colour:
             for place in np.flatnonzero(np.abs(self.values) >= 0.1 * reach[1]).tolist():
                 name = names[place]
@@ -65,7 +79,9 @@ class ColouredText:
         rows = _wrapped(list(map(cell_len, names)), width, self.tokens)
         if colour:
             fills = [colour_of(value, DIVERGING, *reach) for value in self.values.tolist()]
-            names = [painted(name, ink_on(fill), fill) for name, fill in zip(names, fills, strict=True)]
+            names = [
+                painted(name, ink_on(fill), fill) for name, fill in zip(names, fills, strict=True)
+            ]
         return "\n".join("".join(names[place] for place in row) for row in rows)
 
 
@@ -95,10 +111,24 @@ class TokenBars:
                 hint = f"{visible(self.tokens[place])}: {number(value)} {self.unit}"
                 middle = x + widths[place] / 2 - 1
                 top = base - heights[place]
-                items.append(Rect(x, top, widths[place] - 2, heights[place], CATEGORICAL[strong], hint=hint))
-                items.append(Text(middle, base + 17, names[place], 13, anchor="middle", monospace=True, hint=hint))
+                items.append(
+                    Rect(x, top, widths[place] - 2, heights[place], CATEGORICAL[strong], hint=hint)
+                )
+                items.append(
+                    Text(
+                        middle,
+                        base + 17,
+                        names[place],
+                        13,
+                        anchor="middle",
+                        monospace=True,
+                        hint=hint,
+                    )
+                )
                 if strong:
-                    items.append(Text(middle, base + 30, f"{value:.2g}", 8, CATEGORICAL[1], "middle"))
+                    items.append(
+                        Text(middle, base + 30, f"{value:.2g}", 8, CATEGORICAL[1], "middle")
+                    )
                 x += widths[place]
             base += 36
         return Canvas(WIDTH, base + 8, items, self.title)
@@ -114,7 +144,9 @@ class TokenBars:
                 parts = [EIGHTHS[min(max(heights[place] - floor, 0), 8)] for place in row]
                 if set(parts) == {" "}:
                     continue  # no bar is that high
-                bars = [part * cell_len(names[place]) for place, part in zip(row, parts, strict=True)]
+                bars = [
+                    part * cell_len(names[place]) for place, part in zip(row, parts, strict=True)
+                ]
                 if colour:
                     inks = [CATEGORICAL[place in self.notable] for place in row]
                     bars = list(map(painted, bars, inks))
@@ -164,9 +196,14 @@ class Tree:
 
     def draw(self) -> Canvas:
         """From left to right: leaves one below another, a parent midway between its children."""
-        scores = ["" if node.score is None else number(round(node.score, 2) + 0.0) for node in self.nodes]
+        scores = [
+            "" if node.score is None else number(round(node.score, 2) + 0.0) for node in self.nodes
+        ]
         texts = [cut(node.text, LONGEST) for node in self.nodes]
-        widths = [22 + text_width(text, 12) + text_width(score, 10) for text, score in zip(texts, scores, strict=True)]
+        widths = [
+            22 + text_width(text, 12) + text_width(score, 10)
+            for text, score in zip(texts, scores, strict=True)
+        ]
         depth, y = self._places()
         begins = [24.0]  # of each depth
         for level in range(max(depth, default=-1) + 1):
@@ -177,12 +214,16 @@ class Tree:
         boxes = list[Item]()
         for k, node in enumerate(self.nodes):
             opacity = 0.55 if node.pruned else 1.0
-            fill, ink, faint = (BEST, "#ffffff", "#ffffff") if node.best else ("paper", "ink", "muted")
+            fill, ink, faint = (
+                (BEST, "#ffffff", "#ffffff") if node.best else ("paper", "ink", "muted")
+            )
             ink = "muted" if node.pruned else ink
             stroke = BEST if node.best else "edge"
             boxes.append(Rect(x[k], y[k] - 11, widths[k], 22, fill, stroke, 6, opacity=opacity))
             boxes.append(Text(x[k] + 8, y[k] + 4, texts[k], 12, ink, opacity=opacity))
-            boxes.append(Text(x[k] + widths[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=opacity))
+            boxes.append(
+                Text(x[k] + widths[k] - 7, y[k] + 4, scores[k], 10, faint, "end", opacity=opacity)
+            )
             if node.parent is not None:
                 curve = swing(x[node.parent] + widths[node.parent], y[node.parent], x[k], y[k])
                 edges.append(Polyline(curve, stroke, 2.2 if node.best else 1.2, opacity=opacity))
@@ -221,4 +262,6 @@ class Tree:
             below = children.get(k, [])
             yield k, lead, below
             lead = lead.replace("├─", "│ ").replace("└─", "  ")
-            waiting += [(child, lead + ("└─" if child == below[-1] else "├─")) for child in reversed(below)]
+            waiting += [
+                (child, lead + ("└─" if child == below[-1] else "├─")) for child in reversed(below)
+            ]

@@ -87,11 +87,17 @@ class View:
     def show(self) -> None:
         """Write it to the terminal, in colour if that is one and NO_COLOR is not set."""
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        sys.stdout.write(self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n")
+        sys.stdout.write(
+            self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n"
+        )
 
     def to_text(self, *, width: int = 80, colour: bool = False) -> str:
         texts = [part.letters if isinstance(part, Figure) else part for part in self.parts]
-        lines = [text(width, colour) if callable(text) else text for text in texts if not isinstance(text, Canvas)]
+        lines = [
+            text(width, colour) if callable(text) else text
+            for text in texts
+            if not isinstance(text, Canvas)
+        ]
         return "\n".join([visible(self.title), *lines])
 
     def to_json(self) -> str:
@@ -113,7 +119,12 @@ class View:
             f"<figure><figcaption dir=auto>{_escaped(canvas.title)}</figcaption>{canvas.to_svg()}</figure>"
             for canvas in self.canvases
         )
-        data = self.to_json().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        data = (
+            self.to_json()
+            .replace("<", "\\u003c")
+            .replace("\u2028", "\\u2028")
+            .replace("\u2029", "\\u2029")
+        )
         return (
             "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
             '<meta name=viewport content="width=device-width">\n'
@@ -142,11 +153,14 @@ class View:
         }
         if path.suffix.lower() not in writers:
             raise UsageError(
-                f"{path}: a view cannot be saved as '{path.suffix}'", hint=f"use one of {', '.join(writers)}."
+                f"{path}: a view cannot be saved as '{path.suffix}'",
+                hint=f"use one of {', '.join(writers)}.",
             )
         content = writers[path.suffix.lower()]()
         # A lone surrogate, of which JSON can speak though UTF-8 cannot, becomes its escape.
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        path.write_bytes(
+            content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+        )
         return path
 
 
@@ -154,11 +168,18 @@ def _themes() -> str:
     """The roles of the palette as rules, for light and for dark paper."""
     sheets = []
     for dark in (0, 1):
-        rules = [f".fill-{role}{{fill:{c[dark]}}}.stroke-{role}{{stroke:{c[dark]}}}" for role, c in ROLES.items()]
+        rules = [
+            f".fill-{role}{{fill:{c[dark]}}}.stroke-{role}{{stroke:{c[dark]}}}"
+            for role, c in ROLES.items()
+        ]
         ink = ROLES["ink"][dark]
         paper = ROLES["paper"][dark]
-        sheets.append(f"body{{background:{paper};color:{ink}}}#cell{{background:{ink};color:{paper}}}{''.join(rules)}")
-    return f"{sheets[0]}\n@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}{sheets[1]}}}"
+        sheets.append(
+            f"body{{background:{paper};color:{ink}}}#cell{{background:{ink};color:{paper}}}{''.join(rules)}"
+        )
+    return (
+        f"{sheets[0]}\n@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}{sheets[1]}}}"
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -52,7 +52,14 @@ VIEWS: dict[str, Callable[..., View]] = {
 
 READ = {"given", "subject"}  # parameters of a view that need an input
 OF_SUBJECT = ("output", "hypothesis")  # options that say which answer to the input is looked into
-USUAL = ("band", "evidence", "trellis", "maps", "attention", "lens")  # what to look at first, the most telling first
+USUAL = (
+    "band",
+    "evidence",
+    "trellis",
+    "maps",
+    "attention",
+    "lens",
+)  # what to look at first, the most telling first
 
 
 def usual_view(bundle: Bundle) -> str:
@@ -69,7 +76,11 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
     attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
     network = not model.without_layers or model.lds is not None
-    turns = isinstance(model.decoder, Transformer) and model.decoder.kind == "universal" and model.encoder is None
+    turns = (
+        isinstance(model.decoder, Transformer)
+        and model.decoder.kind == "universal"
+        and model.encoder is None
+    )
     applies = {
         "attention": attends and network,
         "gradients": network,
@@ -83,7 +94,11 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
         "glimpses": isinstance(model.encoder, Glimpse),
     }
     of_any_task = ("positions", "embeddings", "bpe", "training", "trellis", "glimpses")
-    return [view for view in VIEWS if (view in fitting or view in of_any_task) and applies.get(view, True)]
+    return [
+        view
+        for view in VIEWS
+        if (view in fitting or view in of_any_task) and applies.get(view, True)
+    ]
 
 
 def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **options: Any) -> View:
@@ -95,15 +110,23 @@ def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **opt
     if view not in VIEWS:
         raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
     takes = inspect.signature(VIEWS[view]).parameters
-    own = [name for name, option in takes.items() if option.kind is option.KEYWORD_ONLY and name != "folder"]
+    own = [
+        name
+        for name, option in takes.items()
+        if option.kind is option.KEYWORD_ONLY and name != "folder"
+    ]
     if "subject" in takes:
         own += OF_SUBJECT
     for name in options:
         if name not in own:
             hint = f"it takes {', '.join(map(_flag, own)) or 'no options'}."
             raise UsageError(f"the view '{view}' has no {_flag(name)}", hint=hint)
-    if given is None and any(takes[name].default is inspect.Parameter.empty for name in takes.keys() & READ):
-        raise UsageError(f"the view '{view}' needs an input to look at", hint="give a text after the model.")
+    if given is None and any(
+        takes[name].default is inspect.Parameter.empty for name in takes.keys() & READ
+    ):
+        raise UsageError(
+            f"the view '{view}' needs an input to look at", hint="give a text after the model."
+        )
     parts: dict[str, Any] = {"bundle": bundle, "given": given, "folder": folder}
     if "subject" in takes:
         answer = {name: options.pop(name) for name in OF_SUBJECT if name in options}

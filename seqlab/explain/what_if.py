@@ -34,9 +34,13 @@ class Ablation:
         name, _, places = text.partition(":")
         taps = [tap for tap in trace.names() if tap.endswith(ABLATABLE)]
         if name not in taps:
-            raise UsageError(f"there is nothing called '{name}' to silence", hint=nearest(name, taps))
+            raise UsageError(
+                f"there is nothing called '{name}' to silence", hint=nearest(name, taps)
+            )
         if places and not re.fullmatch(r"\d+(,\d+)*", places):
-            raise UsageError(f"'{places}' are no numbers of heads or units", hint="write them as :3 or :3,4.")
+            raise UsageError(
+                f"'{places}' are no numbers of heads or units", hint="write them as :3 or :3,4."
+            )
         chosen = tuple(int(place) for place in places.split(",") if place)
         size = trace[name].shape[_dimension(name)]
         for place in chosen:
@@ -70,7 +74,8 @@ def replaced(words: Sequence[str], change: str) -> list[str]:
     place, equals, word = change.partition("=")
     if not equals or not place.isdecimal() or not 1 <= int(place) <= len(words):
         raise UsageError(
-            f"--replace {change}: not of the form PLACE=WORD", hint=f"places are 1 to {len(words)}: 2=house."
+            f"--replace {change}: not of the form PLACE=WORD",
+            hint=f"places are 1 to {len(words)}: 2=house.",
         )
     return [*words[: int(place) - 1], word, *words[int(place) :]]
 
@@ -91,12 +96,18 @@ def what_if_view(
 ) -> View:
     """The answer as it is and as it would be, and how likely the model then still finds what it said before."""
     if not (ablate or replace or prefix or temperature):
-        raise UsageError("what if what?", hint="give --ablate, --replace, --prefix or --temperature.")
+        raise UsageError(
+            "what if what?", hint="give --ablate, --replace, --prefix or --temperature."
+        )
     subject = subject_of(bundle, given)
     silent = [Ablation.parse(text, subject.trace()) for text in ablate]
     changed = given if replace is None else " ".join(replaced(str(given).split(), replace))
     decode = bundle.recipe.decode
-    changes = [*ablate, *([replace] if replace else []), *([f"prefix {prefix!r}"] if prefix else [])]
+    changes = [
+        *ablate,
+        *([replace] if replace else []),
+        *([f"prefix {prefix!r}"] if prefix else []),
+    ]
     if temperature is not None:
         decode = decode.model_copy(update={"method": "sample", "temperature": temperature})
         changes.append(f"temperature {temperature:g}")
@@ -106,7 +117,12 @@ def what_if_view(
     with ablated(silent), torch.inference_mode():
         after = predict(bundle, [changed], decode=decode, prefix=prefix)[0].output
         new = subject.log_probabilities().numpy()
-    data: dict[str, Any] = {"input": str(given), "changed_input": str(changed), "before": before, "after": after}
+    data: dict[str, Any] = {
+        "input": str(given),
+        "changed_input": str(changed),
+        "before": before,
+        "after": after,
+    }
     data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": old}
     parts: list[Any] = [table(["before", before], [["after", after]], title="the answer")]
     parts += [f"before: {before}", f"after:  {after}"]
@@ -114,5 +130,8 @@ def what_if_view(
         change = new - old
         data["log_probability_after"] = old + change
         title = "change in the log-probability of the old answer's parts"
-        parts += ["the old answer's log-probability changes by:", Bars(change, subject.answered, title=title)]
+        parts += [
+            "the old answer's log-probability changes by:",
+            Bars(change, subject.answered, title=title),
+        ]
     return View("what-if", f"what if: {'; '.join(changes)}", data, parts)

@@ -19,7 +19,9 @@ def export(model: Model, to: str, out: str | Path) -> Path:
     if to not in FORMATS:
         raise UsageError(f"there is no format '{to}'", hint=nearest(to, FORMATS))
     if Path(out).exists():
-        raise RunError(f"{out}: this is there already", hint="give another directory. It was not touched.")
+        raise RunError(
+            f"{out}: this is there already", hint="give another directory. It was not touched."
+        )
     write: Callable[[Bundle, Path], None] = import_module(f"seqlab.export.{to}").write
     write(model.bundle, Path(out))
     return Path(out)

@@ -24,22 +24,34 @@ def write(bundle: Bundle, folder: Path) -> None:
     try:
         from ctranslate2 import specs
     except ImportError:
-        raise UsageError("the package ctranslate2 is not installed", hint="pip install ctranslate2") from None
+        raise UsageError(
+            "the package ctranslate2 is not installed", hint="pip install ctranslate2"
+        ) from None
     if set(bundle.codec.tokenizers) != {"source", "target"}:
-        raise refuse(TO, f"it is a '{bundle.recipe.task}' model, and only translators of text go there")
+        raise refuse(
+            TO, f"it is a '{bundle.recipe.task}' model, and only translators of text go there"
+        )
     (encoder, decoder), model = translator(bundle, TO), bundle.model
     kinds = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh"}
-    like = {"pre_norm": encoder.norm == "pre", "activation": getattr(specs.Activation, kinds[encoder.activation])}
+    like = {
+        "pre_norm": encoder.norm == "pre",
+        "activation": getattr(specs.Activation, kinds[encoder.activation]),
+    }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(encoder.layers, encoder.heads, **like),
         specs.TransformerDecoderSpec(decoder.layers, decoder.heads, **like),
     )
     spec.encoder.embeddings[0].weight = _numbers(model.encoder.inputs.embedding.weight)
     spec.decoder.embeddings.weight = _numbers(model.decoder.embedding.weight)
-    _linear(spec.decoder.projection, model.decoder.head.output.weight, model.decoder.head.output.bias)
+    _linear(
+        spec.decoder.projection, model.decoder.head.output.weight, model.decoder.head.output.bias
+    )
     spec.decoder.projection.bias[list(NEVER)] = UNLIKELY
     most = target_limits(bundle, bundle.recipe.decode).most
-    for side, part, longest in ((spec.encoder, model.encoder, 0), (spec.decoder, model.decoder, most)):
+    for side, part, longest in (
+        (spec.encoder, model.encoder, 0),
+        (spec.decoder, model.decoder, most),
+    ):
         side.scale_embeddings = encoder.scale
         side.position_encodings.encodings = _numbers(position_table(part, most=longest))
         if part.norm is not None:

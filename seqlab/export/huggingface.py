@@ -30,7 +30,14 @@ TO = "Hugging Face"
 NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 OWN = {name: name for name in SPECIALS}
 OF_BERT = OWN | {SPECIALS[PAD]: "[PAD]", SPECIALS[UNK]: "[UNK]", SPECIALS[SOS]: "[CLS]"}
-ROLES = {"pad_token": PAD, "unk_token": UNK, "bos_token": SOS, "eos_token": EOS, "sep_token": SEP, "mask_token": MASK}
+ROLES = {
+    "pad_token": PAD,
+    "unk_token": UNK,
+    "bos_token": SOS,
+    "eos_token": EOS,
+    "sep_token": SEP,
+    "mask_token": MASK,
+}
 MEGATRON = {  # where it differs from BERT
     "encoder.blocks.#.first.norm": "encoder.layer.#.attention.ln",
     "encoder.blocks.#.second.norm": "encoder.layer.#.ln",
@@ -49,13 +56,17 @@ SIDE = {  # ours: theirs, of Pegasus and Marian
     "norm": "layer_norm",
 }
 Table = dict[str, Any]
-Written = tuple[Table, dict[str, Tensor], dict[str, str]]  # the config, the weights, and what special tokens are called
+Written = tuple[
+    Table, dict[str, Tensor], dict[str, str]
+]  # the config, the weights, and what special tokens are called
 
 
 def write(bundle: Bundle, folder: Path) -> None:
     """Write the directory; what has no counterpart is refused before anything is written."""
     writes = "target" in bundle.codec.tokenizers
-    if "source" not in bundle.codec.tokenizers or not isinstance(bundle.model, MaskedLanguageModel | Tagger | Seq2Seq):
+    if "source" not in bundle.codec.tokenizers or not isinstance(
+        bundle.model, MaskedLanguageModel | Tagger | Seq2Seq
+    ):
         raise refuse(TO, f"what a '{bundle.recipe.name}' has on top of its layers is nowhere there")
     config, weights, names = (_translator if writes else _encoder)(bundle)
     library = _library(bundle, bundle.codec.source_tokenizer, names)
@@ -79,16 +90,28 @@ def _encoder(bundle: Bundle) -> Written:
     stack, labels = transformer(bundle, "encoder", TO), getattr(bundle.codec.target, "labels", None)
     post = stack.norm == "post"
     if post != stack.entrance_norm:
-        raise refuse(TO, "it has a norm after its sums but none on its embeddings, or the other way round")
-    layers = {ours: f"bert.{theirs}" for ours, theirs in (LAYERS if post else LAYERS | MEGATRON).items()}
+        raise refuse(
+            TO, "it has a norm after its sums but none on its embeddings, or the other way round"
+        )
+    layers = {
+        ours: f"bert.{theirs}" for ours, theirs in (LAYERS if post else LAYERS | MEGATRON).items()
+    }
     layers["head.output"] = "classifier"
     renamed = _renamed(bundle.model, layers, ("query", "key", "value"))
-    weights = {name: weight for name, weight in renamed.items() if labels or not name.startswith("classifier")}
-    words, places, types = (f"bert.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
+    weights = {
+        name: weight
+        for name, weight in renamed.items()
+        if labels or not name.startswith("classifier")
+    }
+    words, places, types = (
+        f"bert.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
+    )
     weights[words] = weights[words] * (math.sqrt(stack.size) if stack.scale else 1.0)
     weights[places] = position_table(bundle.model.encoder)
     weights.setdefault(types, torch.zeros(1, stack.size))
-    family = ("Bert" if post else "MegatronBert") + ("Model" if labels is None else "ForTokenClassification")
+    family = ("Bert" if post else "MegatronBert") + (
+        "Model" if labels is None else "ForTokenClassification"
+    )
     config: Table = {
         "model_type": "bert" if post else "megatron-bert",
         "architectures": [family],
@@ -113,18 +136,29 @@ def _translator(bundle: Bundle) -> Written:
     """Pegasus or Marian: one table for source, target and output, a bias on the logits, any table of positions."""
     (encoder, decoder), model = translator(bundle, TO), bundle.model
     if not (bundle.recipe.shared and bundle.recipe.model.tie):
-        raise refuse(TO, "it has not one vocabulary and one table of vectors for source, target and output")
+        raise refuse(
+            TO, "it has not one vocabulary and one table of vectors for source, target and output"
+        )
     if encoder.epsilon != 1e-5:
         raise refuse(TO, f"its norms add {encoder.epsilon} to the variance, and theirs 1e-05")
-    layers = {f"{s}.{ours}": f"model.{s}.{theirs}" for s in ("encoder", "decoder") for ours, theirs in SIDE.items()}
+    layers = {
+        f"{s}.{ours}": f"model.{s}.{theirs}"
+        for s in ("encoder", "decoder")
+        for ours, theirs in SIDE.items()
+    }
     layers |= {"encoder.inputs.embedding": "model.shared", "decoder.embedding": "model.shared"}
     weights = _renamed(model, layers, ("q_proj", "k_proj", "v_proj"))
     weights["final_logits_bias"] = model.decoder.head.output.bias[None]
     most = target_limits(bundle, bundle.recipe.decode).most
-    tables = {"encoder": position_table(model.encoder), "decoder": position_table(model.decoder, most=most)}
+    tables = {
+        "encoder": position_table(model.encoder),
+        "decoder": position_table(model.decoder, most=most),
+    }
     most = max(map(len, tables.values()))
     for side, table in tables.items():
-        weights[f"model.{side}.embed_positions.weight"] = nn.functional.pad(table, (0, 0, 0, most - len(table)))
+        weights[f"model.{side}.embed_positions.weight"] = nn.functional.pad(
+            table, (0, 0, 0, most - len(table))
+        )
     pre = encoder.norm == "pre"
     config = {
         "model_type": "pegasus" if pre else "marian",
@@ -168,7 +202,9 @@ def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -
     for name, weight in model.named_parameters():
         owner, theirs, part = their_name(name, layers)
         if theirs and owner.endswith("query_key_value"):
-            weights |= {f"{theirs}.{each}.{part}": w for each, w in zip(parts, weight.chunk(3), strict=True)}
+            weights |= {
+                f"{theirs}.{each}.{part}": w for each, w in zip(parts, weight.chunk(3), strict=True)
+            }
         elif theirs:
             weights[f"{theirs}.{part}"] = weight
     return weights
@@ -178,17 +214,26 @@ def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Lib
     """Our tokenizer as one of the `tokenizers` library, with its special tokens under the family's names."""
     settings = tokenizer.normaliser
     if tokenizer.kind not in ("bpe", "wordpiece") or settings.letters_only:
-        what = "letters only" if settings.letters_only else f"a tokenizer of kind '{tokenizer.kind}'"
+        what = (
+            "letters only" if settings.letters_only else f"a tokenizer of kind '{tokenizer.kind}'"
+        )
         raise refuse(TO, f"it reads {what}, of which their tokenizer.json has none")
     form = [] if settings.form == "none" else [getattr(normalizers, settings.form)()]
     steps = [*form, *([normalizers.Lowercase(), *form] if settings.lower else [])]
     if isinstance(tokenizer, WordPieceTokenizer):
         ids = {names.get(piece, piece): index for index, piece in enumerate(tokenizer.vocabulary)}
-        library = Library(models.WordPiece(ids, unk_token=names[SPECIALS[UNK]], max_input_chars_per_word=LONGEST_WORD))
+        library = Library(
+            models.WordPiece(
+                ids, unk_token=names[SPECIALS[UNK]], max_input_chars_per_word=LONGEST_WORD
+            )
+        )
         flags = {"clean_text": tokenizer.clean, "handle_chinese_chars": tokenizer.space_ideographs}
         flags |= {"strip_accents": tokenizer.strip_accents, "lowercase": settings.lower}
         steps = [*form, normalizers.BertNormalizer(**flags)]
-        library.pre_tokenizer, library.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix=INSIDE)
+        library.pre_tokenizer, library.decoder = (
+            pre_tokenizers.BertPreTokenizer(),
+            decoders.WordPiece(prefix=INSIDE),
+        )
     else:
         stored = tokenizer.to_json()["library"]
         model = stored["model"]
@@ -197,9 +242,13 @@ def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Lib
     if steps:
         library.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
     if getattr(bundle.codec.source, "markers", False):
-        library.add_special_tokens([AddedToken(SPECIALS[i], lstrip=True, normalized=False) for i in (SEP, MASK)])
+        library.add_special_tokens(
+            [AddedToken(SPECIALS[i], lstrip=True, normalized=False) for i in (SEP, MASK)]
+        )
     if getattr(bundle.codec.source, "frame", False):
         first, end = names[SPECIALS[SOS]], names[SPECIALS[SEP]]
         frame = {"single": f"{first} $A {end}", "pair": f"{first} $A {end} $B:1 {end}:1"}
-        library.post_processor = processors.TemplateProcessing(**frame, special_tokens=[(first, SOS), (end, SEP)])
+        library.post_processor = processors.TemplateProcessing(
+            **frame, special_tokens=[(first, SOS), (end, SEP)]
+        )
     return library

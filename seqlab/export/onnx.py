@@ -31,14 +31,22 @@ def write(bundle: Bundle, folder: Path) -> None:
     try:
         import onnx  # noqa: F401  (torch's exporter needs it)
     except ImportError:
-        raise UsageError("the package onnx is not installed", hint="pip install onnx onnxruntime") from None
+        raise UsageError(
+            "the package onnx is not installed", hint="pip install onnx onnxruntime"
+        ) from None
     recipe, inputs = bundle.recipe, getattr(getattr(bundle.model, "encoder", None), "inputs", None)
     kind = getattr(recipe.model.encoder, "kind", None)
-    if recipe.model.decoder is not None or recipe.model.hmm is not None or not hasattr(bundle.model, "features"):
+    if (
+        recipe.model.decoder is not None
+        or recipe.model.hmm is not None
+        or not hasattr(bundle.model, "features")
+    ):
         raise refuse(TO, f"a '{recipe.task}' model does more than one pass, or is no network")
     loops = kind == "universal" or (kind in CELLS and CELLS[kind].fused is None)
     if loops or not isinstance(inputs, TokenInputs | VectorInputs):
-        raise refuse(TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix")
+        raise refuse(
+            TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix"
+        )
     if bundle.int8:
         raise refuse(TO, "its products are taken in bytes")
     entry = bundle.codec.source.entry
@@ -48,8 +56,12 @@ def write(bundle: Bundle, folder: Path) -> None:
     graph = _Forward(bundle.model)
     folder.mkdir(parents=True)
     with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")  # that what is fixed while it is traced stays so: the tests know
-        graph(source[:, :1].repeat_interleave(recipe.data.max_source, 1))  # so that all positions are there
+        warnings.simplefilter(
+            "ignore"
+        )  # that what is fixed while it is traced stays so: the tests know
+        graph(
+            source[:, :1].repeat_interleave(recipe.data.max_source, 1)
+        )  # so that all positions are there
         torch.onnx.register_custom_op_symbolic("aten::mT", _transposed, OPSET)
         torch.onnx.export(
             graph,
@@ -62,7 +74,9 @@ def write(bundle: Bundle, folder: Path) -> None:
             dynamic_axes={"source": {1: "length"}, "logits": {1: "length"}},
         )
         torch.onnx.unregister_custom_op_symbolic("aten::mT", OPSET)
-    (folder / "tokenizer.json").write_text(json.dumps(bundle.codec.to_json(), ensure_ascii=False), "utf-8")
+    (folder / "tokenizer.json").write_text(
+        json.dumps(bundle.codec.to_json(), ensure_ascii=False), "utf-8"
+    )
 
 
 class _Forward(nn.Module):

@@ -29,7 +29,8 @@ def transformer(bundle: Bundle, side: str, to: str) -> Transformer:
         "batch norms": stack.normalise == "batch",
         "a window": stack.window is not None,
         "a causal encoder": stack.causal,
-        "inputs that are not tokens": side == "encoder" and not isinstance(model.encoder.inputs, TokenInputs),
+        "inputs that are not tokens": side == "encoder"
+        and not isinstance(model.encoder.inputs, TokenInputs),
     }
     for what, is_so in odd.items():
         if is_so:

@@ -47,7 +47,10 @@ def posterior(
     if which is None:  # a pad observes nothing: since the rows of A sum to one it changes nothing
         b, top = _scaled(log_b.transpose(0, 1).masked_fill(~real, 0.0))
     else:
-        b, top = (x.index_select(0, which.mT.flatten()).unflatten(0, which.mT.shape) for x in _scaled(log_b))
+        b, top = (
+            x.index_select(0, which.mT.flatten()).unflatten(0, which.mT.shape)
+            for x in _scaled(log_b)
+        )
     arriving = b.contiguous()
     alpha, c = _filter(pi, A, arriving, every)
     joint, d = _look_back(A, arriving, alpha, every)
@@ -61,11 +64,16 @@ def posterior(
     share, count = share * real, count * real
     gamma = joint.mul_(share).transpose(0, 1)
     arriving.mul_(count if weights is None else count * weights[:, None])
-    xi = A * torch.from_numpy(alpha[:-1].flatten(0, 1).numpy().T @ arriving[1:].flatten(0, 1).numpy())
+    xi = A * torch.from_numpy(
+        alpha[:-1].flatten(0, 1).numpy().T @ arriving[1:].flatten(0, 1).numpy()
+    )
     log_likelihood = (c.log() + top).sum((0, 2))
     if len(lost):
         again = partial(posterior, every=1) if every > 1 else hmm.posterior
-        counted, here = None if weights is None else weights[lost], log_b[lost if which is None else which[lost]]
+        counted, here = (
+            None if weights is None else weights[lost],
+            log_b[lost if which is None else which[lost]],
+        )
         gamma[lost], more, log_likelihood[lost] = again(pi, A, here, lengths[lost], counted)
         xi = xi + more
     return Posterior(gamma, hmm.moves_of(xi, moves), log_likelihood)

@@ -10,7 +10,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seqlab.equations.kalman import Evidence, Filtered, Smoothed, System, gain, log_density, smoother_gain
+from seqlab.equations.kalman import (
+    Evidence,
+    Filtered,
+    Smoothed,
+    System,
+    gain,
+    log_density,
+    smoother_gain,
+)
 from seqlab.types import HiddenStates, Mask, Vectors
 
 STEADY = 1e-12
@@ -49,7 +57,9 @@ def kalman_filter(system: System, evidence: Evidence) -> Filtered:
         predicted.add_(drive)
     v = values.sub_(system.W_hy @ predicted).mul_(by_step[..., None])
     log_likelihood = log_density(v, L, by_step).sum(0).flatten()
-    prior, posterior = (part.transpose(0, 1).expand(len(y), -1, -1, -1) for part in (prior, posterior))
+    prior, posterior = (
+        part.transpose(0, 1).expand(len(y), -1, -1, -1) for part in (prior, posterior)
+    )
     return Filtered(_rows(predicted), prior, _rows(mean), posterior, log_likelihood)
 
 
@@ -57,7 +67,9 @@ def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     """The twin of `equations.kalman.rts_smoother`: gains where they change, and the same recurrence from the end."""
     groups = num_groups(filtered.covariance)
     P = filtered.covariance[:groups].transpose(0, 1)
-    goes_on = torch.cat([real[:groups, 1:], torch.zeros_like(real[:groups, :1])], dim=1).mT[..., None, None]
+    goes_on = torch.cat([real[:groups, 1:], torch.zeros_like(real[:groups, :1])], dim=1).mT[
+        ..., None, None
+    ]
     new = torch.ones(len(P), dtype=torch.bool)
     new[1:] = ((P[1:] != P[:-1]) | (goes_on[1:] != goes_on[:-1])).flatten(1).any(1)
     J, C = smoother_gain(P[new], system)
@@ -70,7 +82,9 @@ def rts_smoother(system: System, filtered: Filtered, real: Mask) -> Smoothed:
     mean = _columns(filtered.mean, groups).clone()
     mean[:-1].sub_(J[:-1] @ _columns(filtered.predicted_mean, groups)[1:])
     _scan(J, mean, backwards=True)
-    smoothed, lagged = (part.transpose(0, 1).expand(len(real), -1, -1, -1) for part in (smoothed, lagged))
+    smoothed, lagged = (
+        part.transpose(0, 1).expand(len(real), -1, -1, -1) for part in (smoothed, lagged)
+    )
     return Smoothed(_rows(mean), smoothed, lagged)
 
 
@@ -80,7 +94,9 @@ def num_groups(covariance: Float[Tensor, "B T H H"]) -> int:
 
 
 @np.errstate(all="ignore")  # whether numbers are finite is asked of the factors
-def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor, "T G D"]) -> tuple[Tensor, ...]:
+def _covariances(
+    system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor, "T G D"]
+) -> tuple[Tensor, ...]:
     """E12, E13 for each group, without data: P predicted, P conditioned, K, and L of S, each `T G`.
 
     Once they settle they are not computed again until the pattern changes.
@@ -88,7 +104,11 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor
     pattern = torch.cat([entries, real[..., None]], dim=-1)
     same = [False, *(pattern[1:] == pattern[:-1]).flatten(1).all(1).tolist()]
     alive, by_step = _plain(real[..., None, None]), _plain(entries[..., None])[..., 0]
-    W, Q, P = system.W_hh.numpy(), system.Q.numpy(), _plain(system.P_1.expand(real.shape[1], -1, -1))
+    W, Q, P = (
+        system.W_hh.numpy(),
+        system.Q.numpy(),
+        _plain(system.P_1.expand(real.shape[1], -1, -1)),
+    )
     steps: list[tuple[np.ndarray, ...]] = []
     places: list[int] = []
     steady = False
@@ -103,7 +123,9 @@ def _covariances(system: System, real: Bool[Tensor, "T G"], entries: Bool[Tensor
     return tuple(part[:, None] if part.dim() == 3 else part for part in parts)
 
 
-def _gain(P: np.ndarray, system: System, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _gain(
+    P: np.ndarray, system: System, entries: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The twin of `equations.kalman.gain`, to which it turns where S is singular."""
     Z, R = system.W_hy.numpy(), system.R.numpy()
     U, eye = Z @ P, np.eye(len(Z))
@@ -116,7 +138,9 @@ def _gain(P: np.ndarray, system: System, entries: np.ndarray) -> tuple[np.ndarra
     except np.linalg.LinAlgError:
         singular = True
     if singular:
-        K, L, P = (part.numpy() for part in gain(torch.from_numpy(P), system, torch.from_numpy(entries)))
+        K, L, P = (
+            part.numpy() for part in gain(torch.from_numpy(P), system, torch.from_numpy(entries))
+        )
         return K, L, P
     K = (apart.swapaxes(-1, -2) @ (apart @ U)).swapaxes(-1, -2)
     keep = np.eye(P.shape[-1]) - K @ Z
@@ -131,13 +155,17 @@ def _smoothed_covariances(
     steps, places, steady = [last], [0], False
     for now, then in zip(kind[-2::-1], kind[:0:-1], strict=True):
         if not (steady and now == then):
-            steps.append(_symmetric(rests[now] + gains[now] @ steps[-1] @ gains[now].swapaxes(-1, -2)))
+            steps.append(
+                _symmetric(rests[now] + gains[now] @ steps[-1] @ gains[now].swapaxes(-1, -2))
+            )
             steady = now == then and _settled(steps[-1], steps[-2])
         places.append(len(steps) - 1)
     return torch.from_numpy(np.stack(steps)[places[::-1]])
 
 
-def _scan(A: Float[Tensor, "T G H H"], s: Float[Tensor, "T G H N"], *, backwards: bool = False) -> None:
+def _scan(
+    A: Float[Tensor, "T G H H"], s: Float[Tensor, "T G H N"], *, backwards: bool = False
+) -> None:
     """s_t ← A_t s_{t-1} + s_t for the N rows of each group, or A_t s_{t+1} + s_t; in place, as fresh memory costs more.
 
     Two steps are one step with A_{t+1} A_t and A_{t+1} s_t + s_{t+1}: a recurrence of half the length gives every other
@@ -145,7 +173,9 @@ def _scan(A: Float[Tensor, "T G H H"], s: Float[Tensor, "T G H N"], *, backwards
     """
     if len(s) < 2:
         return
-    (A_now, A_then), (now, then) = ((x[:-1], x[1:]) if backwards else (x[1:], x[:-1]) for x in (A, s))
+    (A_now, A_then), (now, then) = (
+        (x[:-1], x[1:]) if backwards else (x[1:], x[:-1]) for x in (A, s)
+    )
     odd = len(s) % 2 if backwards else 0
     now[odd::2].add_(A_now[odd::2] @ then[odd::2])
     _scan(A_now[odd::2] @ A_then[odd::2], now[odd::2], backwards=backwards)

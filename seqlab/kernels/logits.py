@@ -25,12 +25,16 @@ class _HeadCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, smoothing: float
+    ) -> Tensor:
         total = features.new_zeros(())
         d_features, d_weight, d_bias = (torch.zeros_like(part) for part in (features, weight, bias))
         rows = max(1, LOGITS // len(weight))
         logits, log_p = features.new_empty(2, min(rows, len(features)), len(weight))
-        for x, label, back in zip(features.split(rows), gold.split(rows), d_features.split(rows), strict=True):
+        for x, label, back in zip(
+            features.split(rows), gold.split(rows), d_features.split(rows), strict=True
+        ):
             o, p = logits[: len(x)], log_p[: len(x)]
             torch.addmm(bias, x, weight.mT, out=o)
             torch.log_softmax(o, dim=-1, out=p)
@@ -79,4 +83,6 @@ def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[Bes
 
 def without(logits: Logits, never: tuple[int, ...]) -> Logits:
     """The same logits, but -inf for those of `never`."""
-    return logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf) if never else logits
+    return (
+        logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf) if never else logits
+    )

@@ -47,13 +47,18 @@ def build() -> Path:
     with tempfile.TemporaryDirectory(dir=goal.parent) as folder:
         made = [Path(folder) / f"{source.stem}.o" for source in _sources()]
         flags = [*_flags(), "-isystem", str(TORCH / "include"), "-c"]
-        compiles = [[*flags, str(source), "-o", str(to)] for source, to in zip(_sources(), made, strict=True)]
+        compiles = [
+            [*flags, str(source), "-o", str(to)]
+            for source, to in zip(_sources(), made, strict=True)
+        ]
         with ThreadPoolExecutor(AT_ONCE) as workers:
             list(workers.map(partial(_run, compiler), compiles))
         whole = Path(folder) / goal.name
         words = ["-shared", *map(str, made), f"-L{TORCH / 'lib'}", *LINKED, "-o", str(whole)]
         _run(compiler, words)
-        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+        version = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, check=False
+        ).stdout
         goal.with_suffix(".txt").write_text(version.partition("\n")[0], "utf-8")
         whole.replace(goal)  # at once, so that nobody meets half a library
     _load.cache_clear()
@@ -77,7 +82,11 @@ def describe() -> str:
     except SeqlabError as error:
         return f"not built: {error}"
     if not built:
-        return "not built: run `seqlab kernels build`" if _compiler() else "not built, and there is no C++ compiler"
+        return (
+            "not built: run `seqlab kernels build`"
+            if _compiler()
+            else "not built, and there is no C++ compiler"
+        )
     if not ready():
         return f"{library()} does not load: run `seqlab kernels build`"
     version = library().with_suffix(".txt")
@@ -110,7 +119,11 @@ def _load() -> bool:
         if not library().exists():
             return False
         torch.ops.load_library(library())
-    except (OSError, RuntimeError, SeqlabError):  # unreadable, of another torch, loaded already, or in no safe place
+    except (
+        OSError,
+        RuntimeError,
+        SeqlabError,
+    ):  # unreadable, of another torch, loaded already, or in no safe place
         return False
     return True
 
@@ -126,7 +139,9 @@ def _key() -> str:
 def _processor() -> str:
     """What `-march=native` depends on, without asking a compiler."""
     try:
-        match = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
+        match = re.search(
+            r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE
+        )
     except OSError:
         match = None
     return match[0] if match else f"{platform.machine()} {platform.processor()}"
@@ -151,7 +166,10 @@ def _compiler() -> str | None:
 def _run(compiler: str, words: list[str]) -> None:
     done = subprocess.run([compiler, *words], stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        message = next((line for line in done.stderr.splitlines() if "error" in line), f"exit code {done.returncode}")
+        message = next(
+            (line for line in done.stderr.splitlines() if "error" in line),
+            f"exit code {done.returncode}",
+        )
         raise SeqlabError(
             f"{compiler} failed: {message}",
             hint=f"torch {torch.__version__} asks for C++20. All works without the kernels, through torch.",

@@ -15,7 +15,9 @@ from torch.autograd.function import once_differentiable
 
 class _RNN(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, relu: bool, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, relu: bool, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor
+    ) -> Tensor:
         steps, states = _steps(x), _series(h, x)
         gates = _driven(steps, U, states)
         torch.ops.seqlab.rnn(gates, states, W, b, relu)
@@ -34,14 +36,18 @@ class _RNN(torch.autograd.Function):
 
 class _LSTM(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, c: Tensor, W: Tensor, U: Tensor, b: Tensor
+    ) -> tuple[Tensor, Tensor]:
         steps, states, cells = _steps(x), _series(h, x), _series(c, x)
         ctx.gates = _LSTM.scan(steps, states, cells, W, U, b)
         ctx.save_for_backward(steps, states, cells, W, U, b)
         return states[1:].transpose(0, 1), cells[-1].clone()
 
     @staticmethod
-    def scan(steps: Tensor, states: Tensor, cells: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor]:
+    def scan(
+        steps: Tensor, states: Tensor, cells: Tensor, W: Tensor, U: Tensor, b: Tensor
+    ) -> tuple[Tensor]:
         gates = _driven(steps, U, states)
         torch.ops.seqlab.lstm(gates, states, cells, W, b)
         return (gates,)
@@ -60,7 +66,9 @@ class _GRU(torch.autograd.Function):
     """The lectures' GRU; with b_n it is torch's, which resets after the product."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor, b_n: Tensor | None = None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor, b_n: Tensor | None = None
+    ) -> Tensor:
         steps, states = _steps(x), _series(h, x)
         ctx.gates = _GRU.scan(steps, states, W, U, b, b_n)
         ctx.save_for_backward(steps, states, W, U, b, b_n)
@@ -133,4 +141,6 @@ def _g_x(g: Tensor, U: Tensor, ctx: Any, place: int = 0) -> Tensor | None:
     """The gradient of x, which is argument number `place`, if anybody needs it."""
     if not ctx.needs_input_grad[place]:
         return None
-    return torch.ops.seqlab.times(g.flatten(0, 1), U.T).view(*g.shape[:2], U.shape[1]).transpose(0, 1)
+    return (
+        torch.ops.seqlab.times(g.flatten(0, 1), U.T).view(*g.shape[:2], U.shape[1]).transpose(0, 1)
+    )

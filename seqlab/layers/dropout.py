@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from seqlab.keyed import mix
 from seqlab.types import RowIds
 
-BLOCK = 1 << 20  # the pool grows by this many numbers; a window may start anywhere in its first block
+BLOCK = (
+    1 << 20
+)  # the pool grows by this many numbers; a window may start anywhere in its first block
 _noise: ContextVar["Noise | None"] = ContextVar("noise", default=None)
 
 
@@ -71,8 +73,12 @@ class Dropout(nn.Module):
 
 
 @lru_cache(maxsize=8)
-def _pool(rate: float, dtype: torch.dtype, device: torch.device, num_blocks: int) -> Float[Tensor, " P"]:
+def _pool(
+    rate: float, dtype: torch.dtype, device: torch.device, num_blocks: int
+) -> Float[Tensor, " P"]:
     """0 or 1 / (1 - rate), in random order; seeded by block, so that a longer pool begins like a shorter one."""
     seeds = (torch.Generator().manual_seed(block) for block in range(num_blocks))
-    blocks = [torch.rand(BLOCK, generator=seed, device=seed.device) for seed in seeds]  # the same on every device
+    blocks = [
+        torch.rand(BLOCK, generator=seed, device=seed.device) for seed in seeds
+    ]  # the same on every device
     return (torch.cat(blocks) >= rate).to(device, dtype) / (1 - rate)

@@ -26,13 +26,22 @@ class Embedding(nn.Module):
     """
 
     def __init__(
-        self, num_tokens: int, size: int, *, name: str, unseen: float = 0.0, deviation: float | None = None
+        self,
+        num_tokens: int,
+        size: int,
+        *,
+        name: str,
+        unseen: float = 0.0,
+        deviation: float | None = None,
     ) -> None:
         super().__init__()
         self.name = name
         self.size = size
         self.unseen = Dropout(unseen, name=f"{name}.tokens")
-        drawn, std = nn.Linear(size, num_tokens, bias=False).weight, size**-0.5 if deviation is None else deviation
+        drawn, std = (
+            nn.Linear(size, num_tokens, bias=False).weight,
+            size**-0.5 if deviation is None else deviation,
+        )
         self.weight = nn.Parameter(nn.init.normal_(drawn, std=std))
 
     def forward(self, ids: PositionIds) -> Vectors:
@@ -76,7 +85,9 @@ class SpelledInputs(nn.Module):
 
     def forward(self, source: Padded) -> Vectors:
         words, spelled = source.values[..., 0], source.values[..., 1:]
-        different, where = torch.unique(spelled.reshape(-1, spelled.shape[-1]), dim=0, return_inverse=True)
+        different, where = torch.unique(
+            spelled.reshape(-1, spelled.shape[-1]), dim=0, return_inverse=True
+        )
         letters = Padded(different, (different != 0).sum(1))
         _, shapes = self.stack.encode(letters.with_values(self.characters(letters.values)))
         shape = tap("encoder.spelling", shapes[where].view(*words.shape, shapes.shape[-1]))
@@ -111,7 +122,9 @@ class Positions(nn.Module):
     def __init__(self, kind: Kind, size: int, *, most: int, name: str) -> None:
         super().__init__()
         self.kind, self.size, self.most, self.name = kind, size, most, name
-        self.table = nn.Parameter(torch.randn(most, size) * size**-0.5) if kind == "learned" else None
+        self.table = (
+            nn.Parameter(torch.randn(most, size) * size**-0.5) if kind == "learned" else None
+        )
         self.waves: Tensor = nn.Buffer(torch.zeros(0, size), persistent=False)
 
     def forward(self, x: Vectors, *, first: int = 0) -> Vectors:
@@ -130,18 +143,26 @@ class Positions(nn.Module):
 class Entrance(nn.Module):
     """Vectors of tokens at the door: scaled to the size of the positions, plus the positions, plus the segments."""
 
-    def __init__(self, input_size: int, settings: Transformer, *, most: int, dropout: float, name: str) -> None:
+    def __init__(
+        self, input_size: int, settings: Transformer, *, most: int, dropout: float, name: str
+    ) -> None:
         super().__init__()
         self.bridge = nn.Linear(input_size, settings.size) if input_size != settings.size else None
         self.scale = math.sqrt(settings.size) if settings.scale else 1.0
         self.positions = Positions(settings.positions, settings.size, most=most, name=name)
         self.segments: nn.Parameter | None = None
         if settings.segments:
-            self.segments = nn.Parameter(torch.randn(settings.segments, settings.size) * settings.size**-0.5)
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.entrance_norm else None
+            self.segments = nn.Parameter(
+                torch.randn(settings.segments, settings.size) * settings.size**-0.5
+            )
+        self.norm = (
+            LayerNorm(settings.size, epsilon=settings.epsilon) if settings.entrance_norm else None
+        )
         self.dropout = Dropout(dropout, name=f"{name}.input")
 
-    def forward(self, x: Float[Tensor, "B T E"], *, first: int = 0, segments: PositionIds | None = None) -> Vectors:
+    def forward(
+        self, x: Float[Tensor, "B T E"], *, first: int = 0, segments: PositionIds | None = None
+    ) -> Vectors:
         """`segments` are the number of each token's segment, for a model that knows segments."""
         x = x if self.bridge is None else self.bridge(x)
         x = self.positions(x * self.scale, first=first)

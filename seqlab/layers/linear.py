@@ -67,7 +67,12 @@ class Linear(nn.Linear):
         """The product for some of the outputs."""
         weight, bias = self.weight[first:last], None if self.bias is None else self.bias[first:last]
         # the int8 product knows float32 and no gradient, and is native
-        packs = self.in_bytes and weight.dtype == torch.float32 and not torch.is_grad_enabled() and native.ready()
+        packs = (
+            self.in_bytes
+            and weight.dtype == torch.float32
+            and not torch.is_grad_enabled()
+            and native.ready()
+        )
         if not packs:
             return Matrix(weight, None, bias)
         if (first, last) not in self._packed:
@@ -119,7 +124,9 @@ class Head(nn.Module):
     def loss(self, features: FlatVectors, gold: FlatIds, *, label_smoothing: float = 0.0) -> Scalar:
         """E4 summed over the rows, without holding the logits of all of them where nobody looks."""
         if listened_to() or torch.is_autocast_enabled(features.device.type):
-            logits = self(features).to(self.output.weight.dtype)  # eight bits are too few for a sum over a vocabulary
+            logits = self(features).to(
+                self.output.weight.dtype
+            )  # eight bits are too few for a sum over a vocabulary
             return cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
         projected, output = self._projected(features), self.output
         return head_cross_entropy(projected, output.weight, output.bias, gold, label_smoothing)

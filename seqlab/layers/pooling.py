@@ -46,19 +46,30 @@ class Pooling(nn.Module):
     ) -> None:
         super().__init__()
         self.kind, self.penalty = kind, penalty
-        sizes = {"final": summary_size, "hops": hops * size, "flat": positions * size, "theme": theme}
+        sizes = {
+            "final": summary_size,
+            "hops": hops * size,
+            "flat": positions * size,
+            "theme": theme,
+        }
         self.output_size = sizes.get(kind, size)
         self.norm = BatchNorm(self.output_size) if normalise else None
         mixtures = {"hops": size, "detectors": size, "theme": theme}.get(kind)
         self.hidden = nn.Linear(size, mixtures, bias=kind != "hops") if mixtures else nn.Identity()
-        self.score = nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else nn.Identity()
+        self.score = (
+            nn.Linear(size, hops, bias=False) if kind in ("attention", "hops") else nn.Identity()
+        )
 
-    def forward(self, states: Padded, summary: Summary) -> tuple[Float[Tensor, "B R"], Scalar | None]:
+    def forward(
+        self, states: Padded, summary: Summary
+    ) -> tuple[Float[Tensor, "B R"], Scalar | None]:
         """The vector of each row, and the penalty summed over the rows where there is one."""
         pooled, penalty = self._pooled(states, summary)
         return (pooled if self.norm is None else self.norm(pooled[:, None])[:, 0]), penalty
 
-    def _pooled(self, states: Padded, summary: Summary) -> tuple[Float[Tensor, "B R"], Scalar | None]:
+    def _pooled(
+        self, states: Padded, summary: Summary
+    ) -> tuple[Float[Tensor, "B R"], Scalar | None]:
         if self.kind == "final":
             return summary, None
         if self.kind in ("mean", "theme"):  # hidden is the identity for a plain mean

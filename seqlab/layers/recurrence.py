@@ -36,7 +36,9 @@ class CellKind:
 
 CELLS: dict[Cell, CellKind] = {
     "rnn": CellKind("h", rnn_step, recurrent.rnn, torch.rnn_tanh, "E17"),
-    "relu-rnn": CellKind("h", partial(rnn_step, phi=torch.relu), recurrent.relu_rnn, torch.rnn_relu, "E17"),
+    "relu-rnn": CellKind(
+        "h", partial(rnn_step, phi=torch.relu), recurrent.relu_rnn, torch.rnn_relu, "E17"
+    ),
     "lstm": CellKind("ifgo", lstm_step, recurrent.lstm, torch.lstm, "E24"),
     "gru": CellKind("run", gru_step, recurrent.gru),
     "gru-torch": CellKind("rzn", gru_torch_step, recurrent.gru, torch.gru),
@@ -46,7 +48,9 @@ CELLS: dict[Cell, CellKind] = {
 
 def quicker(kind: Cell) -> bool:
     """Whether the native kernel is there, and beats torch's own: an LSTM's does not where vectors have 512 bits."""
-    return native.ready() and (kind != "lstm" or torch.backends.cpu.get_cpu_capability() != "AVX512")
+    return native.ready() and (
+        kind != "lstm" or torch.backends.cpu.get_cpu_capability() != "AVX512"
+    )
 
 
 class Recurrence(nn.Module):
@@ -63,13 +67,17 @@ class Recurrence(nn.Module):
         self.cell = CELLS[kind]
         self.num_states = 2 if kind == "lstm" else 1
         gates = len(self.cell.gates)
-        self.W = nn.Parameter(torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(gates)]))
+        self.W = nn.Parameter(
+            torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(gates)])
+        )
         self.U = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * size, input_size)))
         self.W.num_blocks = self.U.num_blocks = gates  # type: ignore[attr-defined]  # for optimisers that see matrices
         self.b = nn.Parameter(torch.zeros(gates * size))
         if kind == "lstm":
             with torch.no_grad():
-                self.b[size : 2 * size] = 1.0  # an open forget gate at the start (Jozefowicz et al. 2015)
+                self.b[size : 2 * size] = (
+                    1.0  # an open forget gate at the start (Jozefowicz et al. 2015)
+                )
         # torch's kernels add a second bias; only its GRU, which resets after the product, has a use for it
         self.b_n = nn.Parameter(torch.zeros(size)) if kind == "gru-torch" else None
 
@@ -84,7 +92,9 @@ class Recurrence(nn.Module):
         return tuple(self.W.new_zeros(rows, self.size) for _ in range(self.num_states))
 
     def forward(self, x: Vectors, state: State) -> tuple[HiddenStates, State]:
-        if torch.is_autocast_enabled(x.device.type):  # what is added up over many steps is kept in all its bits
+        if torch.is_autocast_enabled(
+            x.device.type
+        ):  # what is added up over many steps is kept in all its bits
             with torch.autocast(x.device.type, enabled=False):
                 return self(x.to(self.W.dtype), tuple(part.to(self.W.dtype) for part in state))
         if x.shape[1] == 0:

@@ -31,10 +31,14 @@ class Connection(nn.Module):
         self.kind, self.name = kind, name
         self.output_size = input_size + size if kind == "dense" else size
         adds = kind in ("residual", "highway")
-        self.project = nn.Linear(input_size, size, bias=False) if adds and input_size != size else None
+        self.project = (
+            nn.Linear(input_size, size, bias=False) if adds and input_size != size else None
+        )
         self.transform = nn.Linear(size, size) if kind == "highway" else None
         if self.transform is not None:
-            nn.init.constant_(self.transform.bias, -2.0)  # at first it carries (Srivastava et al. 2015)
+            nn.init.constant_(
+                self.transform.bias, -2.0
+            )  # at first it carries (Srivastava et al. 2015)
 
     def forward(self, x: Vectors, hx: HiddenStates) -> Leaving:
         if self.kind == "plain":
@@ -127,13 +131,17 @@ class BidirectionalStack(nn.Module):
         return x, summary
 
 
-def recurrent_stack(input_size: int, stack: Stack, *, dropout: float, name: str) -> CausalStack | BidirectionalStack:
+def recurrent_stack(
+    input_size: int, stack: Stack, *, dropout: float, name: str
+) -> CausalStack | BidirectionalStack:
     """The stack that a recipe describes."""
     kind = BidirectionalStack if stack.bidirectional else CausalStack
     return kind(input_size, stack, dropout=dropout, name=name)
 
 
-def _on_top_of_each_other(kind: type[Layer], input_size: int, stack: Stack, dropout: float, name: str) -> list[Layer]:
+def _on_top_of_each_other(
+    kind: type[Layer], input_size: int, stack: Stack, dropout: float, name: str
+) -> list[Layer]:
     """As many layers as the stack has; each reads what the one below it gives."""
     layers = list[Layer]()
     for depth in range(stack.layers):

@@ -65,7 +65,9 @@ class BatchNorm(nn.Module):
         with torch.no_grad():
             self.mean.lerp_(positions.mean(0), MOMENTUM)
             self.variance.lerp_(positions.var(0, unbiased=False), MOMENTUM)
-        return torch.zeros_like(x).masked_scatter(real[..., None], batch_norm(positions, self.gain, self.bias))
+        return torch.zeros_like(x).masked_scatter(
+            real[..., None], batch_norm(positions, self.gain, self.bias)
+        )
 
 
 class NoNorm(nn.Module):
@@ -111,12 +113,19 @@ class MultiHeadAttention(nn.Module):
 
     def split(self, projected: Float[Tensor, "B T P"]) -> tuple[HeadQueries, ...]:
         """The heads of each of the vectors that stand side by side: queries, keys, values."""
-        return tuple(split_heads(part, self.num_heads) for part in projected.split(self.mix.in_features, dim=-1))
+        return tuple(
+            split_heads(part, self.num_heads)
+            for part in projected.split(self.mix.in_features, dim=-1)
+        )
 
-    def forward(self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+    def forward(
+        self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
+    ) -> Vectors:
         return self.mix(self.side_by_side(q, heads, visible))
 
-    def side_by_side(self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Vectors:
+    def side_by_side(
+        self, q: HeadQueries, heads: Heads, visible: Bool[Tensor, "#B #T S"] | None
+    ) -> Vectors:
         """What each head gives, before it is mixed."""
         mask = None if visible is None else visible[:, None]
         attend = self._observed if listened_to() else scaled_dot_product_attention
@@ -147,7 +156,9 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Vectors) -> Vectors:
         inner = self.widen(tap(f"{self.name}.x", x))
-        in_place = self.activation is torch.relu and not torch.is_grad_enabled()  # new memory costs more than a ReLU
+        in_place = (
+            self.activation is torch.relu and not torch.is_grad_enabled()
+        )  # new memory costs more than a ReLU
         inner = inner.relu_() if in_place else self.activation(inner)
         return self.narrow(self.dropout(tap(f"{self.name}.inner", inner)))
 
@@ -159,7 +170,9 @@ class AddNorm(nn.Module):
         super().__init__()
         self.name, self.before = name, settings.norm == "pre"
         layer = LayerNorm(settings.size, epsilon=settings.epsilon)
-        self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[settings.normalise]
+        self.norm = {"layer": layer, "batch": BatchNorm(settings.size), "none": NoNorm()}[
+            settings.normalise
+        ]
         self.dropout = Dropout(dropout, name=name)
 
     def enter(self, x: Vectors, real: Mask | None = None) -> Vectors:
@@ -179,13 +192,17 @@ class TransformerBlock(nn.Module):
     see those before them, uses `decode`.
     """
 
-    def __init__(self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False) -> None:
+    def __init__(
+        self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False
+    ) -> None:
         super().__init__()
         self.name, self.rotary = name, settings.positions == "rotary"
         self.causal, self.window = settings.causal, settings.window
 
         def attention(part: str) -> MultiHeadAttention:
-            return MultiHeadAttention(settings.size, num_heads=settings.heads, name=f"{name}.{part}")
+            return MultiHeadAttention(
+                settings.size, num_heads=settings.heads, name=f"{name}.{part}"
+            )
 
         def add_norm(part: str) -> AddNorm:
             return AddNorm(settings, dropout=dropout, name=f"{name}.{part}")
@@ -198,7 +215,9 @@ class TransformerBlock(nn.Module):
         self.second = add_norm("second")
 
     def forward(self, x: Vectors, real: Mask) -> Vectors:
-        mixed = self.attention.mix(self._self_attention(self.attention.project_all(self.first.enter(x, real)), real))
+        mixed = self.attention.mix(
+            self._self_attention(self.attention.project_all(self.first.enter(x, real)), real)
+        )
         return self._feed_forward(self.first.leave(x, mixed, real), real)
 
     def without_padding(self, x: Float[Tensor, "1 N D"], real: Mask) -> Float[Tensor, "1 N D"]:
@@ -209,7 +228,9 @@ class TransformerBlock(nn.Module):
         attended = self._self_attention(self.attention.split(wide), real)
         return self._feed_forward(self.first.leave(x, self.attention.mix(attended[real][None])))
 
-    def decode(self, x: Hypotheses, past: Heads, source: Sequence[Tensor], *, first: int) -> tuple[Hypotheses, Heads]:
+    def decode(
+        self, x: Hypotheses, past: Heads, source: Sequence[Tensor], *, first: int
+    ) -> tuple[Hypotheses, Heads]:
         """The tokens from position `first` on, and the keys and values of all that can still be seen.
 
         `source` is which of its positions are real, its keys and its values; or nothing.
@@ -223,7 +244,9 @@ class TransformerBlock(nn.Module):
         if self.cross is not None and self.third is not None and source:
             visible, *heads = source
             # the hypotheses of one source stand side by side as queries to the same keys
-            q = self.cross.project_queries(self.third.enter(x).reshape(len(visible), -1, x.shape[-1]))
+            q = self.cross.project_queries(
+                self.third.enter(x).reshape(len(visible), -1, x.shape[-1])
+            )
             x = self.third.leave(x, self.cross(q, heads, visible[:, None]).reshape(x.shape))
         cut = 0 if self.window is None else max(0, k.shape[2] - self.window + 1)
         return self._feed_forward(x), (k[:, :, cut:], v[:, :, cut:])

@@ -38,7 +38,9 @@ def fit_temperature(logits: Logits, labels: Labels) -> float:
 def calibration_error(confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> float:
     """ECE: the mean distance between how sure the answers are and how many are right, over 15 bins of confidence."""
     place = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    counts, sure, good = (np.bincount(place, weights=w, minlength=BINS) for w in (None, confidence, right))
+    counts, sure, good = (
+        np.bincount(place, weights=w, minlength=BINS) for w in (None, confidence, right)
+    )
     return float(np.abs(sure - good).sum() / max(1, counts.sum()))
 
 

@@ -35,7 +35,9 @@ class WittenBell:
 
     def __init__(self, order: int, vocabulary_size: int) -> None:
         if order < 1 or vocabulary_size < 1:
-            raise ValueError(f"order {order} over {vocabulary_size} tokens: both must be at least 1")
+            raise ValueError(
+                f"order {order} over {vocabulary_size} tokens: both must be at least 1"
+            )
         self.order, self.vocabulary_size = order, vocabulary_size
         self._levels: list[_Level] = []
 
@@ -53,7 +55,10 @@ class WittenBell:
             kinds = np.bincount(histories, minlength=num_histories)
             totals = np.bincount(history, minlength=num_histories)
             self._levels.append(_Level(ngrams, counts, totals, kinds))
-            history, num_histories = places[:-1], len(ngrams)  # an n-gram is the history of the token after it
+            history, num_histories = (
+                places[:-1],
+                len(ngrams),
+            )  # an n-gram is the history of the token after it
         return self
 
     def log_probabilities(self, tokens: Tokens) -> Float[np.ndarray, " T"]:
@@ -82,5 +87,7 @@ class WittenBell:
     def _checked(self, tokens: Tokens) -> Ints:
         tokens = np.asarray(tokens, dtype=np.int64)
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary_size:
-            raise ValueError(f"ids from {tokens.min()} to {tokens.max()} in a vocabulary of {self.vocabulary_size}")
+            raise ValueError(
+                f"ids from {tokens.min()} to {tokens.max()} in a vocabulary of {self.vocabulary_size}"
+            )
         return tokens

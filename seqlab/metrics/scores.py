@@ -18,8 +18,22 @@ Span = tuple[int, int, str]
 
 _LABEL = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
-SHARES = {"exact", "accuracy", "token_accuracy", "macro_f1", "accuracy_on_unseen_words", "whole_sentences"}
-SHARES |= {"entity_precision", "entity_recall", "entity_f1", "coverage", "coverage_uncalibrated", "attention_on_object"}
+SHARES = {
+    "exact",
+    "accuracy",
+    "token_accuracy",
+    "macro_f1",
+    "accuracy_on_unseen_words",
+    "whole_sentences",
+}
+SHARES |= {
+    "entity_precision",
+    "entity_recall",
+    "entity_f1",
+    "coverage",
+    "coverage_uncalibrated",
+    "attention_on_object",
+}
 SHARES |= {"hop_overlap", "calibration_error", "set_coverage"}
 
 
@@ -64,12 +78,16 @@ def looks_like_spans(names: Iterable[str]) -> bool:
     return all(inside) and any(match is not None and match[1] in "BISU" for match in inside)
 
 
-def span_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+def span_scores(
+    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """Precision, recall and F1 = 2 right / (predicted + gold) over the spans of all sentences; 0 where undefined."""
     num_predicted = num_gold = num_right = 0
     for ours, theirs in zip(map(spans, predicted), map(spans, gold), strict=True):
         num_predicted, num_gold = num_predicted + len(ours), num_gold + len(theirs)
-        num_right += len(ours & theirs)  # where it begins, where it ends and its type: all three, or nothing
+        num_right += len(
+            ours & theirs
+        )  # where it begins, where it ends and its type: all three, or nothing
     return {
         "entity_precision": num_right / max(num_predicted, 1),
         "entity_recall": num_right / max(num_gold, 1),
@@ -77,7 +95,9 @@ def span_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
     }
 
 
-def corpus_scores(outputs: Sequence[str], references: Sequence[str], *, lower: bool = False) -> dict[str, float | str]:
+def corpus_scores(
+    outputs: Sequence[str], references: Sequence[str], *, lower: bool = False
+) -> dict[str, float | str]:
     """BLEU and chrF of sacreBLEU, each with the signature that makes it comparable."""
     return _scores(outputs, [list(references)], lower=lower)
 
@@ -88,9 +108,14 @@ def caption_scores(
     """The same with several references for each output, and BLEU-1, which counts words alone."""
     from sacrebleu.metrics import BLEU
 
-    streams = [list(stream) for stream in zip_longest(*references)]  # where one has fewer, sacreBLEU takes None
+    streams = [
+        list(stream) for stream in zip_longest(*references)
+    ]  # where one has fewer, sacreBLEU takes None
     words = BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
-    return {"bleu_1": words.corpus_score(list(outputs), streams).score, **_scores(outputs, streams, lower=lower)}
+    return {
+        "bleu_1": words.corpus_score(list(outputs), streams).score,
+        **_scores(outputs, streams, lower=lower),
+    }
 
 
 def _scores(outputs: Sequence[str], streams: Any, *, lower: bool) -> dict[str, float | str]:
@@ -107,7 +132,9 @@ def _scores(outputs: Sequence[str], streams: Any, *, lower: bool) -> dict[str, f
 
 def _tokenizer(streams: Any) -> str:
     """What fits the script of the references; the first thousand show it."""
-    return bleu_tokenizer("\n".join(text for stream in streams[:1] for text in stream[:1000] if text))
+    return bleu_tokenizer(
+        "\n".join(text for stream in streams[:1] for text in stream[:1000] if text)
+    )
 
 
 def figure(name: str, value: float) -> str:

@@ -37,7 +37,11 @@ class ExampleScores:
 
     def draws(self, *, seed: int = SEED) -> Float[np.ndarray, " D"]:
         """The score on each of many test sets that are drawn from the examples with replacement."""
-        weights = _weights(len(self.sums), seed) if self.run == 1 else _runs(len(self.sums), self.run, seed)
+        weights = (
+            _weights(len(self.sums), seed)
+            if self.run == 1
+            else _runs(len(self.sums), self.run, seed)
+        )
         return self.formula(weights @ self.sums.astype(np.float64))
 
 
@@ -48,7 +52,12 @@ def interval(scores: ExampleScores) -> tuple[float, float]:
     it is the interval of a share of so many examples (Wilson 1927).
     """
     low, high = np.quantile(scores.draws(), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    if low == high and low in (0.0, 1.0) and scores.formula is _ratio and not scores.lower_is_better:
+    if (
+        low == high
+        and low in (0.0, 1.0)
+        and scores.formula is _ratio
+        and not scores.lower_is_better
+    ):
         unsure = DEVIATIONS**2 / (len(scores.sums) + DEVIATIONS**2)
         return (0.0, unsure) if low == 0.0 else (1 - unsure, 1.0)
     return float(low), float(high)
@@ -82,13 +91,17 @@ def difference(ours: ExampleScores, theirs: ExampleScores) -> Difference:
     return Difference(sign * (ours.value() - theirs.value()), float(low), float(high), p, enough)
 
 
-def share(name: str, right: Sequence[bool] | Sequence[int], counts: Sequence[int] | None = None) -> ExampleScores:
+def share(
+    name: str, right: Sequence[bool] | Sequence[int], counts: Sequence[int] | None = None
+) -> ExampleScores:
     """An accuracy: how much is right of each example, and how much there is of it (one, unless said)."""
     of = np.ones(len(right)) if counts is None else np.asarray(counts)
     return ExampleScores(name, np.stack([np.asarray(right, dtype=np.float64), of], axis=1), _ratio)
 
 
-def f1(name: str, right: Sequence[int], predicted: Sequence[int], gold: Sequence[int]) -> ExampleScores:
+def f1(
+    name: str, right: Sequence[int], predicted: Sequence[int], gold: Sequence[int]
+) -> ExampleScores:
     """F1 = 2 right / (predicted + gold), from each example's counts of spans."""
     both = np.asarray(predicted) + np.asarray(gold)
     return ExampleScores(name, np.stack([2 * np.asarray(right), both], axis=1), _ratio)
@@ -97,20 +110,29 @@ def f1(name: str, right: Sequence[int], predicted: Sequence[int], gold: Sequence
 def mean(name: str, values: Sequence[float], *, lower_is_better: bool) -> ExampleScores:
     """The mean of one number for each example, such as a loss or an absolute error."""
     numbers = np.asarray(values, dtype=np.float64)
-    return ExampleScores(name, np.stack([numbers, np.ones(len(numbers))], axis=1), _ratio, lower_is_better)
+    return ExampleScores(
+        name, np.stack([numbers, np.ones(len(numbers))], axis=1), _ratio, lower_is_better
+    )
 
 
-def bleu(outputs: Sequence[str], references: Sequence[Sequence[str]], *, lower: bool = False) -> ExampleScores:
+def bleu(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], *, lower: bool = False
+) -> ExampleScores:
     """BLEU over all outputs, from what each contributes: right n-grams of each order, all of them, both lengths."""
     from sacrebleu.metrics import BLEU
 
     tokenizer = bleu_tokenizer("\n".join(texts[0] for texts in references[:1000] if texts))
-    metric = BLEU(lowercase=lower, tokenize=tokenizer, effective_order=True)  # of one sentence: counts are the same
+    metric = BLEU(
+        lowercase=lower, tokenize=tokenizer, effective_order=True
+    )  # of one sentence: counts are the same
 
     def formula(totals: Totals) -> Float[np.ndarray, " D"]:
         return np.asarray([_bleu(row) for row in totals.round().astype(np.int64).tolist()])
 
-    parts = [metric.sentence_score(output, list(known)) for output, known in zip(outputs, references, strict=True)]
+    parts = [
+        metric.sentence_score(output, list(known))
+        for output, known in zip(outputs, references, strict=True)
+    ]
     sums = [[*part.counts, *part.totals, part.sys_len, part.ref_len] for part in parts]
     return ExampleScores("bleu", np.asarray(sums, dtype=np.int64).reshape(len(sums), 10), formula)
 
@@ -120,7 +142,9 @@ def _bleu(totals: list[int]) -> float:
 
     *counts, sys_len, ref_len = totals
     # a draw of short answers may hold no four words in a row: it is scored by the orders that it has
-    score = BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp", effective_order=True)
+    score = BLEU.compute_bleu(
+        counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp", effective_order=True
+    )
     return float(score.score)
 
 

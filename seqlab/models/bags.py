@@ -57,7 +57,9 @@ class SparseTable:
     values: Float[Tensor, " M"] | None = None  # all 1 where there are none
 
     def times(self, weight: Float[Tensor, "V K"]) -> Float[Tensor, "N K"]:
-        return F.embedding_bag(self.ids, weight, self.offsets, mode="sum", per_sample_weights=self.values)
+        return F.embedding_bag(
+            self.ids, weight, self.offsets, mode="sum", per_sample_weights=self.values
+        )
 
     def turned(self, num_columns: int) -> "SparseTable":
         """The table with rows and columns exchanged."""
@@ -65,4 +67,6 @@ class SparseTable:
         rows = torch.repeat_interleave(torch.arange(len(self.offsets)), ends - self.offsets)
         order = torch.argsort(self.ids, stable=True)
         offsets = torch.searchsorted(self.ids[order], torch.arange(num_columns))
-        return SparseTable(rows[order], offsets, None if self.values is None else self.values[order])
+        return SparseTable(
+            rows[order], offsets, None if self.values is None else self.values[order]
+        )

@@ -10,7 +10,14 @@ import torch
 from torch import nn
 
 from seqlab.errors import RecipeError, UsageError
-from seqlab.layers.inputs import Embedding, Entrance, Inputs, SpelledInputs, TokenInputs, VectorInputs
+from seqlab.layers.inputs import (
+    Embedding,
+    Entrance,
+    Inputs,
+    SpelledInputs,
+    TokenInputs,
+    VectorInputs,
+)
 from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
@@ -18,7 +25,13 @@ from seqlab.layers.transformer import FeedForward, MultiHeadAttention
 from seqlab.models.copying import CopyingDecoder
 from seqlab.models.elmo import ElmoInputs, TwoReaders
 from seqlab.models.interface import Encoder, Teachable
-from seqlab.models.pictures import ConvolutionalEncoder, FeatureEncoder, GlimpseEncoder, PictureEncoder, Pictures
+from seqlab.models.pictures import (
+    ConvolutionalEncoder,
+    FeatureEncoder,
+    GlimpseEncoder,
+    PictureEncoder,
+    Pictures,
+)
 from seqlab.models.recurrent import (
     AttentiveDecoder,
     Bridge,
@@ -30,7 +43,16 @@ from seqlab.models.recurrent import (
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Measured, Tokens
-from seqlab.recipe import Attention, Convolution, Features, Glimpse, Image, Recipe, Stack, Transformer
+from seqlab.recipe import (
+    Attention,
+    Convolution,
+    Features,
+    Glimpse,
+    Image,
+    Recipe,
+    Stack,
+    Transformer,
+)
 
 Layers = TypeVar("Layers", bound=nn.Module)
 LOUD = 2.0
@@ -43,7 +65,9 @@ def build_seeded(recipe: Recipe, make: Callable[[], nn.Module]) -> nn.Module:
     device = torch.get_default_device()
     on_cpu = recipe.model.hmm is not None or recipe.model.lds is not None
     if on_cpu and device.type != "cpu":
-        raise UsageError(f"recipe '{recipe.name}' is computed on the CPU alone", hint="leave out --device.")
+        raise UsageError(
+            f"recipe '{recipe.name}' is computed on the CPU alone", hint="leave out --device."
+        )
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(recipe.train.seed)
         model = make()
@@ -54,7 +78,9 @@ def build_seq2seq(recipe: Recipe, entry: Tokens | Measured, num_tokens: int) -> 
     """An encoder and a decoder that writes one of `num_tokens` tokens at each step."""
     encoder = build_encoder(recipe, entry)
     decoder = build_decoder(recipe, num_tokens, encoder=encoder)
-    if recipe.model.tie and recipe.shared and recipe.source.kind != "vectors":  # one vocabulary serves both
+    if (
+        recipe.model.tie and recipe.shared and recipe.source.kind != "vectors"
+    ):  # one vocabulary serves both
         source, target = embedding_of(encoder), embedding_of(decoder)
         if source.weight.shape == target.weight.shape:
             source.weight = target.weight
@@ -104,7 +130,9 @@ def _sequence_encoder(recipe: Recipe, entry: Tokens | Measured, most: int | None
     if isinstance(stack, Features):
         return FeatureEncoder(_inputs(recipe, entry, stack.size), dropout=settings.entering)
     if not isinstance(stack, Transformer):
-        raise RecipeError(f"recipe '{recipe.name}' has no encoder for a sequence", hint="give it [model.encoder].")
+        raise RecipeError(
+            f"recipe '{recipe.name}' has no encoder for a sequence", hint="give it [model.encoder]."
+        )
     inputs = _inputs(recipe, entry, stack.size)
     longest = recipe.data.max_source if most is None else most
     entrance = Entrance(inputs.size, stack, most=longest, dropout=settings.entering, name="encoder")
@@ -146,7 +174,9 @@ def build_decoder(recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = 
 def _copying(recipe: Recipe, decoder: Teachable, encoder: Encoder | None) -> Teachable:
     """The decoder with a pointer into the source, whose tokens must be the target's."""
     if encoder is None or not recipe.shared or recipe.source.kind == "vectors":
-        raise RecipeError("'model.pointer' copies tokens of the source", hint="set shared=true, or pointer=false.")
+        raise RecipeError(
+            "'model.pointer' copies tokens of the source", hint="set shared=true, or pointer=false."
+        )
     head = cast(Head, decoder.head)
     size = (head.project or head.output).in_features
     return CopyingDecoder(decoder, head, size=size, memory_size=encoder.output_size)
@@ -160,7 +190,9 @@ def _transformer_decoder(
     entrance = Entrance(stack.size, stack, most=most, dropout=recipe.model.entering, name="decoder")
     memory_size = None if encoder is None else encoder.output_size
     head = build_head(recipe, embedding, stack.size)
-    decoder = TransformerDecoder(embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout)
+    decoder = TransformerDecoder(
+        embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout
+    )
     return _quiet(decoder) if stack.quiet_start else decoder
 
 
@@ -177,10 +209,14 @@ def _quiet(layers: Layers) -> Layers:
     return layers
 
 
-def _recurrent_decoder(recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None) -> Teachable:
+def _recurrent_decoder(
+    recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None
+) -> Teachable:
     settings = recipe.model
     reads_summary = encoder is not None and settings.context == "every"
-    input_size = settings.embedding + (encoder.summary_size if encoder is not None and reads_summary else 0)
+    input_size = settings.embedding + (
+        encoder.summary_size if encoder is not None and reads_summary else 0
+    )
     layers = CausalStack(input_size, stack, dropout=settings.dropout, name="decoder")
     return RecurrentDecoder(
         embedding,
@@ -197,8 +233,12 @@ def _attentive_decoder(
 ) -> Teachable:
     settings, memory_size = recipe.model, encoder.output_size
     if stack.connection == "dense":
-        raise RecipeError("a decoder with attention cannot be densely connected", hint="use residual or highway.")
-    input_size, feature_size = attentive_sizes(attention, settings.embedding, stack.size, memory_size)
+        raise RecipeError(
+            "a decoder with attention cannot be densely connected", hint="use residual or highway."
+        )
+    input_size, feature_size = attentive_sizes(
+        attention, settings.embedding, stack.size, memory_size
+    )
     layers = CausalStack(input_size, stack, dropout=settings.dropout, name="decoder")
     return AttentiveDecoder(
         embedding,
@@ -222,4 +262,6 @@ def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
     for module in cast(nn.Module, part).modules():
         if isinstance(module, Embedding):
             return module
-    raise UsageError("this model has no embeddings", hint="it reads symbols as they are, or features.")
+    raise UsageError(
+        "this model has no embeddings", hint="it reads symbols as they are, or features."
+    )

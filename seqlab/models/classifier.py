@@ -18,7 +18,9 @@ from seqlab.types import PositionIds, Scalar, State, Vector, Vectors
 class Classifier(nn.Module):
     """One label for the whole sequence, from its pooled states."""
 
-    def __init__(self, encoder: Encoder, pooling: Pooling, head: Head, *, dropout: float = 0.0) -> None:
+    def __init__(
+        self, encoder: Encoder, pooling: Pooling, head: Head, *, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.encoder, self.pooling, self.head = encoder, pooling, head
         self.dropout = Dropout(dropout, name="pooling")
@@ -58,7 +60,9 @@ class Tagger(EncoderModel):
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         memory = self.encoder(batch.require("source"))
-        return Reading(memory.require_states().values, batch.require("target"), penalty=memory.penalty)
+        return Reading(
+            memory.require_states().values, batch.require("target"), penalty=memory.penalty
+        )
 
 
 class Measurer(EncoderModel):
@@ -66,14 +70,21 @@ class Measurer(EncoderModel):
 
     def __init__(self, encoder: Encoder, output: Output, scale: Measured) -> None:
         super().__init__()
-        self.encoder, self.output, self.width, self.head = encoder, output, len(scale.mean), nn.Identity()
+        self.encoder, self.output, self.width, self.head = (
+            encoder,
+            output,
+            len(scale.mean),
+            nn.Identity(),
+        )
         self.measure = nn.Linear(encoder.output_size, self.width * output.size)
         self.mean = nn.Buffer(torch.tensor(scale.mean), persistent=False)
         self.deviation = nn.Buffer(torch.tensor(scale.deviation), persistent=False)
 
     def features(self, source: Padded) -> Float[Tensor, "B TD P"]:
         """The parameters of each number: those of a position side by side, then those of the next."""
-        raw = self.measure(self.encoder(source).require_states().values).unflatten(-1, (self.width, self.output.size))
+        raw = self.measure(self.encoder(source).require_states().values).unflatten(
+            -1, (self.width, self.output.size)
+        )
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
 
     def decode(self, source: Padded) -> Vectors:

@@ -33,8 +33,14 @@ class CRF(nn.Module):
             return nn.Parameter(torch.zeros(*shape), requires_grad=False)
 
         self.weight, self.bias = zeros(num_features, num_labels), zeros(num_labels)
-        self.moves, self.first, self.last = zeros(num_labels, num_labels), zeros(num_labels), zeros(num_labels)
-        self.barred = zeros(num_labels + 1, num_labels)  # from each label, and at last from the edge
+        self.moves, self.first, self.last = (
+            zeros(num_labels, num_labels),
+            zeros(num_labels),
+            zeros(num_labels),
+        )
+        self.barred = zeros(
+            num_labels + 1, num_labels
+        )  # from each label, and at last from the edge
 
     @property
     def learnt(self) -> list[nn.Parameter]:

@@ -21,7 +21,9 @@ from seqlab.types import State, Vector, Vectors
 class TwoReaders(nn.Module):
     """One embedding under a stack that reads forward and one that reads backward; neither sees the other."""
 
-    def __init__(self, embedding: Embedding, stack: Stack, *, entering: float, dropout: float) -> None:
+    def __init__(
+        self, embedding: Embedding, stack: Stack, *, entering: float, dropout: float
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.ahead = CausalStack(embedding.size, stack, dropout=dropout, name="bilm.forward")
@@ -32,7 +34,11 @@ class TwoReaders(nn.Module):
     def read(self, stack: CausalStack, framed: Padded) -> list[Tensor]:
         """What each layer makes of all tokens but the last, the embedding first."""
         x = self.dropout(self.embedding(framed.values[:, :-1]))
-        state, each, depths = stack.start(len(framed)), len(stack.state_sizes) // len(stack.layers), [x]
+        state, each, depths = (
+            stack.start(len(framed)),
+            len(stack.state_sizes) // len(stack.layers),
+            [x],
+        )
         for depth, layer in enumerate(stack.layers):
             x, _ = layer(x, state[depth * each : (depth + 1) * each])
             depths.append(x)
@@ -65,7 +71,9 @@ class BidirectionalLanguageModel(nn.Module):
         features = torch.cat([self.readers.read(stack, way)[-1] for stack, way in ways], dim=1)
         gold = torch.cat([way.values[:, 1:] for _, way in ways], dim=1)
         observed = Padded(both.values[:, 1:], both.lengths - 1).real.repeat(1, 2)
-        return Reading(features, Padded(gold, torch.full_like(both.lengths, gold.shape[1]), observed))
+        return Reading(
+            features, Padded(gold, torch.full_like(both.lengths, gold.shape[1]), observed)
+        )
 
     def vectors(self, source: Padded) -> Vector:
         """One vector for each row: the mean over its tokens of what the last layers know."""
@@ -85,9 +93,14 @@ class ElmoInputs(nn.Module):
     def forward(self, source: Padded) -> Vectors:
         ids = ids_of(source)
         if ids is None:
-            raise ValueError("the language model under ELMo inputs reads tokens, and this source has none")
+            raise ValueError(
+                "the language model under ELMo inputs reads tokens, and this source has none"
+            )
         layers = self.readers.layers(source.with_values(ids))
-        return torch.cat([self.inputs(source), tap("encoder.elmo", mix_layers(layers, self.scores, self.gain))], dim=-1)
+        return torch.cat(
+            [self.inputs(source), tap("encoder.elmo", mix_layers(layers, self.scores, self.gain))],
+            dim=-1,
+        )
 
 
 def framed(source: Padded) -> Padded:

@@ -57,16 +57,29 @@ class DiagonalGaussian:
 
     def log_likelihood(self, values: Points, present: PresentHere = None) -> PerState:
         log_normal = self.variances.log() + math.log(2 * math.pi)
-        constant = log_normal.sum(1) if present is None else present.to(log_normal.dtype) @ log_normal.mT
+        constant = (
+            log_normal.sum(1) if present is None else present.to(log_normal.dtype) @ log_normal.mT
+        )
         apart = self._apart(values, present)
         distance = [d.square() @ v.reciprocal() for d, v in zip(apart, self.variances, strict=True)]
         return -0.5 * (torch.stack(distance, 1) + constant)
 
     def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
         """Σ γ, Σ γ (x - μ) and Σ γ (x - μ)², of each feature where it is present."""
-        there = torch.ones_like(values, dtype=gamma.dtype) if present is None else present.to(gamma.dtype)
-        sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, self._apart(values, present), strict=True)]
-        return gamma.mT @ there, torch.stack([first for first, _ in sums]), torch.stack([second for _, second in sums])
+        there = (
+            torch.ones_like(values, dtype=gamma.dtype)
+            if present is None
+            else present.to(gamma.dtype)
+        )
+        sums = [
+            (g @ d, g @ d.square())
+            for g, d in zip(gamma.mT, self._apart(values, present), strict=True)
+        ]
+        return (
+            gamma.mT @ there,
+            torch.stack([first for first, _ in sums]),
+            torch.stack([second for _, second in sums]),
+        )
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "DiagonalGaussian":
         total, first, second = counts
@@ -94,9 +107,15 @@ class FullGaussian:
         log_p = self.means.new_empty(len(values), len(self.means))
         for where, observed, _ in _patterns(values, present):
             x = values[where][:, observed].to(self.means.dtype)
-            for j, factor in enumerate(torch.linalg.cholesky(self.covariances[:, observed][:, :, observed])):
-                white = torch.linalg.solve_triangular(factor, (x - self.means[j, observed]).mT, upper=False)
-                log_normal = 2 * factor.diagonal().log().sum() + len(observed) * math.log(2 * math.pi)
+            for j, factor in enumerate(
+                torch.linalg.cholesky(self.covariances[:, observed][:, :, observed])
+            ):
+                white = torch.linalg.solve_triangular(
+                    factor, (x - self.means[j, observed]).mT, upper=False
+                )
+                log_normal = 2 * factor.diagonal().log().sum() + len(observed) * math.log(
+                    2 * math.pi
+                )
                 log_p[where, j] = -0.5 * (white.square().sum(0) + log_normal)
         return log_p
 
@@ -108,12 +127,16 @@ class FullGaussian:
             for j, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
                 weight, apart = gamma[where, j], x.new_zeros(len(x), len(mean))
                 across = covariance[observed][:, absent]
-                slope = torch.cholesky_solve(across, torch.linalg.cholesky(covariance[observed][:, observed]))
+                slope = torch.cholesky_solve(
+                    across, torch.linalg.cholesky(covariance[observed][:, observed])
+                )
                 apart[:, observed] = x - mean[observed]
                 apart[:, absent] = apart[:, observed] @ slope
                 first[j] += weight @ apart
                 second[j] += apart.mT @ (weight[:, None] * apart)
-                second[j, absent[:, None], absent] += weight.sum() * (covariance[absent][:, absent] - across.mT @ slope)
+                second[j, absent[:, None], absent] += weight.sum() * (
+                    covariance[absent][:, absent] - across.mT @ slope
+                )
         return gamma.sum(0)[:, None], first, second
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":
@@ -122,27 +145,35 @@ class FullGaussian:
         shift = first / total
         covariances = second / total[..., None] - shift[:, :, None] * shift[:, None]
         covariances = covariances if floor is None else at_least(covariances, floor)
-        covariances = torch.where(alive[..., None], (covariances + covariances.mT) / 2, self.covariances)
+        covariances = torch.where(
+            alive[..., None], (covariances + covariances.mT) / 2, self.covariances
+        )
         return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
 
 
 Emissions = Categorical | DiagonalGaussian | FullGaussian
 
 
-def _patterns(values: Tensor, present: Tensor | None) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
+def _patterns(
+    values: Tensor, present: Tensor | None
+) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
     """Positions with the same gaps together: where they are, which features are seen, and which are gone."""
     features = torch.arange(values.shape[1])
     if present is None:
         yield slice(None), features, features[:0]
         return
-    codes = (present * mix(features, 0)).sum(-1)  # sixty-three random bits: sorting numbers is quicker than rows
+    codes = (present * mix(features, 0)).sum(
+        -1
+    )  # sixty-three random bits: sorting numbers is quicker than rows
     for code in codes.unique():
         where = (codes == code).nonzero().squeeze(1)
         pattern = present[where[0]]
         yield where, features[pattern], features[~pattern]
 
 
-def at_least(covariances: Float[Tensor, "*rows D D"], floor: Float[Tensor, " D"]) -> Float[Tensor, "*rows D D"]:
+def at_least(
+    covariances: Float[Tensor, "*rows D D"], floor: Float[Tensor, " D"]
+) -> Float[Tensor, "*rows D D"]:
     """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
     unit = floor.sqrt()[:, None] * floor.sqrt()
     values, vectors = torch.linalg.eigh(covariances / unit)
@@ -152,8 +183,13 @@ def at_least(covariances: Float[Tensor, "*rows D D"], floor: Float[Tensor, " D"]
 def distributions(name: str, rows: Distributions) -> Distributions:
     """The rows, each made to sum to one where rounding on the way (float32, text) has left it a little off."""
     if not (rows >= 0).all():
-        raise DataError(f"{name}: a probability is negative or not a number", hint="look at how it was made.")
+        raise DataError(
+            f"{name}: a probability is negative or not a number", hint="look at how it was made."
+        )
     wrong = float((rows.sum(-1) - 1).abs().max())
     if wrong > 1e-4:
-        raise DataError(f"{name}: a row is {wrong:.2g} away from summing to one", hint="divide each row by its sum.")
+        raise DataError(
+            f"{name}: a row is {wrong:.2g} away from summing to one",
+            hint="divide each row by its sum.",
+        )
     return rows / rows.sum(-1, keepdim=True) if wrong > 64 * torch.finfo(rows.dtype).eps else rows

@@ -27,7 +27,9 @@ Ahead = Float[Tensor, "B K P"]
 
 STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
 COVARIATE_UNITS = 32
-TOGETHER = 256  # windows that are filtered at once: each with gaps of its own has its own covariances
+TOGETHER = (
+    256  # windows that are filtered at once: each with gaps of its own has its own covariances
+)
 
 
 class Forecaster(nn.Module):
@@ -57,7 +59,12 @@ class Forecaster(nn.Module):
         super().__init__()
         self.simple = simple
         self.encoder, self.pooling, self.output, self.head = encoder, pooling, output, nn.Identity()
-        self.patch, self.look_back, self.horizon, self.scale_windows = patch, look_back, horizon, scale_windows
+        self.patch, self.look_back, self.horizon, self.scale_windows = (
+            patch,
+            look_back,
+            horizon,
+            scale_windows,
+        )
         self.dropout = Dropout(dropout, name="pooling")
         self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
         if simple is not None:  # at first nothing is added to the simple forecasts
@@ -80,7 +87,9 @@ class Forecaster(nn.Module):
     @torch.no_grad()
     def start_simple(self, batch: Batch) -> None:
         """Weigh the simple forecasts by their errors in these windows."""
-        if not isinstance(self.simple, SimpleForecasts) or bool(self.simple.preference.any()):  # learnt before
+        if not isinstance(self.simple, SimpleForecasts) or bool(
+            self.simple.preference.any()
+        ):  # learnt before
             return
         window, target = self._window(batch), batch.require("target")
         centre, spread = self._scale(window)
@@ -101,17 +110,24 @@ class Forecaster(nn.Module):
         """What each window is centred at and divided by."""
         if self.scale_windows:
             return window_scale(window.values, window.scored)
-        return window.values.new_zeros(len(window.values), 1), window.values.new_ones(len(window.values), 1)
+        return window.values.new_zeros(len(window.values), 1), window.values.new_ones(
+            len(window.values), 1
+        )
 
     def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
         window = self._window(batch)
         values, observed = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = self._scale(window.with_values(values))
-        columns = [torch.where(observed, (values - centre) / spread, 0.0), observed.to(values.dtype)]
+        columns = [
+            torch.where(observed, (values - centre) / spread, 0.0),
+            observed.to(values.dtype),
+        ]
         table = torch.stack(columns, dim=-1)
         covariates = None if batch.covariates is None else batch.covariates.values.to(values.dtype)
         if covariates is not None:
-            table = torch.cat([table, covariates[:, -self.horizon - self.look_back : -self.horizon]], dim=-1)
+            table = torch.cat(
+                [table, covariates[:, -self.horizon - self.look_back : -self.horizon]], dim=-1
+            )
         memory = self.encoder(patches(table, self.patch))
         pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
         pooled = self.dropout(pooled)
@@ -125,13 +141,17 @@ class Forecaster(nn.Module):
                 raw = torch.where(middle, self.share * raw, raw)
         elif self.simple is not None:
             centre = centre + spread * self.simple(columns[0], observed)
-        return tap("forecast", self.output.place(raw, centre, spread)), added(memory.penalty, penalty)
+        return tap("forecast", self.output.place(raw, centre, spread)), added(
+            memory.penalty, penalty
+        )
 
 
 class CovariateEffect(nn.Module):
     """What the known values of each step ahead change about it, given what was read and which variable it is."""
 
-    def __init__(self, num_covariates: int, size: int, num_variables: int, num_outputs: int) -> None:
+    def __init__(
+        self, num_covariates: int, size: int, num_variables: int, num_outputs: int
+    ) -> None:
         super().__init__()
         self.known = nn.Linear(num_covariates, COVARIATE_UNITS)
         self.context = nn.Linear(size, COVARIATE_UNITS, bias=False)
@@ -151,7 +171,9 @@ class LDSForecaster(nn.Module):
         self.output, self.horizon, self.head = GaussianOutput(level), horizon, nn.Identity()
         self.tables = nn.ParameterDict(
             {
-                name: nn.Parameter(tensor.expand(num_variables, *tensor.shape).clone(), requires_grad=False)
+                name: nn.Parameter(
+                    tensor.expand(num_variables, *tensor.shape).clone(), requires_grad=False
+                )
                 for name, tensor in start.tensors().items()
             }
         )
@@ -161,7 +183,9 @@ class LDSForecaster(nn.Module):
     def systems(self) -> list[LDS]:
         """Each variable's system."""
         count = len(self.tables["transition"])
-        return [LDS(**{name: table[i] for name, table in self.tables.items()}) for i in range(count)]
+        return [
+            LDS(**{name: table[i] for name, table in self.tables.items()}) for i in range(count)
+        ]
 
     @torch.no_grad()
     def learn(self, systems: Sequence[LDS]) -> None:
@@ -178,7 +202,9 @@ class LDSForecaster(nn.Module):
                 if len(rows):
                     history, inputs = evidence_of(batch, rows)
                     ahead = system.forecast(history, self.horizon, inputs=inputs)
-                    parameters[rows] = torch.cat([ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1).float()
+                    parameters[rows] = torch.cat(
+                        [ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1
+                    ).float()
         return parameters
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
@@ -191,7 +217,9 @@ def smoothing_of(model: nn.Module) -> SmoothingForecaster | None:
     return part if isinstance(part, SmoothingForecaster) else None
 
 
-Forecasts = Forecaster | LDSForecaster | SmoothingForecaster  # whose `widths` are what calibration found at each step
+Forecasts = (
+    Forecaster | LDSForecaster | SmoothingForecaster
+)  # whose `widths` are what calibration found at each step
 
 
 def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
@@ -201,11 +229,15 @@ def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T
     return window.with_values(window.values.double()), inputs
 
 
-def window_scale(values: PerPosition, observed: Mask) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+def window_scale(
+    values: PerPosition, observed: Mask
+) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
     """Mean and deviation of what was observed of each window; where that is nothing, 0 and 1."""
     count = observed.sum(1, keepdim=True)
     centre = torch.where(observed, values, 0.0).sum(1, keepdim=True) / count.clamp(min=1)
-    variance = torch.where(observed, values - centre, 0.0).square().sum(1, keepdim=True) / count.clamp(min=1)
+    variance = torch.where(observed, values - centre, 0.0).square().sum(
+        1, keepdim=True
+    ) / count.clamp(min=1)
     return centre, torch.where(count > 1, (variance + STILL**2).sqrt(), 1.0)
 
 

@@ -12,7 +12,15 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations import hmm
-from seqlab.equations.hmm import Distributions, Initial, Moves, Posterior, Trellis, condition, predict
+from seqlab.equations.hmm import (
+    Distributions,
+    Initial,
+    Moves,
+    Posterior,
+    Trellis,
+    condition,
+    predict,
+)
 from seqlab.kernels.forward_backward import posterior
 from seqlab.layers.tap import tap
 from seqlab.models.emissions import (
@@ -42,11 +50,15 @@ class Seen:
     @classmethod
     def of(cls, observations: Padded) -> "Seen":
         where, observed = observations.scored.mT, observations.observed
-        present = None if observed is None or observed.dim() == 2 else observed.transpose(0, 1)[where]
+        present = (
+            None if observed is None or observed.dim() == 2 else observed.transpose(0, 1)[where]
+        )
         return cls(where, observations.values.transpose(0, 1)[where], present)
 
     def gather(self, x: Trellis) -> PerState:
-        return x.transpose(0, 1).flatten(0, 1) if self.where.all() else x.transpose(0, 1)[self.where]
+        return (
+            x.transpose(0, 1).flatten(0, 1) if self.where.all() else x.transpose(0, 1)[self.where]
+        )
 
     def spread(self, x: PerState) -> Trellis:
         """Back to their places, with zeros elsewhere: as log-likelihoods, nothing observed."""
@@ -84,14 +96,20 @@ class HMM:
     def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
         """Σ pseudo log θ over what is possible: what pseudo-counts add to the log-likelihood that EM climbs."""
         total = 0.0
-        for name, pseudo in {"initial": first, "transitions": moves, "emissions.probabilities": emitted}.items():
+        for name, pseudo in {
+            "initial": first,
+            "transitions": moves,
+            "emissions.probabilities": emitted,
+        }.items():
             if (p := self.tensors().get(name)) is not None:
                 total += float((pseudo * p.log()).masked_fill(p == 0, 0.0).sum())
         return total
 
     def log_b(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
         """log p(x_t | z_t) of each state."""
-        return self.emissions.log_likelihood(values, present).repeat(1, self.num_states // self.num_rows)
+        return self.emissions.log_likelihood(values, present).repeat(
+            1, self.num_states // self.num_rows
+        )
 
     def log_emissions(self, observations: Padded) -> Trellis:
         """The same of rows; 0 at pads and where nothing was observed."""
@@ -100,11 +118,15 @@ class HMM:
 
     def posterior(self, observations: Padded) -> Posterior:
         """E9: the belief about each position once the whole row is known, and how likely each row is."""
-        return posterior(self.initial, self.transitions, self.log_emissions(observations), observations.lengths)
+        return posterior(
+            self.initial, self.transitions, self.log_emissions(observations), observations.lengths
+        )
 
     def viterbi(self, observations: Padded) -> tuple[PositionIds, PerRow]:
         """E10: the likeliest path of each row, and its log-probability together with the observations."""
-        return hmm.viterbi(self.initial, self.transitions, self.log_emissions(observations), observations.lengths)
+        return hmm.viterbi(
+            self.initial, self.transitions, self.log_emissions(observations), observations.lengths
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything there is to save, by name."""
@@ -114,8 +136,16 @@ class HMM:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "HMM":
         """The inverse of `tensors`: the names tell what kind of emissions they are."""
-        emitted = {name.removeprefix("emissions."): x for name, x in tensors.items() if name.startswith("emissions.")}
-        kinds = {"probabilities": Categorical, "variances": DiagonalGaussian, "covariances": FullGaussian}
+        emitted = {
+            name.removeprefix("emissions."): x
+            for name, x in tensors.items()
+            if name.startswith("emissions.")
+        }
+        kinds = {
+            "probabilities": Categorical,
+            "variances": DiagonalGaussian,
+            "covariances": FullGaussian,
+        }
         kind = next(kind for name, kind in kinds.items() if name in emitted)
         return cls(tensors["initial"], tensors["transitions"], kind(**emitted))
 
@@ -128,9 +158,13 @@ class Probabilities(nn.Module):
 
     def __init__(self, hmm: HMM) -> None:
         super().__init__()
-        fixed = {name: nn.Parameter(x.clone(), requires_grad=False) for name, x in hmm.tensors().items()}
+        fixed = {
+            name: nn.Parameter(x.clone(), requires_grad=False) for name, x in hmm.tensors().items()
+        }
         self.initial, self.transitions = fixed.pop("initial"), fixed.pop("transitions")
-        self.emissions = nn.ParameterDict({name.removeprefix("emissions."): x for name, x in fixed.items()})
+        self.emissions = nn.ParameterDict(
+            {name.removeprefix("emissions."): x for name, x in fixed.items()}
+        )
 
     @property
     def model(self) -> HMM:

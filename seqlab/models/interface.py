@@ -8,7 +8,16 @@ from torch import Tensor
 
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
-from seqlab.types import Logits, PositionIds, PositionLogits, RowIds, Scalar, State, Summary, Vectors
+from seqlab.types import (
+    Logits,
+    PositionIds,
+    PositionLogits,
+    RowIds,
+    Scalar,
+    State,
+    Summary,
+    Vectors,
+)
 
 Scorer = Callable[[Tensor], Tensor]  # features (..., D) to logits (..., V)
 
@@ -100,7 +109,9 @@ class Decoder(Protocol):
 
     def start(self, memory: Memory) -> tuple[State, State]: ...
 
-    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]: ...
+    def read(
+        self, tokens: PositionIds, context: State, state: State
+    ) -> tuple[PositionLogits, State]: ...
 
     def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]: ...
 

@@ -82,15 +82,27 @@ class LDS:
         """
         evidence = self.evidence(history, inputs, ahead=horizon)
         filtered = kalman_filter(self.system, evidence)
-        rows, steps = torch.arange(len(history))[:, None], history.lengths[:, None] + torch.arange(horizon)
-        mean, spread = filtered.predicted_mean[rows, steps], filtered.predicted_covariance[rows, steps]
+        rows, steps = (
+            torch.arange(len(history))[:, None],
+            history.lengths[:, None] + torch.arange(horizon),
+        )
+        mean, spread = (
+            filtered.predicted_mean[rows, steps],
+            filtered.predicted_covariance[rows, steps],
+        )
         observed = self.observation
-        return Forecast(mean @ observed.mT, observed @ spread @ observed.mT + self.observation_noise)
+        return Forecast(
+            mean @ observed.mT, observed @ spread @ observed.mT + self.observation_noise
+        )
 
-    def sample(self, num: int, length: int, *, seed: int, inputs: Inputs = None) -> tuple[HiddenStates, Padded]:
+    def sample(
+        self, num: int, length: int, *, seed: int, inputs: Inputs = None
+    ) -> tuple[HiddenStates, Padded]:
         """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
         width, size = self.observation.shape
-        keys = mix(torch.arange(num), seed)[:, None, None] + torch.arange(length * (size + width)).view(length, -1)
+        keys = mix(torch.arange(num), seed)[:, None, None] + torch.arange(
+            length * (size + width)
+        ).view(length, -1)
         z = normal(keys, 0).to(self.transition.dtype)
         moves = z[..., :size] @ factor(self.process_noise).mT
         moves[:, :1] = self.initial_mean + z[:, :1, :size] @ factor(self.initial_covariance).mT
@@ -108,7 +120,9 @@ class LDS:
         both = (self, other)
         width = max(0 if part.input_matrix is None else part.input_matrix.shape[1] for part in both)
         drives = [
-            part.transition.new_zeros(len(part.transition), width) if part.input_matrix is None else part.input_matrix
+            part.transition.new_zeros(len(part.transition), width)
+            if part.input_matrix is None
+            else part.input_matrix
             for part in both
         ]
 
@@ -134,20 +148,31 @@ class LDS:
         values, observed = measured(observations)
         if values.shape[2] != len(self.observation):
             actual, needed = values.shape[2], len(self.observation)
-            raise DataError(f"{actual} values a step, where the system has {needed}", hint="choose other columns.")
+            raise DataError(
+                f"{actual} values a step, where the system has {needed}",
+                hint="choose other columns.",
+            )
         if len(values) == 0 or values.shape[1] + ahead == 0:
-            raise DataError("there is nothing to read: all rows are empty", hint="give a row with a value.")
+            raise DataError(
+                "there is nothing to read: all rows are empty", hint="give a row with a value."
+            )
         if wrong := (observed & ~values.isfinite()).nonzero().tolist():
             row, step, _ = wrong[0]
-            raise DataError(f"row {row}, step {step}: not a number", hint="mark it as missing, in `observed`.")
-        values, observed = (pad(part, (0, 0, 0, ahead)) for part in (values.to(self.transition.dtype), observed))
+            raise DataError(
+                f"row {row}, step {step}: not a number", hint="mark it as missing, in `observed`."
+            )
+        values, observed = (
+            pad(part, (0, 0, 0, ahead)) for part in (values.to(self.transition.dtype), observed)
+        )
         real = torch.arange(values.shape[1]) < observations.lengths[:, None] + ahead
         return Evidence(values, real, observed, self._known(inputs, real))
 
     def _known(self, inputs: Inputs, real: Mask) -> Inputs:
         """The inputs, of which none may be missing."""
         if (inputs is None) != (self.input_matrix is None):
-            raise DataError("inputs without an input matrix, or the reverse", hint="give both, or neither.")
+            raise DataError(
+                "inputs without an input matrix, or the reverse", hint="give both, or neither."
+            )
         if inputs is None:
             return None
         if inputs.shape[:2] != real.shape or not inputs[real].isfinite().all():
@@ -179,7 +204,10 @@ def local_level(*, level: float, noise: float) -> LDS:
 
 def local_linear_trend(*, level: float, slope: float, noise: float) -> LDS:
     """A level that rises by a slope; both wander, with their own variances a step."""
-    transition, process_noise = _matrix([[1.0, 1.0], [0.0, 1.0]]), _matrix([[level, 0.0], [0.0, slope]])
+    transition, process_noise = (
+        _matrix([[1.0, 1.0], [0.0, 1.0]]),
+        _matrix([[level, 0.0], [0.0, slope]]),
+    )
     return _structure(transition, process_noise, noise)
 
 
@@ -191,7 +219,12 @@ def cycle(period: float, *, wander: float, noise: float = 0.0) -> LDS:
 
 
 def constant_velocity(
-    *, dimensions: int, dt: float = 1.0, acceleration: float, noise: float, initial_variance: float = WIDE
+    *,
+    dimensions: int,
+    dt: float = 1.0,
+    acceleration: float,
+    noise: float,
+    initial_variance: float = WIDE,
 ) -> LDS:
     """A target that keeps its velocity but for white acceleration, its place seen every `dt` (C25).
 
@@ -199,15 +232,23 @@ def constant_velocity(
     """
     drift = acceleration * dt * _matrix([[dt * dt / 3, dt / 2], [dt / 2, 1.0]])
     one = _structure(_matrix([[1.0, dt], [0.0, 1.0]]), drift, noise, initial_variance)
-    blocks = {name: torch.block_diag(*[part] * dimensions) for name, part in one.tensors().items() if part.dim() == 2}
+    blocks = {
+        name: torch.block_diag(*[part] * dimensions)
+        for name, part in one.tensors().items()
+        if part.dim() == 2
+    }
     return LDS(**blocks, initial_mean=one.initial_mean.repeat(dimensions))
 
 
-def _structure(transition: Square, process_noise: Square, noise: float, initial_variance: float = WIDE) -> LDS:
+def _structure(
+    transition: Square, process_noise: Square, noise: float, initial_variance: float = WIDE
+) -> LDS:
     """A system of which the first state is seen, and whose start is unknown."""
     eye = torch.eye(len(transition), dtype=torch.float64)
     start = torch.zeros(len(transition), dtype=torch.float64)
-    return LDS(transition, eye[:1], process_noise, _matrix([[noise]]), start, initial_variance * eye)
+    return LDS(
+        transition, eye[:1], process_noise, _matrix([[noise]]), start, initial_variance * eye
+    )
 
 
 def _matrix(rows: list[list[float]]) -> Float[Tensor, "_ _"]:

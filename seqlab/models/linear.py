@@ -32,7 +32,9 @@ class LinearText(nn.Module):
         ids, values = self.ngrams(source)
         if not ids.shape[1]:
             return self.bias.expand(len(source), 1, -1)
-        return (F.embedding_bag(ids, self.weight, per_sample_weights=values, mode="sum") + self.bias)[:, None]
+        return (
+            F.embedding_bag(ids, self.weight, per_sample_weights=values, mode="sum") + self.bias
+        )[:, None]
 
     def contributions(self, source: Padded) -> Float[Tensor, "T K"]:
         """What each n-gram of the only row adds to each logit."""

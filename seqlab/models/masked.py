@@ -23,7 +23,13 @@ class MaskedLanguageModel(EncoderModel):
     """
 
     def __init__(
-        self, encoder: Encoder, head: Head, *, num_tokens: int, share: float, theme: Pooling | None = None
+        self,
+        encoder: Encoder,
+        head: Head,
+        *,
+        num_tokens: int,
+        share: float,
+        theme: Pooling | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.head, self.num_tokens, self.share = encoder, head, num_tokens, share
@@ -48,7 +54,9 @@ class MaskedLanguageModel(EncoderModel):
         features, theme, penalty = self._read(hidden)
         if theme is not None:
             words = theme_loss(self.head(theme), gold.values, _words(source))
-            penalty = added(penalty, (words * gold.scored.sum(1)).sum())  # a text counts as its hidden tokens do
+            penalty = added(
+                penalty, (words * gold.scored.sum(1)).sum()
+            )  # a text counts as its hidden tokens do
         return Reading(features, gold, penalty=penalty)
 
     def hide(self, source: Padded, rows: RowIds) -> tuple[Padded, Padded]:

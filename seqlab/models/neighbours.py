@@ -51,9 +51,13 @@ class NeighbourEncoder(nn.Module):
         ids, values = (each.split(TOGETHER) for each in self.ngrams(source))
         return torch.cat([self._like(table, *both) for both in zip(ids, values, strict=True)])
 
-    def _like(self, table: SparseTable, ids: Int[Tensor, "B T"], values: Float[Tensor, "B T"]) -> Float[Tensor, "B N"]:
+    def _like(
+        self, table: SparseTable, ids: Int[Tensor, "B T"], values: Float[Tensor, "B T"]
+    ) -> Float[Tensor, "B N"]:
         spread = values.new_zeros(len(self.ngrams.idf), len(ids))
-        spread.index_put_((ids, torch.arange(len(ids))[:, None].expand_as(ids)), values, accumulate=True)
+        spread.index_put_(
+            (ids, torch.arange(len(ids))[:, None].expand_as(ids)), values, accumulate=True
+        )
         return table.times(spread).T / 2
 
 
@@ -74,7 +78,10 @@ class NeighbourDecoder(FeatureDecoder):
         rows.append(self.targets[:0])
         written = pad_sequence(rows, batch_first=True, padding_value=self.end)[:-1].long()
         written = torch.cat([written, torch.full_like(written[:, :1], self.end)], dim=1)
-        return (written.unflatten(0, places.shape),), (weights, torch.zeros(memory.rows, dtype=torch.long))
+        return (written.unflatten(0, places.shape),), (
+            weights,
+            torch.zeros(memory.rows, dtype=torch.long),
+        )
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         """At each position what each neighbour foretells, and how much it weighs."""
@@ -84,10 +91,14 @@ class NeighbourDecoder(FeatureDecoder):
             right = self._at(written, place, last) == token[:, None]
             weights = weights + torch.where(right, 0.0, torch.log(weights.new_tensor(MISS)))
             place = place + 1
-            said.append(torch.cat([self._at(written, place, last).double(), weights.softmax(1)], dim=1))
+            said.append(
+                torch.cat([self._at(written, place, last).double(), weights.softmax(1)], dim=1)
+            )
         return Read(tap("decoder.said", torch.stack(said, 1)), (weights, place))
 
-    def _at(self, written: Int[Tensor, "B N L"], place: Int[Tensor, " B"], last: int) -> Int[Tensor, "B N"]:
+    def _at(
+        self, written: Int[Tensor, "B N L"], place: Int[Tensor, " B"], last: int
+    ) -> Int[Tensor, "B N"]:
         at = place.clamp(max=last)[:, None, None].expand(-1, written.shape[1], 1)
         return written.gather(2, at)[..., 0]
 

@@ -25,7 +25,9 @@ class NgramDecoder(FeatureDecoder):
         self.num_tokens, self.order = num_tokens, order
 
         def sized_later() -> nn.ParameterList:
-            return nn.ParameterList([UninitializedParameter(requires_grad=False) for _ in range(order)])
+            return nn.ParameterList(
+                [UninitializedParameter(requires_grad=False) for _ in range(order)]
+            )
 
         self.ngrams, self.shares, self.backs = sized_later(), sized_later(), sized_later()
 
@@ -52,10 +54,14 @@ class NgramDecoder(FeatureDecoder):
         tables = zip(self.ngrams, self.shares, self.backs, places.unbind(1), strict=True)
         for ngrams, shares, backs, history in tables:
             rows = (history >= 0).nonzero()[:, 0]
-            first, last = (torch.searchsorted(ngrams, (history[rows] + k) * self.num_tokens) for k in (0, 1))
+            first, last = (
+                torch.searchsorted(ngrams, (history[rows] + k) * self.num_tokens) for k in (0, 1)
+            )
             counts = last - first
             owner = torch.repeat_interleave(torch.arange(len(rows)), counts)
             place = first[owner] + torch.arange(len(owner)) - (counts.cumsum(0) - counts)[owner]
             p[rows] *= backs[history[rows], None]
-            p.index_put_((rows[owner], ngrams[place] % self.num_tokens), shares[place], accumulate=True)
+            p.index_put_(
+                (rows[owner], ngrams[place] % self.num_tokens), shares[place], accumulate=True
+            )
         return tap("logits", p.log()).unflatten(0, features.shape[:-1])

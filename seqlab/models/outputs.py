@@ -7,7 +7,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from seqlab.equations.regression import Numbers, angle_loss, gaussian_crps, gaussian_loss, pinball_loss, quantile_crps
+from seqlab.equations.regression import (
+    Numbers,
+    angle_loss,
+    gaussian_crps,
+    gaussian_loss,
+    pinball_loss,
+    quantile_crps,
+)
 
 Parameters = Float[Tensor, "*N P"]
 

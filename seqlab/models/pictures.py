@@ -23,7 +23,13 @@ from seqlab.recipe import Convolution, Glimpse, Image, Stack
 from seqlab.types import Vectors
 
 _KEY = zlib.crc32(b"pictures")
-REACH = (1.0, 1.0, 1.5, 1.0, 1.0)  # how far the five numbers go: a centre is never outside of the picture
+REACH = (
+    1.0,
+    1.0,
+    1.5,
+    1.0,
+    1.0,
+)  # how far the five numbers go: a centre is never outside of the picture
 
 
 class Pictures(nn.Module):
@@ -41,7 +47,9 @@ class Pictures(nn.Module):
     def forward(self, source: Padded) -> Padded:
         image = self.settings
         pixels = source.values[:, : image.height].unflatten(-1, (image.width, image.channels))
-        rows = (jittered(pixels, image).flatten(-2).to(self.mean.dtype) - self.mean) / self.deviation
+        rows = (
+            jittered(pixels, image).flatten(-2).to(self.mean.dtype) - self.mean
+        ) / self.deviation
         if image.patch is not None:
             rows = patches(rows.unflatten(-1, (image.width, image.channels)), image.patch)
         return Padded.full(rows)
@@ -106,13 +114,19 @@ class Block(nn.Module):
         self.second = _convolution(after, after, stride=1)
         self.norms = nn.ModuleList([LayerNorm(after), LayerNorm(after)])
         self.stride = stride
-        self.shortcut = nn.Linear(before, after, bias=False) if before != after or stride > 1 else None
+        self.shortcut = (
+            nn.Linear(before, after, bias=False) if before != after or stride > 1 else None
+        )
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B R h w"]:
         y = _normed(self.norms[0], self.first(x)).relu()
         y = _normed(self.norms[1], self.second(y))
-        if self.shortcut is not None:  # a matrix: oneDNN's strided 1 x 1 convolution of few channels can crash
-            x = self.shortcut(x[..., :: self.stride, :: self.stride].permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        if (
+            self.shortcut is not None
+        ):  # a matrix: oneDNN's strided 1 x 1 convolution of few channels can crash
+            x = self.shortcut(x[..., :: self.stride, :: self.stride].permute(0, 2, 3, 1)).permute(
+                0, 3, 1, 2
+            )
         return tap(f"{self.name}.output", (y + x).relu())
 
 
@@ -126,15 +140,23 @@ class ConvolutionalEncoder(nn.Module):
     def __init__(self, settings: Convolution, image: Image, *, dropout: float) -> None:
         super().__init__()
         self.image = image
-        widths = [min(settings.channels * 2**depth, settings.size) for depth in range(settings.layers)]
-        self.stem, self.norm = _convolution(image.channels, widths[0], stride=2), LayerNorm(widths[0])
+        widths = [
+            min(settings.channels * 2**depth, settings.size) for depth in range(settings.layers)
+        ]
+        self.stem, self.norm = (
+            _convolution(image.channels, widths[0], stride=2),
+            LayerNorm(widths[0]),
+        )
         blocks = list[Block]()
         for before, after in pairwise(widths):
             for place in range(settings.blocks):
                 entering, stride = (after, 1) if place else (before, 2)
                 blocks.append(Block(entering, after, stride=stride, name=f"encoder.{len(blocks)}"))
         self.blocks = nn.Sequential(*blocks)
-        self.project, self.last_norm = nn.Linear(widths[-1], settings.size), LayerNorm(settings.size)
+        self.project, self.last_norm = (
+            nn.Linear(widths[-1], settings.size),
+            LayerNorm(settings.size),
+        )
         self.dropout = Dropout(dropout, name="encoder.grid")
         self.pool = nn.Linear(settings.size, settings.size)
         shrink = 2**settings.layers
@@ -144,16 +166,23 @@ class ConvolutionalEncoder(nn.Module):
 
     def forward(self, source: Padded) -> Memory:
         pixels = source.values.unflatten(-1, (self.image.width, self.image.channels))
-        x = _normed(self.norm, self.stem(pixels.permute(0, 3, 1, 2))).relu()  # channels last, as they came
+        x = _normed(
+            self.norm, self.stem(pixels.permute(0, 3, 1, 2))
+        ).relu()  # channels last, as they came
         x = self.blocks(x).permute(0, 2, 3, 1).flatten(1, 2)
         states = self.last_norm(self.project(x)) + self.positions.to(x.dtype)
         states = self.dropout(tap("encoder.grid", states))
-        return Memory(len(source), Padded.full(states), self.pool(states).relu().mean(1), grid=self.grid)
+        return Memory(
+            len(source), Padded.full(states), self.pool(states).relu().mean(1), grid=self.grid
+        )
 
 
 def grid_positions(height: int, width: int, size: int) -> Float[Tensor, "L D"]:
     """E54 twice: half of the features say the row of a place, the other half its column."""
-    rows, columns = sinusoidal_positions(height, size - size // 2), sinusoidal_positions(width, size // 2)
+    rows, columns = (
+        sinusoidal_positions(height, size - size // 2),
+        sinusoidal_positions(width, size // 2),
+    )
     return torch.cat([rows.repeat_interleave(width, 0), columns.repeat(height, 1)], dim=1)
 
 
@@ -196,9 +225,15 @@ class GlimpseEncoder(nn.Module):
             numbers = self.look(state[0]).tanh() * self.reach
             window = place_window(numbers, height=image.height, width=image.width, num_filters=n)
             tap("glimpse.window", torch.stack(window, dim=-1))
-            rows = filter_bank(window.y, window.stride, window.variance, num_filters=n, length=image.height)
-            columns = filter_bank(window.x, window.stride, window.variance, num_filters=n, length=image.width)
-            patch = tap("glimpse.patch", read_window(pixels, rows, columns, window.intensity)[:, None])
+            rows = filter_bank(
+                window.y, window.stride, window.variance, num_filters=n, length=image.height
+            )
+            columns = filter_bank(
+                window.x, window.stride, window.variance, num_filters=n, length=image.width
+            )
+            patch = tap(
+                "glimpse.patch", read_window(pixels, rows, columns, window.intensity)[:, None]
+            )
             glimpse = self.dropout(self.read(patch.flatten(1)).relu())
             h, state = self.stack(torch.cat([glimpse, numbers], dim=-1)[:, None], state)
             states.append(h)

@@ -30,7 +30,9 @@ from seqlab.types import PositionIds, State, Summary
 class RecurrentEncoder(nn.Module):
     """Vectors of tokens into a recurrent stack (S3-S6)."""
 
-    def __init__(self, inputs: Inputs, stack: CausalStack | BidirectionalStack, *, dropout: float) -> None:
+    def __init__(
+        self, inputs: Inputs, stack: CausalStack | BidirectionalStack, *, dropout: float
+    ) -> None:
         super().__init__()
         self.inputs, self.stack = inputs, stack
         self.dropout = Dropout(dropout, name="encoder.input")
@@ -108,7 +110,9 @@ class SourceAttention(nn.Module):
         projected = kind in ("general", "additive") or query_size != memory_size
         self.key = nn.Linear(memory_size, query_size, bias=False) if projected else nn.Identity()
         self.query = nn.Linear(query_size, query_size) if kind == "additive" else nn.Identity()
-        self.v = nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
+        self.v = (
+            nn.Parameter(torch.randn(query_size) * query_size**-0.5) if kind == "additive" else None
+        )
 
     def context(self, memory: Memory) -> State:
         """What the queries of all steps share: keys, values, and which of them are real."""
@@ -119,7 +123,11 @@ class SourceAttention(nn.Module):
         return tap(f"{self.name}.k", self.key(memory))
 
     def forward(
-        self, query: Queries, keys: Float[Tensor, "B S Q"], memory: Float[Tensor, "B S M"], visible: Bool[Tensor, "B S"]
+        self,
+        query: Queries,
+        keys: Float[Tensor, "B S Q"],
+        memory: Float[Tensor, "B S M"],
+        visible: Bool[Tensor, "B S"],
     ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
         """What each query gets, and where it looked for it."""
         rows, length, size = query.shape
@@ -133,9 +141,13 @@ class SourceAttention(nn.Module):
         weights = attention_weights(tap(f"{self.name}.score", score), visible[:, None])
         weights = tap(f"{self.name}.weights", weights)
         c = weighted_sum(weights, memory)
-        return c.reshape(rows, length, c.shape[-1]), weights.reshape(rows, length, weights.shape[-1])
+        return c.reshape(rows, length, c.shape[-1]), weights.reshape(
+            rows, length, weights.shape[-1]
+        )
 
-    def bahdanau_step(self, stack: CausalStack, x: Tensor, context: State, state: State) -> Attended:
+    def bahdanau_step(
+        self, stack: CausalStack, x: Tensor, context: State, state: State
+    ) -> Attended:
         """h_t = RNN([x; c_t], h_{t-1}), where h_{t-1} asks: [c_t; h_t], where it looked, and the state after."""
         c, weights = self(state[stack.top][:, None], *context)
         h, state = stack(torch.cat([x, c], dim=-1), state)
@@ -168,9 +180,13 @@ class AttentiveDecoder(FeatureDecoder):
         self.embedding, self.stack, self.attention = embedding, stack, attention
         self.head, self.bridge, self.settings = head, bridge, settings
         self.dropout = Dropout(dropout, name=f"{embedding.name}.input")
-        _, self.feature_size = attentive_sizes(settings, embedding.size, stack.output_size, memory_size)
+        _, self.feature_size = attentive_sizes(
+            settings, embedding.size, stack.output_size, memory_size
+        )
         both = memory_size + stack.output_size
-        self.vector = nn.Linear(both, self.feature_size, bias=False) if settings.wiring == "luong" else None
+        self.vector = (
+            nn.Linear(both, self.feature_size, bias=False) if settings.wiring == "luong" else None
+        )
 
     def start(self, memory: Memory) -> tuple[State, State]:
         state = self.bridge(memory.require_summary())
@@ -204,7 +220,9 @@ class AttentiveDecoder(FeatureDecoder):
         return features, weights, (*state, features[:, 0]) if self.settings.feeding else state
 
 
-def attentive_sizes(settings: Attention, embedding: int, output: int, memory: int) -> tuple[int, int]:
+def attentive_sizes(
+    settings: Attention, embedding: int, output: int, memory: int
+) -> tuple[int, int]:
     """How many features enter the recurrence, and how many the head is given."""
     features = output if settings.wiring == "luong" else memory + output
     attended = memory if settings.wiring == "bahdanau" else features if settings.feeding else 0

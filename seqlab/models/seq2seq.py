@@ -57,7 +57,9 @@ class LanguageModel(nn.Module):
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         context, state = self.decoder.start(Memory(len(batch)))
-        return read_target(self.decoder, batch.require("target"), context, _some_anew(carried, state) or state)
+        return read_target(
+            self.decoder, batch.require("target"), context, _some_anew(carried, state) or state
+        )
 
     def vectors(self, tokens: Padded) -> Vector:
         """One vector for each row: the mean of the states after each of its tokens."""
@@ -72,7 +74,9 @@ class LanguageModel(nn.Module):
 class FeatureDecoder(nn.Module):
     """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
 
-    def read(self: Teachable, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]:
+    def read(
+        self: Teachable, tokens: PositionIds, context: State, state: State
+    ) -> tuple[PositionLogits, State]:
         read = self.features(tokens, context, state)
         return self.head(read.features), read.state
 
@@ -92,7 +96,9 @@ def _some_anew(carried: State, state: State) -> State:
         return carried
     anew = uniform(drawn.rows, drawn.seed, drawn.step, KEY) < ANEW
     return tuple(
-        torch.where(anew[:, None], begun, part) if begun.shape == part.shape else part  # what was read is no state
+        torch.where(anew[:, None], begun, part)
+        if begun.shape == part.shape
+        else part  # what was read is no state
         for begun, part in zip(state, carried, strict=True)
     )
 
@@ -107,7 +113,9 @@ def read_target(decoder: Teachable, target: Padded, context: State, state: State
     tokens, lengths = target.values, (target.lengths - 1).clamp(min=0)
     read = decoder.features(tokens[:, :-1], context, state)
     observed = None if target.observed is None else target.observed[:, 1:]
-    return Reading(read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty)
+    return Reading(
+        read.features, Padded(tokens[:, 1:], lengths, observed), read.state, read.penalty
+    )
 
 
 def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -40,14 +40,19 @@ class SimpleForecasts(nn.Module):
         return (simple_forecasts(values, seen, self.season, self.horizon) * weights).sum(-1)
 
 
-def simple_forecasts(values: Window, seen: Mask, season: int, horizon: int) -> Float[Tensor, "B K rules"]:
+def simple_forecasts(
+    values: Window, seen: Mask, season: int, horizon: int
+) -> Float[Tensor, "B K rules"]:
     """For each step ahead: the mean, the last value, last season's value, the mean of that moment of the season, the
     same moved to the level of the last season, and last season's value with the growth of the season before."""
     num_steps = values.shape[1]
     season = min(season, num_steps)
     num_seasons = num_steps // season
     recent, there = (part[:, num_steps - num_seasons * season :] for part in (values, seen))
-    grid, known = recent.unflatten(1, (num_seasons, season)), there.unflatten(1, (num_seasons, season))
+    grid, known = (
+        recent.unflatten(1, (num_seasons, season)),
+        there.unflatten(1, (num_seasons, season)),
+    )
     phase = torch.arange(horizon) % season
     mean = _mean(values, seen, dim=1, otherwise=torch.zeros_like(values[:, :1]))
     moments = _mean(grid, known, dim=1, otherwise=mean[:, None])[:, 0]
@@ -75,7 +80,9 @@ def _mean(values: Tensor, seen: Tensor, *, dim: int, otherwise: Tensor) -> Tenso
     return torch.where(count > 0, mean, otherwise)
 
 
-def _last(values: Float[Tensor, "B N P"], seen: Tensor, *, otherwise: Float[Tensor, "B #P"]) -> Float[Tensor, "B P"]:
+def _last(
+    values: Float[Tensor, "B N P"], seen: Tensor, *, otherwise: Float[Tensor, "B #P"]
+) -> Float[Tensor, "B P"]:
     """In each column the last value that was observed; where none was, another number."""
     latest = otherwise.expand(-1, values.shape[2])
     for step in range(values.shape[1]):

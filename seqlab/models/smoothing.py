@@ -34,18 +34,30 @@ class Form(NamedTuple):
 
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 SLOPES = (0.02, 0.1, 0.3)
-BOTH = tuple(product((0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95), (0.0, 0.05, 0.15, 0.3, 0.6)))  # level and season
+BOTH = tuple(
+    product((0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95), (0.0, 0.05, 0.15, 0.3, 0.6))
+)  # level and season
 FLAT = tuple((alpha, 0.0, 0.0, gamma) for alpha, gamma in BOTH)
-SLOPED = tuple((alpha, beta, 1.0, gamma) for (alpha, gamma), beta in product(BOTH, (0.0, 0.02, 0.1)) if alpha)
-DAMPED = tuple((alpha, *b, gamma) for (alpha, gamma), b in product(BOTH, product((0.02, 0.1), (0.9, 0.97))) if alpha)
+SLOPED = tuple(
+    (alpha, beta, 1.0, gamma) for (alpha, gamma), beta in product(BOTH, (0.0, 0.02, 0.1)) if alpha
+)
+DAMPED = tuple(
+    (alpha, *b, gamma)
+    for (alpha, gamma), b in product(BOTH, product((0.02, 0.1), (0.9, 0.97)))
+    if alpha
+)
 FORMS = {
     "mean": Form(((0.0, 0.0, 0.0, 0.0),)),
     "last": Form(((1.0, 0.0, 0.0, 0.0),)),
     "drift": Form(((1.0, 0.0, 1.0, 0.0),), chosen=1),
     "season": Form(((0.0, 0.0, 0.0, 1.0),), seasonal=True, starts=False),
     "level": Form(tuple((alpha, 0.0, 0.0, 0.0) for alpha in LEVELS), chosen=1),
-    "trend": Form(tuple((alpha, beta, 1.0, 0.0) for alpha, beta in product(LEVELS, (0.0, *SLOPES))), chosen=2),
-    "damped": Form(tuple((*each, 0.0) for each in product(LEVELS, SLOPES, (0.8, 0.9, 0.97))), chosen=3),
+    "trend": Form(
+        tuple((alpha, beta, 1.0, 0.0) for alpha, beta in product(LEVELS, (0.0, *SLOPES))), chosen=2
+    ),
+    "damped": Form(
+        tuple((*each, 0.0) for each in product(LEVELS, SLOPES, (0.8, 0.9, 0.97))), chosen=3
+    ),
     "additive": Form(FLAT, chosen=2, seasonal=True),
     "additive-trend": Form(SLOPED, chosen=3, seasonal=True),
     "additive-damped": Form(DAMPED, chosen=4, seasonal=True),
@@ -112,16 +124,24 @@ class SmoothingForecaster(nn.Module):
             else:
                 ahead = self.ahead(name, some, self.rates[variables[rows], number])
             part = source.rows_at(rows)
-            means[rows] += weight[rows, None] * smoothing.plausible(ahead, part.values.double(), part.scored)
+            means[rows] += weight[rows, None] * smoothing.plausible(
+                ahead, part.values.double(), part.scored
+            )
         return means
 
     @torch.no_grad()
     def remembered_means(self, batch: Batch) -> Forecasted:
         """The same; what was asked before is not computed again, because a training reads each window many times."""
         source = batch.require("source")
-        parts = (source.values.numpy(force=True), source.scored.numpy(force=True), self._variables(batch).tolist())
+        parts = (
+            source.values.numpy(force=True),
+            source.scored.numpy(force=True),
+            self._variables(batch).tolist(),
+        )
         keys = [
-            hashlib.blake2b(values.tobytes() + seen.tobytes() + str(variable).encode(), digest_size=16).digest()
+            hashlib.blake2b(
+                values.tobytes() + seen.tobytes() + str(variable).encode(), digest_size=16
+            ).digest()
             for values, seen, variable in zip(*parts, strict=True)
         ]
         new = [row for row, key in enumerate(keys) if key not in self.remembered]
@@ -162,7 +182,9 @@ class SmoothingForecaster(nn.Module):
         if not form.starts:
             begin = begin._replace(season=torch.zeros_like(begin.season))
         mean = torch.where(seen, values, 0.0).sum(1) / seen.sum(1).clamp(min=1)
-        return begin._replace(level=torch.where(rates[:, 2] > 0, begin.level, mean))  # without a slope, the mean
+        return begin._replace(
+            level=torch.where(rates[:, 2] > 0, begin.level, mean)
+        )  # without a slope, the mean
 
     def shifts(self, batch: Batch) -> Float[Tensor, " B"]:
         return self.shift[self._variables(batch)]

@@ -54,16 +54,24 @@ class Speaker(EncoderModel):
         features, _ = self.features(pad(gold, (0, 0, 1, 0))[:, :-1], context, state)
         numbers = Padded(gold.flatten(1, 2), target.lengths * self.width)
         last = torch.arange(gold.shape[1]) == target.lengths[:, None] - 1
-        endings = binary_cross_entropy_with_logits(self.ending(features)[..., 0], last.float(), reduction="none")
-        penalty = self.width * endings[target.real].sum()  # an ending counts as much as a whole frame
+        endings = binary_cross_entropy_with_logits(
+            self.ending(features)[..., 0], last.float(), reduction="none"
+        )
+        penalty = (
+            self.width * endings[target.real].sum()
+        )  # an ending counts as much as a whole frame
         predicted = self.frame(features).flatten(1, 2)[..., None]
-        return Reading(predicted, numbers, penalty=added(memory.penalty, penalty), output=self.output)
+        return Reading(
+            predicted, numbers, penalty=added(memory.penalty, penalty), output=self.output
+        )
 
     def start(self, memory: Memory) -> tuple[State, State]:
         """What is computed once for each source, and the state before the first frame."""
         return self.attention.context(memory), self.bridge(memory.require_summary())
 
-    def features(self, frames: Vectors, context: State, state: State) -> tuple[Float[Tensor, "B T F"], State]:
+    def features(
+        self, frames: Vectors, context: State, state: State
+    ) -> tuple[Float[Tensor, "B T F"], State]:
         """What the next frame is predicted from, after each of these."""
         features = []
         for x in self.dropout(self.enter(frames).relu()).split(1, dim=1):

@@ -47,7 +47,9 @@ class SequenceSummary:
 
     @property
     def names(self) -> list[str]:
-        return [f"feature {place + 1}, {part}" for part in self.parts for place in range(self.width)]
+        return [
+            f"feature {place + 1}, {part}" for part in self.parts for place in range(self.width)
+        ]
 
     def __call__(self, source: Padded) -> Float[Tensor, "B D"]:
         if not len(source):
@@ -66,7 +68,10 @@ class SequenceSummary:
         parts = [mean, _log(deviation), row.amin(0), row.amax(0), slope, _log(steps)]
         parts += list(row.quantile(torch.tensor(QUANTILES), dim=0))
         energy = apart.square().sum(0).clamp(min=TINY)
-        parts += [(apart[lag:] * apart[:-lag]).sum(0) / energy if len(row) > lag else 0 * mean for lag in LAGS]
+        parts += [
+            (apart[lag:] * apart[:-lag]).sum(0) / energy if len(row) > lag else 0 * mean
+            for lag in LAGS
+        ]
         parts += [_log(band) for band in _bands(apart)]
         return torch.cat(parts)
 
@@ -82,7 +87,12 @@ class PictureSummary:
     def names(self) -> list[str]:
         height, width = self.size
         colours = ("",) if self.image.channels == 1 else (", red", ", green", ", blue")
-        return [f"row {y + 1}, column {x + 1}{c}" for c in colours for y in range(height) for x in range(width)]
+        return [
+            f"row {y + 1}, column {x + 1}{c}"
+            for c in colours
+            for y in range(height)
+            for x in range(width)
+        ]
 
     def __call__(self, source: Padded) -> Float[Tensor, "B D"]:
         image = self.image
@@ -98,4 +108,6 @@ def _bands(row: Float[Tensor, "T F"]) -> list[Float[Tensor, " F"]]:
     """The mean power in bands of frequencies: the highest half of them, the next lower quarter, and so on."""
     power = torch.fft.rfft(row, dim=0).abs().square() / len(row)
     ends = [max(1, len(power) >> band) for band in range(BANDS)] + [0]
-    return [power[low:high].mean(0) if high > low else power[:1].mean(0) for high, low in pairwise(ends)]
+    return [
+        power[low:high].mean(0) if high > low else power[:1].mean(0) for high, low in pairwise(ends)
+    ]

@@ -11,7 +11,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.equations.attention import mean_pool
-from seqlab.equations.transformer import halting_step, ponder_cost, sinusoidal_positions, start_halting
+from seqlab.equations.transformer import (
+    halting_step,
+    ponder_cost,
+    sinusoidal_positions,
+    start_halting,
+)
 from seqlab.kernels import native
 from seqlab.layers.dropout import training
 from seqlab.layers.inputs import Embedding, Entrance, Inputs, ids_of
@@ -39,7 +44,9 @@ class Ponder(nn.Module):
         self.settings, self.name = settings, name
         self.halt = nn.Linear(settings.size, 1)
         nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
-        self.signal = nn.Buffer(sinusoidal_positions(settings.layers, settings.size), persistent=False)
+        self.signal = nn.Buffer(
+            sinusoidal_positions(settings.layers, settings.size), persistent=False
+        )
 
     def forward(self, x: Vectors, block: AtDepth, real: Mask) -> tuple[Vectors, Scalar]:
         """What the block makes of `x` by the time that each token has halted, and what this costs."""
@@ -64,9 +71,13 @@ class BlockStack(nn.Module):
     norm: LayerNorm | None
     ponder: Ponder | None
 
-    def add_blocks(self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False) -> None:
+    def add_blocks(
+        self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False
+    ) -> None:
         def block(depth: int) -> TransformerBlock:
-            return TransformerBlock(settings, reads_source=reads_source, dropout=dropout, name=f"{name}.{depth}")
+            return TransformerBlock(
+                settings, reads_source=reads_source, dropout=dropout, name=f"{name}.{depth}"
+            )
 
         self.settings, self.ponder = settings, None
         if settings.kind == "universal":
@@ -74,10 +85,16 @@ class BlockStack(nn.Module):
             self.ponder = Ponder(settings, name=name)
         else:
             self.blocks = nn.ModuleList(map(block, range(settings.layers)))
-        self.norm = LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        self.norm = (
+            LayerNorm(settings.size, epsilon=settings.epsilon) if settings.norm == "pre" else None
+        )
 
     def each_block(self) -> list[TransformerBlock]:
-        return [self.block] if self.ponder is not None else cast(list[TransformerBlock], list(self.blocks))
+        return (
+            [self.block]
+            if self.ponder is not None
+            else cast(list[TransformerBlock], list(self.blocks))
+        )
 
     def run(self, x: Vectors, block: AtDepth, real: Tensor) -> tuple[Vectors, Scalar | None]:
         """What leaves the last block, and the penalty of a Universal Transformer; `block` runs the one of a depth."""
@@ -93,7 +110,9 @@ class BlockStack(nn.Module):
 class TransformerEncoder(BlockStack):
     """Blocks of self-attention; its summary is the mean of its states."""
 
-    def __init__(self, inputs: Inputs, entrance: Entrance, settings: Transformer, *, dropout: float) -> None:
+    def __init__(
+        self, inputs: Inputs, entrance: Entrance, settings: Transformer, *, dropout: float
+    ) -> None:
         super().__init__()
         self.inputs, self.entrance = inputs, entrance
         self.add_blocks(settings, dropout=dropout, name="encoder")
@@ -102,11 +121,19 @@ class TransformerEncoder(BlockStack):
     def forward(self, source: Padded) -> Memory:
         x, real = self.entrance(self.inputs(source), segments=segment_numbers(source)), source.real
         blocks = self.each_block()
-        if self.ponder is not None or training() or torch.is_grad_enabled() or listened_to() or real.all():
+        if (
+            self.ponder is not None
+            or training()
+            or torch.is_grad_enabled()
+            or listened_to()
+            or real.all()
+        ):
             x, penalty = self.run(x, lambda depth, x: blocks[depth % len(blocks)](x, real), real)
             return remembered(source, x, penalty)
         # nobody looks at the padding: no work on it
-        packed, _ = self.run(x[real][None], lambda depth, x: blocks[depth].without_padding(x, real), real)
+        packed, _ = self.run(
+            x[real][None], lambda depth, x: blocks[depth].without_padding(x, real), real
+        )
         x[real] = packed[0]
         return remembered(source, x)
 
@@ -130,7 +157,9 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
     ) -> None:
         super().__init__()
         self.embedding, self.entrance, self.head = embedding, entrance, head
-        self.add_blocks(settings, reads_source=memory_size is not None, dropout=dropout, name="decoder")
+        self.add_blocks(
+            settings, reads_source=memory_size is not None, dropout=dropout, name="decoder"
+        )
         fits = memory_size in (None, settings.size)
         self.bridge = nn.Identity() if fits else nn.Linear(cast(int, memory_size), settings.size)
 
@@ -140,7 +169,11 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
             states = self.bridge(memory.states.values)
             context.append(memory.states.real)
             for block in self.each_block():
-                context.extend(() if block.cross is None else block.cross.split(block.cross.keys_and_values(states)))
+                context.extend(
+                    ()
+                    if block.cross is None
+                    else block.cross.split(block.cross.keys_and_values(states))
+                )
         shape = (memory.rows, settings.heads, 0, settings.size // settings.heads)
         caches = [self.embedding.weight.new_zeros(shape)] * (2 * settings.layers)
         return tuple(context), (torch.zeros(memory.rows, dtype=torch.long), *caches)
@@ -157,7 +190,9 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
             after.extend(now)
             return x
 
-        real = torch.ones(tokens.shape, dtype=torch.bool)  # a pad of the target is cheap and is not worth a mask
+        real = torch.ones(
+            tokens.shape, dtype=torch.bool
+        )  # a pad of the target is cheap and is not worth a mask
         x, penalty = self.run(self.entrance(self.embedding(tokens), first=first), run_block, real)
         return Read(x, tuple(after), penalty)
 
@@ -212,15 +247,23 @@ class Stepping:
                     layer[places] = block.cross.keys_and_values(states)[0]
         return (torch.arange(memory.rows),), (torch.zeros(memory.rows, 0, dtype=torch.long),)
 
-    def read(self, tokens: PositionIds, context: State, state: State) -> tuple[PositionLogits, State]:
+    def read(
+        self, tokens: PositionIds, context: State, state: State
+    ) -> tuple[PositionLogits, State]:
         """By the decoder itself; then its keys and values are laid into the cache."""
         table = state[0]
         rows, before = table.shape
         self._make_room(rows, before + tokens.shape[1])
         first = 0 if self.settings.window is None else max(0, before - self.settings.window + 1)
         caches = self._heads(self.cache[:, torch.arange(first, before), table[:, first:]])
-        source = (self.real[context[0]], *self._heads(self.cross[:, context[0]])) if len(self.lengths) else ()
-        logits, (_, *after) = self.decoder.read(tokens, source, (torch.full((rows,), before), *caches))
+        source = (
+            (self.real[context[0]], *self._heads(self.cross[:, context[0]]))
+            if len(self.lengths)
+            else ()
+        )
+        logits, (_, *after) = self.decoder.read(
+            tokens, source, (torch.full((rows,), before), *caches)
+        )
         now = before + tokens.shape[1]
         for depth, (k, v) in enumerate(zip(after[0::2], after[1::2], strict=True)):
             both = torch.cat([k, v], dim=1).transpose(1, 2).flatten(2)
@@ -274,7 +317,9 @@ class Stepping:
 
         def matrix(layer: Linear, size: int) -> None:
             one = layer.part(0, size)
-            weights.extend((one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias)))
+            weights.extend(
+                (one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias))
+            )
 
         def norm(one: Any) -> None:
             weights.extend((one.gain, one.bias))

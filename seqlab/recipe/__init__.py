@@ -22,6 +22,15 @@ from seqlab.recipe.model import (
     Stack,
     Transformer,
 )
-from seqlab.recipe.recipe import Recipe, build_recipe, is_named, load_recipe, override, parse_recipe, to_toml, value_of
+from seqlab.recipe.recipe import (
+    Recipe,
+    build_recipe,
+    is_named,
+    load_recipe,
+    override,
+    parse_recipe,
+    to_toml,
+    value_of,
+)
 from seqlab.recipe.sections import NUMBERS, Data, Decode, Forecast, Image, Text, Train
 from seqlab.recipes import recipe_names

@@ -31,15 +31,23 @@ class Transformer(Section):
     norm: Literal["post", "pre"] = "pre"
     normalise: Literal["layer", "batch", "none"] = "layer"  # around each sublayer
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
-    window: int | None = Field(None, ge=1)  # decoders: how many tokens back are seen; without it, all
+    window: int | None = Field(
+        None, ge=1
+    )  # decoders: how many tokens back are seen; without it, all
     causal: bool = False  # encoders: a token sees only what stands before it, as in the decoder it may come from
     activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"
     scale: bool = True  # embeddings are multiplied by the root of their size, as the paper does
     entrance_norm: bool = False  # a layer norm on the sum of embeddings, as BERT has it
-    segments: int = Field(0, ge=0)  # how many texts a [SEP] may separate, each with a vector of its own; 0: no vectors
+    segments: int = Field(
+        0, ge=0
+    )  # how many texts a [SEP] may separate, each with a vector of its own; 0: no vectors
     epsilon: float = Field(1e-5, gt=0)  # what a layer norm adds to the variance
-    quiet_start: bool = False  # at first no block adds anything, and all tokens are as likely: bears larger rates
-    halt: float = Field(0.99, gt=0, lt=1)  # universal only: a token halts when it has spent this much
+    quiet_start: bool = (
+        False  # at first no block adds anything, and all tokens are as likely: bears larger rates
+    )
+    halt: float = Field(
+        0.99, gt=0, lt=1
+    )  # universal only: a token halts when it has spent this much
     ponder: float = Field(0.001, ge=0)  # universal only: what a step costs in the loss, per token
 
     @property
@@ -49,7 +57,9 @@ class Transformer(Section):
     @model_validator(mode="after")
     def _heads_divide(self) -> "Transformer":
         if self.size % self.heads:
-            raise ValueError(f"{self.heads} heads cannot share {self.size} features evenly; choose a size they divide")
+            raise ValueError(
+                f"{self.heads} heads cannot share {self.size} features evenly; choose a size they divide"
+            )
         return self
 
 
@@ -59,7 +69,9 @@ class Convolution(Section):
     kind: Literal["convolution"] = "convolution"
     size: int = Field(256, ge=1)  # features of each location that is left
     layers: int = Field(3, ge=1)  # how often height and width are halved
-    channels: int = Field(32, ge=1)  # of the first layer; twice as many at each halving, but no more than the size
+    channels: int = Field(
+        32, ge=1
+    )  # of the first layer; twice as many at each halving, but no more than the size
     blocks: int = Field(1, ge=1)  # residual blocks after each halving but the first
 
 
@@ -87,12 +99,16 @@ class Attention(Section):
     # tanh(W_c [c; h]); concat: the current state asks, then plain [c; h]
     wiring: Literal["bahdanau", "luong", "concat"] = "bahdanau"
     feeding: bool = False  # luong and concat: what came out enters the next step
-    doubly_stochastic: float = Field(0.0, ge=0)  # what it costs not to look at each place once in all (Xu et al. 2015)
+    doubly_stochastic: float = Field(
+        0.0, ge=0
+    )  # what it costs not to look at each place once in all (Xu et al. 2015)
 
     @model_validator(mode="after")
     def _feeds_once(self) -> "Attention":
         if self.feeding and self.wiring == "bahdanau":
-            raise ValueError("'bahdanau' feeds its context into the recurrence already; 'feeding' is for the others")
+            raise ValueError(
+                "'bahdanau' feeds its context into the recurrence already; 'feeding' is for the others"
+            )
         return self
 
 
@@ -100,10 +116,16 @@ class Hidden(Section):
     """A hidden Markov model (S1): a tagger, whose states are labels, or a language model, whose states are its own."""
 
     states: int | None = Field(None, ge=1)  # lm only: a tagger has as many as there are labels
-    emissions: Literal["categorical", "diagonal", "full"] = "categorical"  # of words; of vectors, Gaussians
+    emissions: Literal["categorical", "diagonal", "full"] = (
+        "categorical"  # of words; of vectors, Gaussians
+    )
     order: int = Field(1, ge=1, le=2)  # tag only: how many labels a state remembers
-    decode: Literal["viterbi", "posterior"] = "viterbi"  # tag only: the likeliest path, or label by label
-    smoothing: float = Field(0.1, ge=0)  # lm: added to every count; tag: how much a word leans on those spelt like it
+    decode: Literal["viterbi", "posterior"] = (
+        "viterbi"  # tag only: the likeliest path, or label by label
+    )
+    smoothing: float = Field(
+        0.1, ge=0
+    )  # lm: added to every count; tag: how much a word leans on those spelt like it
 
 
 class Linear(Section):
@@ -123,7 +145,9 @@ class Neighbours(Section):
     """The answers of the training examples whose sources are the most alike."""
 
     count: int = Field(8, ge=1)
-    sharpness: float = Field(50.0, gt=0)  # how much more a neighbour weighs that is more alike: e^(sharpness cosine)
+    sharpness: float = Field(
+        50.0, gt=0
+    )  # how much more a neighbour weighs that is more alike: e^(sharpness cosine)
 
 
 class Ngrams(Section):
@@ -155,14 +179,18 @@ class Smoothing(Section):
 
 
 Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
-Reader = Annotated[Stack | Transformer | Convolution | Glimpse | Features, Field(discriminator="kind")]
+Reader = Annotated[
+    Stack | Transformer | Convolution | Glimpse | Features, Field(discriminator="kind")
+]
 
 
 class Dynamics(Section):
     """A linear dynamical system for each variable (S2): a structure whose noises are learnt, or free states."""
 
     trend: Literal["level", "slope", "none"] = "level"
-    harmonics: int = Field(3, ge=0)  # of the season: pairs of states that turn once in a season, twice, ...
+    harmonics: int = Field(
+        3, ge=0
+    )  # of the season: pairs of states that turn once in a season, twice, ...
     states: int = Field(0, ge=0)  # so many free ones instead, with everything about them learnt
 
     @model_validator(mode="after")
@@ -180,9 +208,13 @@ class Model(Section):
     encoder: Reader | None = None
     decoder: Layers | None = None
     attention: Attention | None = None  # recurrent decoders only; a Transformer decoder has its own
-    characters: Stack | None = None  # tag only: what reads each word's spelling, beside the word's own vector
+    characters: Stack | None = (
+        None  # tag only: what reads each word's spelling, beside the word's own vector
+    )
     hmm: Hidden | None = None  # tag, lm: in place of encoder and decoder
-    elmo: Stack | None = None  # classify, tag: a bidirectional language model whose layers are features (--from)
+    elmo: Stack | None = (
+        None  # classify, tag: a bidirectional language model whose layers are features (--from)
+    )
     lds: Dynamics | None = None  # forecast only: in place of an encoder
     # baselines, each in place of encoder and decoder
     linear: Linear | None = None  # classify
@@ -191,21 +223,37 @@ class Model(Section):
     ngrams: Ngrams | None = None  # lm
     smoothing: Smoothing | None = None  # forecast
     # classify and forecast; theme: mask too; flat: all states side by side, of windows that are equally long (forecast)
-    pooling: Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"] = "final"
-    theme: int = Field(32, ge=1)  # pooling = "theme": how many numbers; a masked model learns what they say
+    pooling: Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"] = (
+        "final"
+    )
+    theme: int = Field(
+        32, ge=1
+    )  # pooling = "theme": how many numbers; a masked model learns what they say
     hops: int = Field(4, ge=1)  # pooling = "hops": how many weightings of the states
-    hop_penalty: float = Field(0.0, ge=0)  # what it costs that two hops look at the same place (E49)
-    pooling_norm: bool = False  # mean 0 and deviation 1 over the texts of a batch (E51): helps where labels are few
-    vectors: str | None = None  # a file of pretrained word vectors: one word a line, then its numbers
+    hop_penalty: float = Field(
+        0.0, ge=0
+    )  # what it costs that two hops look at the same place (E49)
+    pooling_norm: bool = (
+        False  # mean 0 and deviation 1 over the texts of a batch (E51): helps where labels are few
+    )
+    vectors: str | None = (
+        None  # a file of pretrained word vectors: one word a line, then its numbers
+    )
     frozen_vectors: bool = False
     masked: float = Field(0.15, gt=0, lt=1)  # mask only: the share of tokens to be guessed
-    context: Literal["first", "every"] = "every"  # is the source's summary the first state only, or read at every step
-    pointer: bool = False  # translate: tokens of the source may be copied; source and target share a vocabulary
+    context: Literal["first", "every"] = (
+        "every"  # is the source's summary the first state only, or read at every step
+    )
+    pointer: bool = (
+        False  # translate: tokens of the source may be copied; source and target share a vocabulary
+    )
     tie: bool = False  # output weights are the embedding's, transposed
     dropout: float = Field(0.0, ge=0, lt=1)
     # of the vectors that enter a network, where that is not as for all others: characters are too few to be overfitted
     input_dropout: float | None = Field(None, ge=0, lt=1)
-    word_dropout: float = Field(0.0, ge=0, lt=1)  # the share of a source's tokens that training does not see
+    word_dropout: float = Field(
+        0.0, ge=0, lt=1
+    )  # the share of a source's tokens that training does not see
 
     @property
     def without_layers(self) -> str:

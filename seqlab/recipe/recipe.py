@@ -25,7 +25,9 @@ class Recipe(Section):
     about: str = ""
     shared: bool = False  # one vocabulary for source and target
     data: Data = Data()
-    image: Image | None = None  # classify, caption: the source is a picture, whose rows of pixels are vectors
+    image: Image | None = (
+        None  # classify, caption: the source is a picture, whose rows of pixels are vectors
+    )
     source: Text = Text()
     target: Text = Text()
     model: Model = Model()
@@ -40,12 +42,15 @@ def load_recipe(name: str) -> Recipe:
         path = Path(name)
         if not path.is_file():
             raise RecipeError(
-                f"{name}: there is no such recipe file", hint="give a path that exists, or a recipe's name."
+                f"{name}: there is no such recipe file",
+                hint="give a path that exists, or a recipe's name.",
             )
         try:
             return parse_recipe(path.read_text("utf-8"), where=name)
         except UnicodeDecodeError:
-            raise RecipeError(f"{name}: not valid UTF-8", hint="a recipe is a text file: TOML in UTF-8.") from None
+            raise RecipeError(
+                f"{name}: not valid UTF-8", hint="a recipe is a text file: TOML in UTF-8."
+            ) from None
     if name not in recipe_names():
         raise RecipeError(f"there is no recipe '{name}'", hint=nearest(name, recipe_names()))
     table = {key: value for key, value in recipe_table(name).items() if key != "default"}
@@ -58,7 +63,8 @@ def parse_recipe(text: str, *, where: str) -> Recipe:
         return build_recipe(tomllib.loads(text), where=where)
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(
-            f"{where}: not valid TOML: {error}", hint='a value is a number, true, false or a "string".'
+            f"{where}: not valid TOML: {error}",
+            hint='a value is a number, true, false or a "string".',
         ) from None
 
 
@@ -80,17 +86,23 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
         path, equals, value = setting.partition("=")
         keys = path.strip().split(".")
         if not equals or not all(keys):
-            raise RecipeError(f"--set {setting}: not of the form key=value", hint="for example --set train.steps=500")
+            raise RecipeError(
+                f"--set {setting}: not of the form key=value",
+                hint="for example --set train.steps=500",
+            )
         place, named = whole, table
         for key in keys[:-1]:
             if place.get(key) is None and key in OPTIONAL:
                 place[key] = {}
             if key in place and not isinstance(place[key], dict):
                 raise RecipeError(
-                    f"--set {setting}: '{key}' is a value, not a section", hint=f"it is {place[key]!r} in this recipe."
+                    f"--set {setting}: '{key}' is a value, not a section",
+                    hint=f"it is {place[key]!r} in this recipe.",
                 )
             if key not in place:
-                raise RecipeError(f"--set {setting}: there is no section '{key}'", hint=nearest(key, place))
+                raise RecipeError(
+                    f"--set {setting}: there is no section '{key}'", hint=nearest(key, place)
+                )
             place = place[key]
             named[key] = named.get(key) or {}
             named = named[key]
@@ -99,7 +111,9 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             family = FAMILIES.get(named["kind"], Stack)
             for name in named.keys() - family.model_fields.keys():
                 del named[name]
-        if keys == ["source", "kind"] and named["kind"] != "words":  # what is no word has no spelling
+        if (
+            keys == ["source", "kind"] and named["kind"] != "words"
+        ):  # what is no word has no spelling
             table.get("model", {}).pop("characters", None)
         if keys[0] == "train" and keys[-1] in LENGTHS:
             named |= dict.fromkeys(LENGTHS - {keys[-1]})
@@ -159,16 +173,22 @@ def _explain(error: ValidationError, where: str) -> RecipeError:
     """The first thing that is wrong, as a sentence; for an unknown key, the nearest name there is."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
-    key = ".".join(part for part in path if part not in FAMILIES)  # pydantic names a member of a union by its kind
+    key = ".".join(
+        part for part in path if part not in FAMILIES
+    )  # pydantic names a member of a union by its kind
     if first["type"] == "extra_forbidden":
         section: Any = Recipe
         for part in path[:-1]:
             section = _section_type(section, part)
-        return RecipeError(f"{where}: there is no '{key}'", hint=nearest(path[-1], section.model_fields))
+        return RecipeError(
+            f"{where}: there is no '{key}'", hint=nearest(path[-1], section.model_fields)
+        )
     message = first["msg"].removeprefix("Value error, ")
     place = f"'{key}': " if key else ""
     value = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
-    return RecipeError(f"{where}: {place}{message}{value}", hint="`seqlab recipes NAME` shows a recipe that works.")
+    return RecipeError(
+        f"{where}: {place}{message}{value}", hint="`seqlab recipes NAME` shows a recipe that works."
+    )
 
 
 def _section_type(section: Any, key: str) -> Any:

@@ -14,5 +14,12 @@ class Section(BaseModel):
         """TOML has no null: "none" is nothing where a value may be missing, and a word like any other elsewhere."""
         if not isinstance(table, dict):
             return table
-        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
-        return {key: None if value == "none" and key in optional else value for key, value in table.items()}
+        optional = {
+            name
+            for name, field in cls.model_fields.items()
+            if type(None) in get_args(field.annotation)
+        }
+        return {
+            key: None if value == "none" and key in optional else value
+            for key, value in table.items()
+        }

@@ -8,7 +8,9 @@ from typing import Any
 def recipe_names() -> list[str]:
     """The recipes that come with the package."""
     entries = files(__name__).iterdir()
-    return sorted(entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml")
+    )
 
 
 def recipe_table(name: str) -> dict[str, Any]:

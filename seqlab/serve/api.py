@@ -35,7 +35,10 @@ EVENT = {
     "type": "object",
     "properties": {
         "event": {"enum": ["token", "done", "error"]},
-        "data": {"type": "string", "description": "JSON: text and done; output and score; or error and hint"},
+        "data": {
+            "type": "string",
+            "description": "JSON: text and done; output and score; or error and hint",
+        },
     },
     "required": ["event", "data"],
 }
@@ -52,7 +55,12 @@ DESCRIPTIONS = {
 FAILURES: dict[int | str, dict[str, Any]] = {
     code: {"model": bodies.Failure, "description": text} for code, text in DESCRIPTIONS.items()
 }
-STATUSES = {BusyError: 503, UnknownError: 404, UsageError: 422, DataError: 422}  # the first that fits an error
+STATUSES = {
+    BusyError: 503,
+    UnknownError: 404,
+    UsageError: 422,
+    DataError: 422,
+}  # the first that fits an error
 SEE_DOCS = "see /docs for what it must hold."
 
 
@@ -106,9 +114,13 @@ class _Verbs:
         self, model: Model, inputs: list[Any], decode: Decode, seed: int, prefix: str
     ) -> list[dict[str, Any]]:
         together = partial(work.predict_together, model, decode, seed, prefix)
-        return await self.batcher.together((id(model), decode, seed, prefix), inputs, max(1, len(inputs)), together)
+        return await self.batcher.together(
+            (id(model), decode, seed, prefix), inputs, max(1, len(inputs)), together
+        )
 
-    async def events(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[str]:
+    async def events(
+        self, model: Model, given: Any, decode: Decode, seed: int
+    ) -> AsyncIterator[str]:
         """The events of a text that is being written."""
         try:
             with self.batcher.place():
@@ -118,20 +130,26 @@ class _Verbs:
         except SeqlabError as error:
             yield _event("error", {"error": str(error), "hint": error.hint})
 
-    async def _pieces(self, model: Model, given: Any, decode: Decode, seed: int) -> AsyncIterator[Piece]:
+    async def _pieces(
+        self, model: Model, given: Any, decode: Decode, seed: int
+    ) -> AsyncIterator[Piece]:
         """At least one piece; each has its own turn, so that others have theirs."""
         if decode.method == "beam":  # which knows its first token when it knows its last
             answer = (await self.predicted(model, [given], decode, seed, ""))[0]
             yield Piece(answer["output"], answer["output"], answer["score"])
             return
-        pieces = stream_text(model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed)
+        pieces = stream_text(
+            model.task, model.bundle, work.parse(model, given), decode=decode, seed=seed
+        )
         late = monotonic() + 0.9 * self.batcher.limits.seconds
         nothing: Piece | None = Piece("", "", 0.0)
         piece = await self.batcher.alone(lambda: next(pieces, nothing))
         while piece is not None:
             yield piece
             if monotonic() > late:
-                raise UsageError("it took too long", hint="ask for fewer tokens, or when there is less to do.")
+                raise UsageError(
+                    "it took too long", hint="ask for fewer tokens, or when there is less to do."
+                )
             piece = await self.batcher.alone(lambda: next(pieces, None))
 
 
@@ -153,13 +171,19 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
     @app.post("/v1/generate", responses={200: written}, response_class=Response)
     async def generate(body: bodies.Generate) -> Response:
         """A text token by token, as server-sent events: `token`, then `done`; `error` where something fails."""
-        with verbs.batcher.place():  # so that a full line, and all that can be seen at once, is told of by the status
+        with (
+            verbs.batcher.place()
+        ):  # so that a full line, and all that can be seen at once, is told of by the status
             model = await verbs.model(body.model)
         if "target" not in model.bundle.codec.tokenizers:
-            raise UsageError(f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict.")
+            raise UsageError(
+                f"a '{model.recipe.task}' model writes no text", hint="ask /v1/predict."
+            )
         work.parse(model, body.input)
         events = verbs.events(model, body.input, work.settings_of(model, body.decode), body.seed)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return StreamingResponse(
+            events, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
 
     @app.post("/v1/next", response_model=bodies.NextTokens)
     async def next_token(body: bodies.Next) -> Response:
@@ -168,7 +192,9 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         sampling = body.model_dump(include={"temperature", "top_k", "top_p", "most"})
 
         def ask(model: Model) -> dict[str, Any]:
-            return next_tokens(model.bundle, work.parse(model, body.input), body.written, **sampling)
+            return next_tokens(
+                model.bundle, work.parse(model, body.input), body.written, **sampling
+            )
 
         return _json(await verbs.turn(body.model, ask))
 
@@ -185,15 +211,23 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
 
     @app.post("/v1/explain/{view}", responses={200: {"model": bodies.Seen, "content": files}})
     async def explain(
-        view: str, body: bodies.Explain, form: Literal["json", "html", "svg", "png", "trace"] = "json"
+        view: str,
+        body: bodies.Explain,
+        form: Literal["json", "html", "svg", "png", "trace"] = "json",
     ) -> Response:
         """A look inside a model at work: numbers and pictures, one picture, a file to keep, or the raw trace."""
         if view not in VIEWS:
             raise UnknownError(f"there is no view '{view[:100]}'", hint=nearest(view[:100], VIEWS))
         options = body.options.model_dump(exclude_none=True)
-        content = await verbs.turn(body.model, lambda model: work.explained(model, view, body.input, options, form))
+        content = await verbs.turn(
+            body.model, lambda model: work.explained(model, view, body.input, options, form)
+        )
         names = {"html": f"{view}.html", "trace": "trace.safetensors"}
-        headers = {"Content-Disposition": f'attachment; filename="{names[form]}"'} if form in names else {}
+        headers = (
+            {"Content-Disposition": f'attachment; filename="{names[form]}"'}
+            if form in names
+            else {}
+        )
         return Response(content, media_type=work.TYPES[form], headers=headers)
 
 
@@ -207,7 +241,9 @@ def _add_facts(app: FastAPI, registry: ModelRegistry, counters: Counters) -> Non
     def runs(model: str, after: int = 0) -> Response:
         """What a training has logged since its first `after` lines."""
         if after < 0:
-            raise UsageError(f"'after' counts lines: it is not {after}", hint="begin with 0, go on with 'next'.")
+            raise UsageError(
+                f"'after' counts lines: it is not {after}", hint="begin with 0, go on with 'next'."
+            )
         return _json(registry.run(model, after))
 
     @app.get("/healthz", response_model=bodies.Health)
@@ -241,7 +277,9 @@ def _file(name: str) -> Response:
     file = PAGE / name
     if file not in PAGE.iterdir():
         raise HTTPException(404)
-    return FileResponse(file, media_type=PAGE_TYPES.get(file.suffix), headers={"Cache-Control": "no-cache"})
+    return FileResponse(
+        file, media_type=PAGE_TYPES.get(file.suffix), headers={"Cache-Control": "no-cache"}
+    )
 
 
 def _tell_errors(app: FastAPI) -> None:
@@ -250,7 +288,9 @@ def _tell_errors(app: FastAPI) -> None:
     @app.exception_handler(SeqlabError)
     async def expected(request: Request, error: SeqlabError) -> Response:
         status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
-        return failure(status, str(error), error.hint, {"Retry-After": "1"} if status == 503 else None)
+        return failure(
+            status, str(error), error.hint, {"Retry-After": "1"} if status == 503 else None
+        )
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -264,14 +304,20 @@ def _tell_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: HTTPException) -> Response:
         messages = {400: NO_JSON, 404: "there is nothing here", 405: "this cannot be done here"}
         text = messages.get(error.status_code, str(error.detail))
-        return failure(error.status_code, text, "see /docs for what there is.", dict(error.headers or {}))
+        return failure(
+            error.status_code, text, "see /docs for what there is.", dict(error.headers or {})
+        )
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return failure(500, "the server failed at this", "its own output says how; please report it.")
+        return failure(
+            500, "the server failed at this", "its own output says how; please report it."
+        )
 
 
-def failure(status: int, error: str, hint: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def failure(
+    status: int, error: str, hint: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     return JSONResponse({"error": error, "hint": hint}, status, headers)
 
 
@@ -280,7 +326,8 @@ def _json(value: Any) -> Response:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
         raise DataError(
-            "the model's answer holds numbers that are not finite", hint="it has diverged: train it again."
+            "the model's answer holds numbers that are not finite",
+            hint="it has diverged: train it again.",
         ) from None
     return Response(text.encode("utf-8", "backslashreplace"), media_type="application/json")
 

@@ -57,7 +57,9 @@ class Batcher:
     def place(self) -> Iterator[None]:
         """A place in the line for as long as a request lasts."""
         if self.taken >= self.limits.line:
-            raise BusyError(f"{self.taken} requests are waiting already", hint="try again in a second.")
+            raise BusyError(
+                f"{self.taken} requests are waiting already", hint="try again in a second."
+            )
         self.taken += 1
         try:
             yield
@@ -68,7 +70,9 @@ class Batcher:
         """What `work` returns, when it has had its turn."""
         return await self.together(object(), None, 0, lambda _: [work()])
 
-    async def together(self, key: Hashable, item: Any, rows: int, work: Callable[[list[Any]], Sequence[Any]]) -> Any:
+    async def together(
+        self, key: Hashable, item: Any, rows: int, work: Callable[[list[Any]], Sequence[Any]]
+    ) -> Any:
         """The part for `item` of what `work` returns for all items that have this key and wait at the same time."""
         answer = asyncio.get_running_loop().create_future()
         self._line.append(_Waiting(key, item, rows, work, answer))
@@ -88,7 +92,9 @@ class Batcher:
                 await self._company()
                 batch = self._take()
                 if batch:
-                    self._deliver(batch, await loop.run_in_executor(self._thread, self._compute, batch))
+                    self._deliver(
+                        batch, await loop.run_in_executor(self._thread, self._compute, batch)
+                    )
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
@@ -103,7 +109,11 @@ class Batcher:
 
     def _stop_if_abandoned(self, module: nn.Module, inputs: Any) -> None:
         now = self._now
-        if threading.current_thread().name.startswith("compute") and now and all(w.answer.done() for w in now):
+        if (
+            threading.current_thread().name.startswith("compute")
+            and now
+            and all(w.answer.done() for w in now)
+        ):
             raise AbandonedError
 
     async def _company(self) -> None:

@@ -13,7 +13,9 @@ Row = Annotated[list[Number], Field(min_length=1, max_length=4096)]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_LETTERS)]
 Picture = Annotated[list[list[Row]], Field(min_length=1, max_length=512)]
 Input = Annotated[str, Field(max_length=MOST_OF_A_TABLE)] | Rows | Picture
-Name = Annotated[str, Field(min_length=1, max_length=200, description="a name of /v1/models, or NAME@CHECKPOINT")]
+Name = Annotated[
+    str, Field(min_length=1, max_length=200, description="a name of /v1/models, or NAME@CHECKPOINT")
+]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
@@ -35,7 +37,9 @@ class Decoding(create_model("Decoding", __base__=Body, **_fields(options.DecodeO
     """What to decode by instead of the recipe's own [decode]."""
 
     n_best: Width | None = Field(
-        None, le=MOST_HYPOTHESES, description="how many hypotheses to answer with; a beam of as many, if none"
+        None,
+        le=MOST_HYPOTHESES,
+        description="how many hypotheses to answer with; a beam of as many, if none",
     )
 
 

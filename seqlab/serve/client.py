@@ -27,7 +27,13 @@ class ServerError(SeqlabError):
 class Client:
     """The server at an address; each call opens a connection of its own, so threads may share a client."""
 
-    def __init__(self, address: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout: float = 120.0):
+    def __init__(
+        self,
+        address: str = "http://127.0.0.1:8000",
+        *,
+        token: str | None = None,
+        timeout: float = 120.0,
+    ):
         self.address = address
         self.token = token
         self.timeout = timeout
@@ -40,7 +46,13 @@ class Client:
         self, model: str, inputs: Sequence[Any], *, prefix: str = "", seed: int = 0, **decode: Any
     ) -> list[dict[str, Any]]:
         """What a model answers to each input."""
-        body = {"model": model, "inputs": list(inputs), "prefix": prefix, "seed": seed, "decode": decode}
+        body = {
+            "model": model,
+            "inputs": list(inputs),
+            "prefix": prefix,
+            "seed": seed,
+            "decode": decode,
+        }
         return self._json("/v1/predict", body)["outputs"]
 
     def generate(self, model: str, given: Any, *, seed: int = 0, **decode: Any) -> Iterator[str]:
@@ -58,12 +70,18 @@ class Client:
                     raise _failure(answer.status, value)
             if event != "done":
                 raise ServerError(
-                    504, "the answer broke off", hint="it took too long, or the server stopped: ask again."
+                    504,
+                    "the answer broke off",
+                    hint="it took too long, or the server stopped: ask again.",
                 )
 
-    def next(self, model: str, given: Any, written: Sequence[int] = (), **options: Any) -> dict[str, Any]:
+    def next(
+        self, model: str, given: Any, written: Sequence[int] = (), **options: Any
+    ) -> dict[str, Any]:
         """What could come next after what is written so far; options: temperature, top_k, top_p, most."""
-        return self._json("/v1/next", {"model": model, "input": given, "written": list(written), **options})
+        return self._json(
+            "/v1/next", {"model": model, "input": given, "written": list(written), **options}
+        )
 
     def score(self, model: str, targets: Sequence[str], sources: Sequence[Any] = ()) -> list[float]:
         """The log-probability of each target, given its source where the model reads one."""
@@ -74,7 +92,9 @@ class Client:
         """A look inside: the numbers, and pictures of them."""
         return json.loads(self.explain_as("json", model, view, given, **options))
 
-    def explain_as(self, form: str, model: str, view: str, given: Any = None, **options: Any) -> bytes:
+    def explain_as(
+        self, form: str, model: str, view: str, given: Any = None, **options: Any
+    ) -> bytes:
         """The same as a file: html, svg, png, or trace (safetensors)."""
         body = {"model": model, "input": given, "options": options}
         with self._request(f"/v1/explain/{quote(view, safe='')}?form={form}", body) as answer:
@@ -118,7 +138,9 @@ class Client:
                 raise _failure(answer.status, answer.read(), answer.reason)
             yield answer
         except (OSError, HTTPException) as error:
-            raise ServerError(0, f"{self.address} does not answer: {error}", hint="is the server running?") from None
+            raise ServerError(
+                0, f"{self.address} does not answer: {error}", hint="is the server running?"
+            ) from None
         finally:
             connection.close()
 

@@ -25,11 +25,19 @@ class Counters:
 
     def __init__(self, batcher: Batcher) -> None:
         registry = CollectorRegistry(auto_describe=True)
-        self.requests = Counter("seqlab_requests", "requests answered", ["route", "status"], registry=registry)
-        self.seconds = Histogram(
-            "seqlab_request_seconds", "time to answer a request", ["route"], buckets=BUCKETS, registry=registry
+        self.requests = Counter(
+            "seqlab_requests", "requests answered", ["route", "status"], registry=registry
         )
-        Gauge("seqlab_started_seconds", "when the server started", registry=registry).set_to_current_time()
+        self.seconds = Histogram(
+            "seqlab_request_seconds",
+            "time to answer a request",
+            ["route"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        Gauge(
+            "seqlab_started_seconds", "when the server started", registry=registry
+        ).set_to_current_time()
         registry.register(_LineCollector(batcher))
         self._registry = registry.restricted_registry(NAMES)
 
@@ -49,5 +57,9 @@ class _LineCollector:
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("seqlab_batches", "batches computed", value=self.batcher.batches)
-        yield CounterMetricFamily("seqlab_batched_rows", "rows in those batches", value=self.batcher.rows)
-        yield GaugeMetricFamily("seqlab_places_taken", "requests waiting or being answered", value=self.batcher.taken)
+        yield CounterMetricFamily(
+            "seqlab_batched_rows", "rows in those batches", value=self.batcher.rows
+        )
+        yield GaugeMetricFamily(
+            "seqlab_places_taken", "requests waiting or being answered", value=self.batcher.taken
+        )

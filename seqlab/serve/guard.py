@@ -41,7 +41,11 @@ def refusal(error: str, hint: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """A failure in words, and the headers of an answer after which the connection ends."""
     body = json.dumps({"error": error, "hint": hint}).encode()
     length = str(len(body)).encode()
-    return body, [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+    return body, [
+        (b"content-type", b"application/json"),
+        (b"content-length", length),
+        (b"connection", b"close"),
+    ]
 
 
 @dataclass
@@ -109,17 +113,23 @@ class Guard:
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise ServerError(
-                421, f"this server is not '{host[:100]}'", hint="ask it by its number, or by --host NAME."
+                421,
+                f"this server is not '{host[:100]}'",
+                hint="ask it by its number, or by --host NAME.",
             )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != host:
-            raise ServerError(403, "another site's page may not ask here", hint="open the page of this server.")
+            raise ServerError(
+                403, "another site's page may not ask here", hint="open the page of this server."
+            )
         if self.token is None or path in OPEN or path.startswith("/page/"):
             return
         authorization = headers.get("authorization", "").encode()
         if not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
             raise ServerError(
-                401, "a token is needed here", hint="send 'Authorization: Bearer TOKEN'; the server printed it."
+                401,
+                "a token is needed here",
+                hint="send 'Authorization: Bearer TOKEN'; the server printed it.",
             )
 
     def _is_ours(self, host: str) -> bool:
@@ -131,7 +141,9 @@ class Guard:
 
     async def _body(self, request: Request) -> bytes:
         """All of it, unless it is too much or takes too long."""
-        large = ServerError(413, f"the body is larger than {self.limits.body:,} bytes", hint="send less at a time.")
+        large = ServerError(
+            413, f"the body is larger than {self.limits.body:,} bytes", hint="send less at a time."
+        )
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.limits.body:
             raise large
@@ -146,7 +158,9 @@ class Guard:
             raise ServerError(400, "the client went away", hint="") from None
         except TimeoutError:
             raise ServerError(
-                408, f"the body did not come within {self.limits.body_seconds:g} seconds", hint="send it at once."
+                408,
+                f"the body did not come within {self.limits.body_seconds:g} seconds",
+                hint="send it at once.",
             ) from None
         return bytes(body)
 
@@ -160,7 +174,9 @@ class Guard:
             return await asyncio.get_running_loop().create_future()  # nothing more will come
 
         answering = asyncio.ensure_future(self.app(scope, replay, answer))
-        gone = asyncio.ensure_future(receive())  # of a request that was read, only its end can be heard
+        gone = asyncio.ensure_future(
+            receive()
+        )  # of a request that was read, only its end can be heard
         try:
             done, _ = await asyncio.wait(
                 {answering, gone}, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED
@@ -171,7 +187,9 @@ class Guard:
                     await answering
             if not done:
                 raise ServerError(
-                    504, f"it took more than {self.limits.seconds:g} seconds", hint="ask for less at a time."
+                    504,
+                    f"it took more than {self.limits.seconds:g} seconds",
+                    hint="ask for less at a time.",
                 )
             if answering in done:
                 answering.result()

@@ -9,7 +9,9 @@ def manual_html(document: dict[str, Any]) -> str:
     """Every route: what it is for, what its body may hold, and how it answers."""
     schemas = document["components"]["schemas"]
     parts = [
-        _route(path, method, how, schemas) for path, ways in document["paths"].items() for method, how in ways.items()
+        _route(path, method, how, schemas)
+        for path, ways in document["paths"].items()
+        for method, how in ways.items()
     ]
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>Seqlab over HTTP</title>"
@@ -22,7 +24,10 @@ def manual_html(document: dict[str, Any]) -> str:
 
 
 def _route(path: str, method: str, how: dict[str, Any], schemas: dict[str, Any]) -> str:
-    rows = [_row(p["name"], p["schema"], f"in the {p['in']}", p.get("required")) for p in how.get("parameters", [])]
+    rows = [
+        _row(p["name"], p["schema"], f"in the {p['in']}", p.get("required"))
+        for p in how.get("parameters", [])
+    ]
     if "requestBody" in how:
         rows += _fields(how["requestBody"]["content"]["application/json"]["schema"], schemas, "")
     table = f"<table><tr><th>name<th>type<th></tr>{''.join(rows)}</table>" if rows else ""
@@ -39,7 +44,14 @@ def _fields(schema: dict[str, Any], schemas: dict[str, Any], prefix: str) -> lis
     table = _resolved(schema, schemas)
     rows = []
     for name, field in table.get("properties", {}).items():
-        rows.append(_row(prefix + name, field, field.get("description", ""), name in table.get("required", [])))
+        rows.append(
+            _row(
+                prefix + name,
+                field,
+                field.get("description", ""),
+                name in table.get("required", []),
+            )
+        )
         if "properties" in _resolved(field, schemas):
             rows += _fields(field, schemas, f"{prefix}{name}.")
     return rows

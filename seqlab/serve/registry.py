@@ -64,7 +64,9 @@ class ModelRegistry:
             plain = name.removesuffix(f"@{checkpoint}")
             names = ", ".join(f"{plain}@{each}" for each in files)
             what = f"'{plain}' has no checkpoint '{checkpoint}'"
-            raise UnknownError(what, hint=f"there are: {names}." if names else "wait for its first validation.")
+            raise UnknownError(
+                what, hint=f"there are: {names}." if names else "wait for its first validation."
+            )
         file = files[checkpoint] if checkpoint else folder / "manifest.json"
         return folder, checkpoint, file.stat().st_mtime
 
@@ -80,14 +82,21 @@ class ModelRegistry:
         running = log.exists() and time.time() - log.stat().st_mtime < SILENT
         if running and is_bundle(folder):  # which is written when a training ends
             running = log.stat().st_mtime > (folder / "manifest.json").stat().st_mtime
-        return {"rows": rows[after:], "next": len(rows), "running": running, "checkpoints": list(checkpoints(folder))}
+        return {
+            "rows": rows[after:],
+            "next": len(rows),
+            "running": running,
+            "checkpoints": list(checkpoints(folder)),
+        }
 
     def _split(self, name: str) -> tuple[Path, str]:
         """The directory that a name leads to, and the checkpoint that it names, if any."""
         plain, _, checkpoint = (name, "", "") if name in self.folders else name.rpartition("@")
         if plain not in self.folders:
             name = plain or name
-            raise UnknownError(f"there is no model '{name[:100]}' here", hint=nearest(name[:100], self.folders))
+            raise UnknownError(
+                f"there is no model '{name[:100]}' here", hint=nearest(name[:100], self.folders)
+            )
         return self.folders[plain], checkpoint
 
     def _described(self, name: str) -> dict[str, Any]:
@@ -96,7 +105,9 @@ class ModelRegistry:
         try:
             model = self.model(name)
         except UnknownError:
-            recipe = parse_recipe((folder / RUN / "recipe.toml").read_text("utf-8"), where=str(folder))
+            recipe = parse_recipe(
+                (folder / RUN / "recipe.toml").read_text("utf-8"), where=str(folder)
+            )
             facts = {"parameters": 0, "usual": "", "views": [], "examples": []}
         else:
             recipe = model.recipe

@@ -24,7 +24,8 @@ try:
     from seqlab.serve.guard import HEADERS, Guard, refusal
 except ModuleNotFoundError as missing:
     raise UsageError(
-        f"serving needs the package '{missing.name}', which is not installed", hint="pip install 'seqlab[serve]'"
+        f"serving needs the package '{missing.name}', which is not installed",
+        hint="pip install 'seqlab[serve]'",
     ) from None
 
 from seqlab.serve.batching import Batcher
@@ -82,7 +83,9 @@ class Server:
 
     def start(self) -> None:
         """Serve from a thread until `stop`."""
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self.socket]}, daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -105,7 +108,9 @@ def _listening(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "something listens there already" if taken else str(error)
-        raise UsageError(f"cannot serve at {host}:{port}: {why}", hint="give another --host or --port.") from None
+        raise UsageError(
+            f"cannot serve at {host}:{port}: {why}", hint="give another --host or --port."
+        ) from None
 
 
 def _as_interrupt(number: int, frame: object) -> None:
@@ -116,7 +121,9 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
     """uvicorn's connection, with what it lacks: bounds on their number, on half-sent headers, on unread answers."""
 
     class Connection(H11Protocol):
-        timers: dict[str, asyncio.TimerHandle]  # until headers are whole, until something is read again
+        timers: dict[
+            str, asyncio.TimerHandle
+        ]  # until headers are whole, until something is read again
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self.timers = {}
@@ -149,18 +156,28 @@ def _bounded(limits: Limits) -> type[asyncio.Protocol]:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self.timers["reading"] = self.loop.call_later(limits.stalled_seconds, self.transport.abort)
+            self.timers["reading"] = self.loop.call_later(
+                limits.stalled_seconds, self.transport.abort
+            )
 
         def resume_writing(self) -> None:
             super().resume_writing()
             self._stop_timer("reading")
 
         def send_400_response(self, msg: str) -> None:
-            self._refuse(400, "this is no HTTP that can be read", "send a whole request, with shorter headers.")
+            self._refuse(
+                400,
+                "this is no HTTP that can be read",
+                "send a whole request, with shorter headers.",
+            )
 
         def _expect_headers(self) -> None:
             seconds = limits.headers_seconds
-            failure = (408, f"the headers did not come within {seconds:g} seconds", "send them at once.")
+            failure = (
+                408,
+                f"the headers did not come within {seconds:g} seconds",
+                "send them at once.",
+            )
             self.timers["headers"] = self.loop.call_later(seconds, self._refuse, *failure)
 
         def _stop_timer(self, name: str) -> None:

@@ -50,7 +50,9 @@ def predict_together(
         if len(requests) == 1:
             return [error]
         return [predict_together(model, decode, seed, prefix, [request])[0] for request in requests]
-    answers = iter([{"input": each.input, "output": each.output, **each.details} for each in results])
+    answers = iter(
+        [{"input": each.input, "output": each.output, **each.details} for each in results]
+    )
     return [list(islice(answers, len(request))) for request in requests]
 
 
@@ -81,7 +83,11 @@ def _formed(view: View, form: str) -> bytes:
 def _refuse_endless(pattern: str) -> None:
     """Matching cannot be interrupted, so what could take for ever is not begun: a repeated group, or many choices."""
     choices = re.findall(r"[*+?{|]", pattern)
-    if re.search(r"\)[*+?{]", pattern) or len(choices) > 4 or len([c for c in choices if c in "*+{"]) > 1:
+    if (
+        re.search(r"\)[*+?{]", pattern)
+        or len(choices) > 4
+        or len([c for c in choices if c in "*+{"]) > 1
+    ):
         raise UsageError(
             f"the pattern {pattern!r} could take for ever",
             hint="use at most one of * + {}, and at most four with ? and |, and repeat no group; "

@@ -38,7 +38,9 @@ def task_named(name: str) -> Task:
         if task.name == name:
             return task
     names = [task.name for task in TASKS]
-    raise UsageError(f"there is no task '{name}'" if name else "which task?", hint=nearest(name, names))
+    raise UsageError(
+        f"there is no task '{name}'" if name else "which task?", hint=nearest(name, names)
+    )
 
 
 def task_of(recipe: Recipe) -> Task:
@@ -79,7 +81,12 @@ def load_bundle(folder: str | Path) -> Bundle:
 
 
 def subject(
-    bundle: Bundle, given: Any, *, output: str | None = None, decode: Decode | None = None, hypothesis: int = 1
+    bundle: Bundle,
+    given: Any,
+    *,
+    output: str | None = None,
+    decode: Decode | None = None,
+    hypothesis: int = 1,
 ) -> Subject:
     """The model at work on one input. A translation is searched for as the recipe or `decode` says, or is `output`."""
     question = Question(bundle, given, output, decode or bundle.recipe.decode, hypothesis)

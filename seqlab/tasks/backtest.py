@@ -36,21 +36,32 @@ class Tally:
             lambda: np.zeros(2)
         )  # of each variable, by its place: the same
 
-    def add(self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]) -> None:
+    def add(
+        self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]
+    ) -> None:
         self.sums[name] = self.sums[name] + sums
         self.counts[name] = self.counts[name] + counts
 
-    def add_scores(self, name: str, scores: Float[np.ndarray, "B K"], where: Bool[np.ndarray, "B K"]) -> None:
+    def add_scores(
+        self, name: str, scores: Float[np.ndarray, "B K"], where: Bool[np.ndarray, "B K"]
+    ) -> None:
         self.add(name, np.where(where, scores, 0.0).sum(0), where.sum(0))
 
     def add_errors(
-        self, errors: Float[np.ndarray, "B K"], observed: Bool[np.ndarray, "B K"], naive: Float[np.ndarray, "B 1"]
+        self,
+        errors: Float[np.ndarray, "B K"],
+        observed: Bool[np.ndarray, "B K"],
+        naive: Float[np.ndarray, "B 1"],
     ) -> None:
         self.add_scores("mse", errors**2, observed)
         self.add_scores("mae", np.abs(errors), observed)
-        self.add_scores("mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), observed & (naive > 0))
+        self.add_scores(
+            "mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), observed & (naive > 0)
+        )
 
-    def add_moments(self, apart: np.ndarray, observed: np.ndarray, origins: np.ndarray, which: np.ndarray) -> None:
+    def add_moments(
+        self, apart: np.ndarray, observed: np.ndarray, origins: np.ndarray, which: np.ndarray
+    ) -> None:
         """Absolute errors of each window, by its moment and by its variable."""
         sums = np.stack([np.where(observed, np.abs(apart), 0.0).sum(1), observed.sum(1)], axis=1)
         for origin, place, pair in zip(origins.tolist(), which.tolist(), sums, strict=True):
@@ -59,8 +70,13 @@ class Tally:
 
     def to_json(self) -> Json:
         """Its sums, for another process."""
-        steps = {name: [total.tolist(), self.counts[name].tolist()] for name, total in self.sums.items()}
-        pairs = ([[key, pair.tolist()] for key, pair in part.items()] for part in (self.moments, self.columns))
+        steps = {
+            name: [total.tolist(), self.counts[name].tolist()] for name, total in self.sums.items()
+        }
+        pairs = (
+            [[key, pair.tolist()] for key, pair in part.items()]
+            for part in (self.moments, self.columns)
+        )
         return {"steps": steps, "errors": list(pairs)}
 
     def include(self, other: Json) -> None:
@@ -80,11 +96,17 @@ class Tally:
         horizon = len(self.sums["mae"])
         apart = max(1.0, (int(origins[-1]) - int(origins[0])) / max(1, len(origins) - 1))
         run = math.ceil(horizon / apart)
-        return ExampleScores("mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True, run)
+        return ExampleScores(
+            "mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True, run
+        )
 
     def scores(self) -> Scores:
         """Means over all values."""
-        return {name: float(self.sums[name].sum() / count.sum()) for name, count in self.counts.items() if count.sum()}
+        return {
+            name: float(self.sums[name].sum() / count.sum())
+            for name, count in self.counts.items()
+            if count.sum()
+        }
 
     def by_step(self) -> dict[str, list[float | None]]:
         return {
@@ -94,7 +116,12 @@ class Tally:
 
 
 def backtest(
-    bundle: Bundle, windows: Windows, train: Windows | None, *, most: int | None = None, world: World = ALONE
+    bundle: Bundle,
+    windows: Windows,
+    train: Windows | None,
+    *,
+    most: int | None = None,
+    world: World = ALONE,
 ) -> dict[str, Tally]:
     """The model's scores ("") and those of the baselines, in deviations of the training part, as the literature does.
 
@@ -112,7 +139,9 @@ def backtest(
         apart = _score(bundle.model, batch, tallies[""], naive)
         tallies[""].add_moments(apart, observed, windows.origins(rows), which)
         guesses = {
-            name: season_ago(filled, windows.origins(rows), which, horizon=windows.horizon, season=season)
+            name: season_ago(
+                filled, windows.origins(rows), which, horizon=windows.horizon, season=season
+            )
             for name, season in (("last value", 1), ("one season ago", source.season))
         }
         if linear is not None:
@@ -132,13 +161,17 @@ def _together(tallies: dict[str, Tally], world: World) -> dict[str, Tally]:
 
 
 @torch.inference_mode()
-def _score(model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]) -> np.ndarray:
+def _score(
+    model: Forecasts, batch: Batch, tally: Tally, naive: Float[np.ndarray, "B 1"]
+) -> np.ndarray:
     """Add the scores of these windows; returns the errors."""
     raw, (y, observed) = model.distribution(batch), observations(batch)
     widened, output = model.output.widened(raw, model.widths), model.output
     apart = output.mean(widened).numpy(force=True) - y
     tally.add_errors(apart, observed, naive)
-    tally.add_scores("crps", output.crps(widened, batch.require("target").values).numpy(force=True), observed)
+    tally.add_scores(
+        "crps", output.crps(widened, batch.require("target").values).numpy(force=True), observed
+    )
     for name, parameters in (("coverage", widened), ("coverage_uncalibrated", raw)):
         low, high = (part.numpy(force=True) for part in output.band(parameters))
         tally.add_scores(name, ((low <= y) & (y <= high)).astype(np.float64), observed)
@@ -156,13 +189,17 @@ def observations(batch: Batch) -> tuple[Float[np.ndarray, "B K"], Bool[np.ndarra
 def _linear(train: Windows) -> LinearForecast:
     filled = _filled(train, train.end)
     moments = train.in_order(budget=BUDGET, most=LINEAR_ON)
-    return LinearForecast.fit((_past(filled, train, rows), *observations(train.batch(rows))) for rows in moments)
+    return LinearForecast.fit(
+        (_past(filled, train, rows), *observations(train.batch(rows))) for rows in moments
+    )
 
 
 def _filled(windows: Windows, end: int | None = None) -> Float[np.ndarray, "T C"]:
     return carried_forward(np.asarray(windows.table[:end, : windows.num_variables]))
 
 
-def _past(filled: Float[np.ndarray, "T C"], windows: Windows, rows: np.ndarray) -> Float[np.ndarray, "B L"]:
+def _past(
+    filled: Float[np.ndarray, "T C"], windows: Windows, rows: np.ndarray
+) -> Float[np.ndarray, "B L"]:
     steps = windows.origins(rows)[:, None] + np.arange(-windows.look_back, 0)
     return filled[steps, (rows % windows.num_variables)[:, None]]

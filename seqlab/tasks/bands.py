@@ -46,7 +46,9 @@ class Forecast:
         """One for each moment of each variable."""
         for place, column in enumerate(self.columns):
             for step, time in enumerate(self.times):
-                figures = {name: float(values[step]) for name, values in self.figures(place).items()}
+                figures = {
+                    name: float(values[step]) for name, values in self.figures(place).items()
+                }
                 yield {"time": time, "column": column, **figures}
 
     def to_csv(self) -> str:
@@ -54,7 +56,9 @@ class Forecast:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["time", "column", "mean", "low", "high"])
         for row in self.rows():
-            writer.writerow([f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row.values()])
+            writer.writerow(
+                [f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row.values()]
+            )
         return text.getvalue()
 
     def to_json(self) -> Json:
@@ -115,12 +119,18 @@ def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
         if bundle.recipe.model.smoothing is None:
             rows = f"{len(past):,} rows where the model looks back {settings.look_back}"
             warn(f"{past.where}: {rows}; the others are missing")
-        table = np.concatenate([np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table])
+        table = np.concatenate(
+            [np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table]
+        )
         table[:missing, len(source.columns) :] = 0.0
     for place, name in enumerate(source.columns):
         if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
-            warn(f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows")
-    return windows_over(bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table))
+            warn(
+                f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows"
+            )
+    return windows_over(
+        bundle.recipe, source, table, begin=len(table) - settings.horizon, end=len(table)
+    )
 
 
 def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
@@ -128,7 +138,9 @@ def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
     horizon, source = bundle.recipe.forecast.horizon, series_of(bundle.codec)
     if not source.known:
         values = np.full((horizon, len(series.columns)), np.nan)
-        return series, Series(series.where, series.columns, tuple(future_times(series, horizon)), values)
+        return series, Series(
+            series.where, series.columns, tuple(future_times(series, horizon)), values
+        )
     end = int(np.flatnonzero(~np.isnan(series.values[:, : len(source.columns)]).all(1))[-1]) + 1
     past, ahead = (
         Series(series.where, series.columns, series.times[part], series.values[part])
@@ -163,9 +175,13 @@ def calibrate(bundle: Bundle, windows: Windows) -> None:
         target = batch.require("target")
         parameters, y = model.distribution(batch), target.values
         middle, (low, high) = model.output.mean(parameters), model.output.band(parameters)
-        needed.append(torch.where(y < middle, (middle - y) / (middle - low), (y - middle) / (high - middle)))
+        needed.append(
+            torch.where(y < middle, (middle - y) / (middle - low), (y - middle) / (high - middle))
+        )
         observed.append(target.scored)
-    for step, (factors, there) in enumerate(zip(torch.cat(needed).T, torch.cat(observed).T, strict=True)):
+    for step, (factors, there) in enumerate(
+        zip(torch.cat(needed).T, torch.cat(observed).T, strict=True)
+    ):
         scores = factors[there].sort().values
         place = min(len(scores), math.ceil(level * (len(scores) + 1)))
         model.widths[step] = scores[place - 1].clamp(min=1e-3) if place else 1.0

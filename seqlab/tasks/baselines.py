@@ -18,7 +18,9 @@ from seqlab.text import Tokenizer
 
 NGRAM = 5
 LINEAR_TEXTS = 20_000
-NGRAM_TOKENS = 5_000_000  # a baseline learns from no more than this, so that it stays quick on a large corpus
+NGRAM_TOKENS = (
+    5_000_000  # a baseline learns from no more than this, so that it stays quick on a large corpus
+)
 
 
 def ngram_baselines(

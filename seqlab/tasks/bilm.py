@@ -25,15 +25,21 @@ from seqlab.text import EOS, SOS
 def _check(recipe: Recipe) -> None:
     encoder = recipe.model.encoder
     if not isinstance(encoder, Stack) or encoder.size != recipe.model.embedding:
-        raise ValueError("a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size")
+        raise ValueError(
+            "a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size"
+        )
     if encoder.bidirectional or encoder.connection == "dense":
-        raise ValueError("a 'bilm' model reads each direction by itself: bidirectional = false, and not dense")
+        raise ValueError(
+            "a 'bilm' model reads each direction by itself: bidirectional = false, and not dense"
+        )
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     stack = cast(Stack, recipe.model.encoder)
     embedding = Embedding(len(codec.source_tokenizer), stack.size, name="bilm")
-    readers = TwoReaders(embedding, stack, entering=recipe.model.entering, dropout=recipe.model.dropout)
+    readers = TwoReaders(
+        embedding, stack, entering=recipe.model.entering, dropout=recipe.model.dropout
+    )
     return BidirectionalLanguageModel(readers, build_head(recipe, readers.embedding, stack.size))
 
 

@@ -63,5 +63,7 @@ def calibration(bundle: Bundle, examples: list[Example]) -> Scores:
         return {}
     error = calibration_error(np.exp(log_p.max(1)), log_p.argmax(1) == labels)
     loss = -float(log_p[np.arange(len(labels)), labels].mean())
-    changed = {"loss": loss, "perplexity": perplexity(loss)} if TEMPERATURE in bundle.metrics else {}
+    changed = (
+        {"loss": loss, "perplexity": perplexity(loss)} if TEMPERATURE in bundle.metrics else {}
+    )
     return {**changed, "calibration_error": error}

@@ -26,7 +26,14 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe, Transformer
 from seqlab.tasks.caption_page import Captioned, caption_page
-from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
+from seqlab.tasks.examples import (
+    Examples,
+    answers_in_order,
+    ask,
+    encode_inputs,
+    example_loss,
+    of_examples,
+)
 from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Report, Scores, Scoring, Task
 from seqlab.tasks.writing import (
     build_translator,
@@ -39,14 +46,19 @@ from seqlab.tasks.writing import (
 from seqlab.text import SOS
 from seqlab.trace import Trace
 
-ATTENTION = (".cross.weights", "decoder.attention.weights")  # taps of a decoder that looks at its source
+ATTENTION = (
+    ".cross.weights",
+    "decoder.attention.weights",
+)  # taps of a decoder that looks at its source
 SEED = 1  # of the order in which pictures are shuffled
 WordMap = tuple[str, Float[Tensor, "h w"]]
 
 
 def _check(recipe: Recipe) -> None:
     if recipe.source.kind != "vectors":
-        raise ValueError("a 'caption' model reads pictures or features: source.kind must be 'vectors'")
+        raise ValueError(
+            "a 'caption' model reads pictures or features: source.kind must be 'vectors'"
+        )
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
@@ -68,7 +80,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         return [is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)]
 
     def scored(texts: list[str]) -> Json:
-        return {"exact": sum(right(texts)) / len(texts), **caption_scores(texts, expected, lower=lower)}
+        return {
+            "exact": sum(right(texts)) / len(texts),
+            **caption_scores(texts, expected, lower=lower),
+        }
 
     scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
     own = bleu(outputs, expected, lower=lower)
@@ -76,7 +91,9 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     notes = []
     train = scoring.store("target")
     if train is None:
-        notes.append("the most frequent caption needs the training part, which is not beside this model")
+        notes.append(
+            "the most frequent caption needs the training part, which is not beside this model"
+        )
     else:
         constant = bundle.codec.target_tokenizer.decode(_most_frequent(train))
         baselines["most frequent caption"] = _figures(scored([constant] * len(expected)))
@@ -85,7 +102,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     else:
         other = shuffled(len(captioned))
         texts = [outputs[i] for i in other]
-        pictures = {each.picture.name: captioned[i].picture for each, i in zip(captioned, other, strict=True)}
+        pictures = {
+            each.picture.name: captioned[i].picture
+            for each, i in zip(captioned, other, strict=True)
+        }
         elsewhere = [replace(e, source=pictures[e.source.name]) for e in examples]
         blind = example_loss(bundle, elsewhere, scoring.world)
         baselines["shuffled pictures"] = _figures(scored(texts)) | blind
@@ -101,18 +121,25 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     image = bundle.recipe.image
     page = None if image is None else partial(caption_page, captioned, scores, baselines, image)
     some, note = tuple(islice(wrong, 10)), "; ".join(notes)
-    long_enough = caption_scores([texts[0] for texts in expected], expected)["bleu"]  # three words have no BLEU
+    long_enough = caption_scores([texts[0] for texts in expected], expected)[
+        "bleu"
+    ]  # three words have no BLEU
     by_example = own if long_enough else share("exact", right(outputs))
-    return Report("caption", len(captioned), scores, baselines, some, note, page=page, by_example=by_example)
+    return Report(
+        "caption", len(captioned), scores, baselines, some, note, page=page, by_example=by_example
+    )
 
 
 def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
     """Each picture once, with the model's caption and all references."""
     pairs = zip(examples, references(bundle, examples), strict=True)
     last = {e.source.name: (e, texts) for e, texts in pairs}.values()
-    answers = ask(translate, bundle, [e.source for e, _ in last], decode=scoring.decode, world=scoring.world)
+    answers = ask(
+        translate, bundle, [e.source for e, _ in last], decode=scoring.decode, world=scoring.world
+    )
     return [
-        Captioned(e.source, answer.output, texts, e.boxes) for (e, texts), answer in zip(last, answers, strict=True)
+        Captioned(e.source, answer.output, texts, e.boxes)
+        for (e, texts), answer in zip(last, answers, strict=True)
     ]
 
 
@@ -132,16 +159,22 @@ def shuffled(num: int) -> list[int]:
 
 def attends(bundle: Bundle) -> bool:
     """Whether the decoder looks at its source."""
-    return bundle.recipe.model.attention is not None or isinstance(bundle.recipe.model.decoder, Transformer)
+    return bundle.recipe.model.attention is not None or isinstance(
+        bundle.recipe.model.decoder, Transformer
+    )
 
 
-def word_maps(bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]) -> list[list[WordMap]]:
+def word_maps(
+    bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]
+) -> list[list[WordMap]]:
     """For each picture and what was said of it, each token with where the decoder looked when it wrote that.
 
     A map has a weight for each place of the grid and sums to one; of many heads it is the mean in the last layer.
     """
     if not attends(bundle):
-        raise UsageError("this model does not attend to its source", hint="a map needs a decoder with attention.")
+        raise UsageError(
+            "this model does not attend to its source", hint="a map needs a decoder with attention."
+        )
     model: Seq2Seq = bundle.model
     tokenizer = bundle.codec.target_tokenizer
     written = tokenizer.encode_all(list(outputs))
@@ -150,11 +183,17 @@ def word_maps(bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]) -
         memory = model.encoder(source)
         context, state = model.decoder.start(memory)
         with Trace().recording() as trace:
-            model.decoder.read(Padded.from_rows([[SOS, *written[row]] for row in rows]).values, context, state)
-        weights = torch.cat([steps for name, steps in trace.parts.items() if name.endswith(ATTENTION)][-1], dim=-2)
+            model.decoder.read(
+                Padded.from_rows([[SOS, *written[row]] for row in rows]).values, context, state
+            )
+        weights = torch.cat(
+            [steps for name, steps in trace.parts.items() if name.endswith(ATTENTION)][-1], dim=-2
+        )
         weights = weights if weights.dim() == 3 else weights.mean(1)
         height = int(weights.shape[-1] ** 0.5)
-        grid = memory.grid or ((height, height) if height**2 == weights.shape[-1] else (1, weights.shape[-1]))
+        grid = memory.grid or (
+            (height, height) if height**2 == weights.shape[-1] else (1, weights.shape[-1])
+        )
         for row, maps in zip(rows, weights.unflatten(-1, grid), strict=True):
             yield list(zip(tokenizer.pieces(written[row]), maps, strict=False))
 
@@ -163,7 +202,9 @@ def word_maps(bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]) -
 
 def pointing(bundle: Bundle, captioned: Sequence[Captioned]) -> float:
     """Of the words that name a thing whose place is known, the share whose map has its peak on that thing."""
-    maps = word_maps(bundle, [each.picture for each in captioned], [each.output for each in captioned])
+    maps = word_maps(
+        bundle, [each.picture for each in captioned], [each.output for each in captioned]
+    )
     hits = [
         _peaks_in(weights, box)
         for each, words in zip(captioned, maps, strict=True)
@@ -209,6 +250,8 @@ CAPTION = Task(
     check=_check,
     validate=exactly_right,
     opening=open_translation,
-    views=lambda bundle: ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam"),
+    views=lambda bundle: (
+        ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam")
+    ),
     ask=" PICTURE",
 )

@@ -54,7 +54,8 @@ def _table(scores: Scores, baselines: Baselines) -> str:
     rows = "".join(
         f"<tr><td>{escape(name.replace('_', ' '))}</td>"
         + "".join(
-            f"<td>{side[name]:.4g}</td>" if name in side else "<td></td>" for side in (scores, *baselines.values())
+            f"<td>{side[name]:.4g}</td>" if name in side else "<td></td>"
+            for side in (scores, *baselines.values())
         )
         + "</tr>"
         for name, value in scores.items()
@@ -64,7 +65,9 @@ def _table(scores: Scores, baselines: Baselines) -> str:
 
 
 def _figure(each: Captioned, image: Image) -> str:
-    pixels = np.asarray(each.picture.values, dtype=np.uint8).reshape(image.height, image.width, image.channels)
+    pixels = np.asarray(each.picture.values, dtype=np.uint8).reshape(
+        image.height, image.width, image.channels
+    )
     items = "".join(f"<li>{escape(text)}</li>" for text in each.references)
     uri = b64encode(png(pixels)).decode("ascii")
     return (

@@ -54,7 +54,9 @@ def _reads(recipe: Recipe) -> SourceType:
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     data = recipe.data
     if recipe.image is not None:
-        return read_pictures(files, recipe.image, labels=True, source=data.source, target=data.target)
+        return read_pictures(
+            files, recipe.image, labels=True, source=data.source, target=data.target
+        )
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=data.target, few_labels=True)
     return read_labelled(files, text=data.source, label=data.target, encoding=data.encoding)
@@ -79,7 +81,10 @@ def _predict(job: Job) -> list[Prediction]:
         logits = model.head(model.features(rows))[:, 0] / temperature_of(bundle)
         for place, p in zip(places, logits.double().softmax(-1), strict=True):
             best = int(p.argmax())
-            details = {"probability": float(p[best]), "probabilities": dict(zip(names, p.tolist(), strict=True))}
+            details = {
+                "probability": float(p[best]),
+                "probabilities": dict(zip(names, p.tolist(), strict=True)),
+            }
             details |= {} if limit is None else {"labels": label_set(names, p.tolist(), limit)}
             details |= unread(bundle, job.inputs[place]) if isinstance(source, TextSource) else {}
             yield Prediction(source.show(job.inputs[place]), names[best], details)
@@ -94,14 +99,20 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     warn_of_new_labels(bundle, examples)
     answers = ask(_predict, bundle, data.sources, decode=scoring.decode, world=scoring.world)
     predicted = [answer.output for answer in answers]
-    scores = _scores(predicted, gold) | example_loss(bundle, examples, scoring.world) | calibration(bundle, examples)
+    scores = (
+        _scores(predicted, gold)
+        | example_loss(bundle, examples, scoring.world)
+        | calibration(bundle, examples)
+    )
     scores |= _set_scores(answers, gold)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     baselines = {"majority class": _scores([labels_in(bundle.codec).majority] * len(gold), gold)}
     note = ""
     if isinstance(bundle.codec.source, TextSource):
-        linear, note = linear_labels(bundle, examples, scoring.store("source"), scoring.store("target"))
+        linear, note = linear_labels(
+            bundle, examples, scoring.store("source"), scoring.store("target")
+        )
         baselines |= {"TF-IDF, linear": _scores(linear, gold)} if linear else {}
     wrong = mistakes(bundle, examples, predicted, gold)
     right = share("accuracy", [p == g for p, g in zip(predicted, gold, strict=True)])

@@ -17,7 +17,9 @@ COVERAGES = range(50, 100)  # percent
 
 def keep_limits(bundle: Bundle, likelihoods: Likelihoods) -> None:
     """Store the limits; `likelihoods` are the probabilities that held-out examples' true labels have."""
-    limits = {f"{percent}": conformal_limit(likelihoods, coverage=percent / 100) for percent in COVERAGES}
+    limits = {
+        f"{percent}": conformal_limit(likelihoods, coverage=percent / 100) for percent in COVERAGES
+    }
     bundle.metrics[CONFORMAL] = {"examples": len(likelihoods), "limits": limits}
 
 
@@ -44,4 +46,8 @@ def limit_of(bundle: Bundle, coverage: float) -> float:
 def label_set(names: Sequence[str], probabilities: Sequence[float], limit: float) -> list[str]:
     """The labels that reach the limit, the likeliest first; that one is always there."""
     ranked = sorted(range(len(names)), key=lambda label: -probabilities[label])
-    return [names[label] for place, label in enumerate(ranked) if not place or probabilities[label] >= limit]
+    return [
+        names[label]
+        for place, label in enumerate(ranked)
+        if not place or probabilities[label] >= limit
+    ]

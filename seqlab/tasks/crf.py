@@ -42,7 +42,9 @@ def crf_learner(recipe: Recipe, settings: RandomField, model: nn.Module, corpus:
     return ConvexLearner(model, crf.learnt, problem, recipe.train, strengths)
 
 
-def _never_follows(names: tuple[str, ...] | list[str], labels: list[Tensor]) -> Bool[Tensor, "K1 K"]:
+def _never_follows(
+    names: tuple[str, ...] | list[str], labels: list[Tensor]
+) -> Bool[Tensor, "K1 K"]:
     """Which label may not follow which, the last row being the edge: inside a span only what begins or goes on there.
 
     Nothing that training has seen is barred, whatever its labels look like.

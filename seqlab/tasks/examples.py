@@ -71,7 +71,9 @@ def input_of(codec: Codec, example: Example) -> Any:
     return example.source if codec.reads else example.target
 
 
-def _prepare(task: Task, recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None) -> Codec:
+def _prepare(
+    task: Task, recipe: Recipe, files: Files, valid: Files, folder: Path, old: Codec | None
+) -> Codec:
     read, reads, writes = partial(task.read, recipe), task.reads(recipe), task.writes(recipe)
     return prepare_examples(recipe, read, reads, writes, files, valid, folder, old)
 
@@ -115,7 +117,11 @@ def encode_inputs(bundle: Bundle, inputs: Sequence[Any], *, first_row: int = 0) 
 
 
 def limit_rows(
-    recipe: Recipe, rows: list[Row], *, first_row: int, limit: Literal["max_source", "max_target"] = "max_source"
+    recipe: Recipe,
+    rows: list[Row],
+    *,
+    first_row: int,
+    limit: Literal["max_source", "max_target"] = "max_source",
 ) -> list[Row]:
     """Rows no longer than the model was trained for: cut, with a warning, or refused, as the recipe says."""
     most: int = getattr(recipe.data, limit)
@@ -147,11 +153,15 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 @torch.inference_mode()
-def answers_in_order(rows: Sequence[Row], answer: Callable[[Padded, list[int]], Iterable[T]]) -> list[T]:
+def answers_in_order(
+    rows: Sequence[Row], answer: Callable[[Padded, list[int]], Iterable[T]]
+) -> list[T]:
     """An answer to each row; `answer` is called with rows of similar length, padded, and with their places."""
     answers: dict[int, T] = {}
     for places in batches([len(row) for row in rows]):
-        answers |= zip(places, answer(padded([rows[place] for place in places]), places), strict=True)
+        answers |= zip(
+            places, answer(padded([rows[place] for place in places]), places), strict=True
+        )
     return [answers[place] for place in range(len(rows))]
 
 
@@ -224,7 +234,9 @@ def source_subject(question: Question) -> Subject:
     value = source.load(question.given)
     [row] = encode_inputs(bundle, [value])
     if not len(row):
-        raise UsageError("there is nothing in the input to look at", hint="give a text that is not empty.")
+        raise UsageError(
+            "there is nothing in the input to look at", hint="give a text that is not empty."
+        )
     reads, names = padded([row]), source.names(value, row)
     if names is None:  # a frame, or a place in the grid that an encoder makes of a picture
         encoder = getattr(bundle.model, "encoder", None)  # a linear model has none
@@ -271,5 +283,7 @@ def ask(
 
     if world.size == 1:
         return answer(inputs, 0)
-    shared = world.shared(inputs, lambda share, begin: [(a.input, a.output, a.details) for a in answer(share, begin)])
+    shared = world.shared(
+        inputs, lambda share, begin: [(a.input, a.output, a.details) for a in answer(share, begin)]
+    )
     return [Prediction(*each) for each in shared]

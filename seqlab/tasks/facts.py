@@ -40,10 +40,14 @@ def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFact
     total = len(sample) + sum(1 for _ in examples)
     labels = {label for example in sample for label in labels_of(example)} if labelled else set()
     texts = [example.source for example in sample if isinstance(example.source, str)]
-    words = separates_words(" ".join(texts[:200])) and (not texts or sum(map(_num_words, texts)) >= 2 * len(texts))
+    words = separates_words(" ".join(texts[:200])) and (
+        not texts or sum(map(_num_words, texts)) >= 2 * len(texts)
+    )
     measure: Callable[[Any], int] = _num_words if words else len
     length = sum(measure(example.source) for example in sample) / max(1, len(sample))
-    target = sum(measure(example.target) for example in sample if example.target is not None) / max(1, len(sample))
+    target = sum(measure(example.target) for example in sample if example.target is not None) / max(
+        1, len(sample)
+    )
     return ExampleFacts(total, length, target, len(labels), words)
 
 
@@ -84,7 +88,9 @@ class SeriesFacts:
 
 def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
     series = read_table(recipe, files[0])
-    return SeriesFacts(len(series), len(series.columns), recipe.forecast.season or usual_season(series.times))
+    return SeriesFacts(
+        len(series), len(series.columns), recipe.forecast.season or usual_season(series.times)
+    )
 
 
 def _num_words(value: Any) -> int:

@@ -24,13 +24,24 @@ class Finding:
 
 
 def beside_floor(
-    task: Task, scores: Json, floors: Baselines, *, recipe: Recipe | None = None, steps: int | None = None
+    task: Task,
+    scores: Json,
+    floors: Baselines,
+    *,
+    recipe: Recipe | None = None,
+    steps: int | None = None,
 ) -> Iterator[Finding]:
     """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
-    common = [name for name in task.judged_by if name in scores and any(name in each for each in floors.values())]
+    common = [
+        name
+        for name in task.judged_by
+        if name in scores and any(name in each for each in floors.values())
+    ]
     if not common:
         return
-    name = next((name for name in common if scores[name]), common[0])  # answers of less than four words have no BLEU
+    name = next(
+        (name for name in common if scores[name]), common[0]
+    )  # answers of less than four words have no BLEU
     sign = -1 if name in LOWER_IS_BETTER else 1
     worth = {baseline: sign * each[name] for baseline, each in floors.items() if name in each}
     best = max(worth, key=worth.__getitem__)
@@ -56,7 +67,9 @@ def _beside(name: str, ours: float, theirs: float) -> str:
         return "less than half of" if ratio < 0.5 else "half of"
     if ratio >= 2 and name in LOWER_IS_BETTER:
         return "more than twice that of"
-    apart = f"{100 * abs(ours - theirs):.3g} points" if name in SHARES else f"{abs(ours - theirs):.3g}"
+    apart = (
+        f"{100 * abs(ours - theirs):.3g} points" if name in SHARES else f"{abs(ours - theirs):.3g}"
+    )
     return f"{apart} {'above' if ours > theirs else 'below'}"
 
 
@@ -69,7 +82,11 @@ def _remedy(task: Task, recipe: Recipe | None, steps: int | None) -> str:
         how = "without --recipe both are chosen" if baseline else "--steps, --batch"
         remedies.insert(0, f"make more than {steps} steps, of smaller batches ({how})")
     elif not remedies:
-        remedies.append("train longer (--minutes 10)" if network or recipe is None else "use a network (--recipe)")
+        remedies.append(
+            "train longer (--minutes 10)"
+            if network or recipe is None
+            else "use a network (--recipe)"
+        )
     remedies.append("train on more data")
     if task.tuned:
         remedies.append("begin with a pretrained encoder (--from)")

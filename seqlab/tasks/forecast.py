@@ -64,7 +64,9 @@ class Moments:
     """The windows of a series, each with the values that followed."""
 
     windows: Windows
-    before: Windows | None = None  # the part before them, where the forecaster has learnt from them since
+    before: Windows | None = (
+        None  # the part before them, where the forecaster has learnt from them since
+    )
 
     def some(self, most: int) -> "Moments":
         return self
@@ -85,7 +87,11 @@ def _look(task: Task, recipe: Recipe, files: Files) -> Json:
     columns = {}
     for name, values in zip(series.columns, series.values.T, strict=True):
         there = values[~np.isnan(values)]
-        figures = f"{there.min():.6g} to {there.max():.6g}, mean {there.mean():.6g}" if len(there) else "no values"
+        figures = (
+            f"{there.min():.6g} to {there.max():.6g}, mean {there.mean():.6g}"
+            if len(there)
+            else "no values"
+        )
         columns[name] = f"{figures}, {len(values) - len(there):,} missing"
     ends = {"from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
     return {"rows": len(series), **ends, "columns": columns}
@@ -141,11 +147,16 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     settings, source = recipe.forecast, series_of(codec)
     count, horizon = len(source.columns), settings.horizon
     if recipe.model.lds is not None:
-        start = _system(recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed)
+        start = _system(
+            recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed
+        )
         return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
     if recipe.model.smoothing is not None:
         return smoothing_forecaster(recipe, codec)
-    num_patches, width = math.ceil(settings.look_back / settings.patch), settings.patch * len(source.entry.mean)
+    num_patches, width = (
+        math.ceil(settings.look_back / settings.patch),
+        settings.patch * len(source.entry.mean),
+    )
     encoder = build_encoder(recipe, Measured((0.0,) * width, (1.0,) * width), most=num_patches)
     return Forecaster(
         encoder,
@@ -175,16 +186,24 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         return smoothing_learner(recipe.model.smoothing.form, network, corpus)
     if recipe.model.lds is None:
         windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)
-        moments = next(windows.in_order(budget=WEIGHED_ON * (windows.history + windows.horizon), most=WEIGHED_ON))
+        moments = next(
+            windows.in_order(
+                budget=WEIGHED_ON * (windows.history + windows.horizon), most=WEIGHED_ON
+            )
+        )
         if (smoothing := smoothing_of(network)) is not None:
             fit_smoothing(smoothing, series_of(corpus.codec), windows)
-            for some in windows.in_order(budget=BUDGET):  # many at once are quicker than those of each step
+            for some in windows.in_order(
+                budget=BUDGET
+            ):  # many at once are quicker than those of each step
                 smoothing.remembered_means(windows.batch(some))
         cast(Forecaster, network).start_simple(windows.batch(moments))
         return gradient_learner(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
     series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
-    return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=recipe.model.lds.states > 0)
+    return LDSLearner(
+        cast(LDSForecaster, network), series, recipe.train, free=recipe.model.lds.states > 0
+    )
 
 
 def _predict(job: Job) -> list[Forecast]:
@@ -200,7 +219,10 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
         _smooth_again(bundle, data.before)
     note = "the linear floor needs the training part, which is not beside this model"
     if scoring.train is not None:
-        train, note = open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"], ""
+        train, note = (
+            open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"],
+            "",
+        )
     tallies = backtest(bundle, windows, train, most=scoring.most, world=scoring.world)
     model = tallies.pop("")
     baselines = {name: tally.scores() for name, tally in tallies.items()}
@@ -214,7 +236,14 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     scores = model.scores() | ({"mae_by_column": own_units} if own_units else {})
     by_example = model.by_example()
     return Report(
-        "forecast", count, scores, baselines, floor_note=note, by_step=steps, unit="moments", by_example=by_example
+        "forecast",
+        count,
+        scores,
+        baselines,
+        floor_note=note,
+        by_step=steps,
+        unit="moments",
+        by_example=by_example,
     )
 
 
@@ -237,7 +266,9 @@ def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> L
     if settings.states:
         typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))
         return start_lds(typical, num_states=settings.states, num_inputs=num_inputs, seed=seed)
-    parts = [cycle(season / k, wander=1e-4) for k in range(1, min(settings.harmonics, season // 2) + 1)]
+    parts = [
+        cycle(season / k, wander=1e-4) for k in range(1, min(settings.harmonics, season // 2) + 1)
+    ]
     if settings.trend == "slope":
         parts.append(local_linear_trend(level=0.05, slope=1e-4, noise=0.2))
     elif settings.trend == "level" or not parts:
@@ -245,7 +276,9 @@ def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> L
     whole = reduce(add, parts)
     if not float(whole.observation_noise):
         whole = replace(whole, observation_noise=torch.full_like(whole.observation_noise, 0.2))
-    inputs = torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
+    inputs = (
+        torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
+    )
     return replace(whole, input_matrix=inputs)
 
 

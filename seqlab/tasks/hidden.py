@@ -57,12 +57,18 @@ def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.
         draw = partial(_draw_states, recipe, settings, len(corpus.codec.target_tokenizer))
         parts = list(_evidence(recipe, corpus, settings.states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        return HMMLearner(hmm, draw, EMSteps(parts, draw(0), tolerance=tolerance, pseudo=pseudo), recipe.train)
+        return HMMLearner(
+            hmm, draw, EMSteps(parts, draw(0), tolerance=tolerance, pseudo=pseudo), recipe.train
+        )
     names = labels_in(corpus.codec).names
     parts = list(_evidence(recipe, corpus, _draw_labels(recipe, settings, corpus.codec).num_states))
     tokenizers = corpus.codec.tokenizers
-    emitted = _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
-    counted = count_labels(parts, names, emitted, order=settings.order, smoothing=settings.smoothing)
+    emitted = (
+        _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
+    )
+    counted = count_labels(
+        parts, names, emitted, order=settings.order, smoothing=settings.smoothing
+    )
     if all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts):
         return CountingLearner(hmm, counted.model.tensors())
     em = EMSteps(parts, counted.model, tolerance=tolerance, pseudo=counted.pseudo)
@@ -70,14 +76,20 @@ def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.
 
 
 def _draw_states(recipe: Recipe, settings: Hidden, num_tokens: int, restart: int = 0) -> HMM:
-    return draw_hmm(Family(settings.states or 1), num_tokens, seed=recipe.train.seed, restart=restart)
+    return draw_hmm(
+        Family(settings.states or 1), num_tokens, seed=recipe.train.seed, restart=restart
+    )
 
 
 def _draw_labels(recipe: Recipe, settings: Hidden, codec: Codec) -> HMM:
     family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
     one = draw_hmm(family, width, seed=recipe.train.seed, restart=0)
-    moves = one.transitions if settings.order == 1 else one.transitions.repeat(family.num_states + 1, 1, 1)
+    moves = (
+        one.transitions
+        if settings.order == 1
+        else one.transitions.repeat(family.num_states + 1, 1, 1)
+    )
     return label_chain(one.initial, moves, one.emissions)
 
 
@@ -95,7 +107,9 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMDa
         target = batch.require("target")
         if batch.source is not None:
             yield HMMData(batch.source, labels=target.values)
-        elif isinstance(batches, ExampleBatches):  # SOS is not emitted: it is where the chain begins
+        elif isinstance(
+            batches, ExampleBatches
+        ):  # SOS is not emitted: it is where the chain begins
             yield HMMData(Padded(target.values[:, 1:], target.lengths - 1))
         else:
             yield HMMData(target)

@@ -65,7 +65,9 @@ def _linear_learner(recipe: Recipe, settings: Linear, model: nn.Module, corpus: 
     problem = LogisticRegression(table, labels[known], len(linear.weight))
     strength = settings.strength
     if strength is None and corpus.size.get("validation_target_rows", 0) < HELD_OUT - 1:
-        strength = USUAL_STRENGTH  # the best of several on so few is luck, and so would be its score
+        strength = (
+            USUAL_STRENGTH  # the best of several on so few is luck, and so would be its score
+        )
     strengths = STRENGTHS if strength is None else (strength,)
     return ConvexLearner(model, [linear.weight, linear.bias], problem, recipe.train, strengths)
 
@@ -80,11 +82,16 @@ def sources(rows: Rows, places: Int[Tensor, " N"]) -> list[Padded]:
     return [rows.batch(some.numpy()).require("source") for some in places.split(ROWS)]
 
 
-def fit_linear(texts: list[str], labels: Int[Tensor, " N"], num_labels: int, asked: list[str]) -> list[int]:
+def fit_linear(
+    texts: list[str], labels: Int[Tensor, " N"], num_labels: int, asked: list[str]
+) -> list[int]:
     """The likeliest label of each text that is asked for, by a linear classifier of these texts and their labels."""
     often = 2 if len(texts) > FEW else 1
     vocabulary = NgramVocabulary.learn(
-        lambda: texts, normaliser=Normaliser("NFKC", True, False), size=NUM_FEATURES, min_count=often
+        lambda: texts,
+        normaliser=Normaliser("NFKC", True, False),
+        size=NUM_FEATURES,
+        min_count=often,
     )
     model = LinearText(len(vocabulary.words), len(vocabulary), num_labels)
     parts = [_bags(vocabulary, texts[start : start + ROWS]) for start in range(0, len(texts), ROWS)]
@@ -94,7 +101,9 @@ def fit_linear(texts: list[str], labels: Int[Tensor, " N"], num_labels: int, ask
     while not learner.finished:
         learner.step()
     with torch.inference_mode():
-        rows = [_bags(vocabulary, asked[start : start + ROWS]) for start in range(0, len(asked), ROWS)]
+        rows = [
+            _bags(vocabulary, asked[start : start + ROWS]) for start in range(0, len(asked), ROWS)
+        ]
         return [label for part in rows for label in model.features(part)[:, 0].argmax(-1).tolist()]
 
 

@@ -70,11 +70,19 @@ class TokenStream:
 
     def some(self, most: int) -> "TokenStream":
         """All of it, or where few are asked for, the first tokens: so many stand for an example."""
-        return self if most >= SCORED_AT_THE_END else TokenStream(self.tokens[: most * HELD_OUT_CHARACTERS])
+        return (
+            self
+            if most >= SCORED_AT_THE_END
+            else TokenStream(self.tokens[: most * HELD_OUT_CHARACTERS])
+        )
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
         tokens = tensor_of(np.asarray(self.tokens[:257], dtype=np.int64))
-        rows = tokens[: len(tokens) // most * most].view(most, -1) if len(tokens) >= 2 * most else tokens[None]
+        rows = (
+            tokens[: len(tokens) // most * most].view(most, -1)
+            if len(tokens) >= 2 * most
+            else tokens[None]
+        )
         return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
 
     def typed(self, bundle: Bundle, most: int) -> list[str]:
@@ -87,7 +95,9 @@ class TokenStream:
 
 def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream:
     if files:
-        return TokenStream(read_tokens(bundle.codec.target_tokenizer, files, bundle.recipe.data.encoding))
+        return TokenStream(
+            read_tokens(bundle.codec.target_tokenizer, files, bundle.recipe.data.encoding)
+        )
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
@@ -124,8 +134,12 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         return hidden_or_gradient(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
     train = corpus.train
-    tokens: Any = train.streams if isinstance(train, StreamBatches) else training_rows(corpus).target
-    counted = kneser_ney(tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer))
+    tokens: Any = (
+        train.streams if isinstance(train, StreamBatches) else training_rows(corpus).target
+    )
+    counted = kneser_ney(
+        tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer)
+    )
     load_weights(network, {f"decoder.{name}": weight for name, weight in counted.items()})
     return CountingLearner(network, parameters_of(network), by="counting n-grams")
 
@@ -153,7 +167,10 @@ def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
         count, unit = len(data.tokens) - 1, "tokens"
     else:
         scores = text_loss(bundle, data.all, world)
-        train, held_out = scoring.store("target"), [np.asarray(row) for _, row in bundle.codec.encode(data.all)]
+        train, held_out = (
+            scoring.store("target"),
+            [np.asarray(row) for _, row in bundle.codec.encode(data.all)],
+        )
         count, unit = len(data.all), "examples"
     tokens = None if train is None else np.asarray(train.flat[:NGRAM_TOKENS])
     baselines, note = ngram_baselines(tokens, held_out, bundle.codec.target_tokenizer)
@@ -247,5 +264,7 @@ LM = Task(
     check=_check,
     learner=_learner,
     opening=_opening,
-    views=lambda bundle: ("surprisal", "beam") if bundle.recipe.model.ngrams else (*ANSWER_VIEWS, "cells", "beam"),
+    views=lambda bundle: (
+        ("surprisal", "beam") if bundle.recipe.model.ngrams else (*ANSWER_VIEWS, "cells", "beam")
+    ),
 )

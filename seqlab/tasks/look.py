@@ -28,7 +28,9 @@ def look_at_examples(task: Task, recipe: Recipe, files: Files) -> Json:
         if task.writes(recipe) is LabelTarget:
             labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
     if first is None:
-        raise DataError(f"{', '.join(files)}: there is no example in it", hint="give a file that has some.")
+        raise DataError(
+            f"{', '.join(files)}: there is no example in it", hint="give a file that has some."
+        )
     sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
     facts: Json = {"examples": count, "repeated_sources": count - len(sources), **sizes}
     if labels:

@@ -49,7 +49,9 @@ class MaskedText(TextSource):
     def typed(self, value: Any) -> str:
         """A text with a blank for its middle word."""
         words = str(value).split()
-        return " ".join("[MASK]" if place == len(words) // 2 else word for place, word in enumerate(words))
+        return " ".join(
+            "[MASK]" if place == len(words) // 2 else word for place, word in enumerate(words)
+        )
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
@@ -57,7 +59,9 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     tied = embedding_of(encoder).weight if recipe.model.tie else None
     head = Head(encoder.output_size, num_tokens, tied=tied)
     theme = build_pooling(recipe, encoder) if recipe.model.pooling == "theme" else None
-    return MaskedLanguageModel(encoder, head, num_tokens=num_tokens, share=recipe.model.masked, theme=theme)
+    return MaskedLanguageModel(
+        encoder, head, num_tokens=num_tokens, share=recipe.model.masked, theme=theme
+    )
 
 
 def _predict(job: Job) -> list[Prediction]:
@@ -69,7 +73,9 @@ def _predict(job: Job) -> list[Prediction]:
     def answer(source: Padded, places: list[int]) -> Iterator[Prediction]:
         for place, ids, states in zip(places, source.rows(), model.features(source), strict=True):
             logits = model.head(states[(ids == MASK).nonzero()[:, 0]]).double()
-            logits[:, : len(SPECIALS)] = -torch.inf  # a blank is never filled with a token that is no text
+            logits[
+                :, : len(SPECIALS)
+            ] = -torch.inf  # a blank is never filled with a token that is no text
             best = logits.softmax(-1).topk(min(CANDIDATES, logits.shape[-1] - len(SPECIALS)))
             guesses = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             yield _filled(job.inputs[place], tokenizer, list(guesses))
@@ -84,7 +90,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     if train is None:
         return replace(report, floor_note="the unigram floor needs the training part")
     model: MaskedLanguageModel = bundle.model
-    golds = (model.hide(batch.require("source"), batch.rows)[1] for batch in example_batches(bundle, data.all))
+    golds = (
+        model.hide(batch.require("source"), batch.rows)[1]
+        for batch in example_batches(bundle, data.all)
+    )
     hidden = np.concatenate([gold.values[gold.scored].numpy(force=True) for gold in golds])
     if not len(hidden):
         return replace(report, floor_note="in so short a text no token was hidden to guess")
@@ -92,7 +101,9 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     unigram = WittenBell(1, len(bundle.codec.source_tokenizer)).fit(tokens)
     mean = float(-unigram.log_probabilities(hidden).mean())
     baseline = {"loss": mean, "perplexity": perplexity(mean), "bits_per_token": mean / math.log(2)}
-    baseline["token_accuracy"] = float((hidden == np.bincount(tokens[tokens >= len(SPECIALS)]).argmax()).mean())
+    baseline["token_accuracy"] = float(
+        (hidden == np.bincount(tokens[tokens >= len(SPECIALS)]).argmax()).mean()
+    )
     return replace(report, floors={"by frequency": baseline})
 
 
@@ -114,10 +125,15 @@ def _warn_of_no_blank(job: Job) -> None:
         warn(f"line {line}: there is no [MASK] to fill{more}; write one where a word is missing")
 
 
-def _filled(text: str, tokenizer: Tokenizer, guesses: list[tuple[list[int], list[float]]]) -> Prediction:
+def _filled(
+    text: str, tokenizer: Tokenizer, guesses: list[tuple[list[int], list[float]]]
+) -> Prediction:
     """A text with the best guess in each blank."""
     blanks = [
-        [{"token": tokenizer.decode([i]).strip(), "probability": p} for i, p in zip(ids, ps, strict=True)]
+        [
+            {"token": tokenizer.decode([i]).strip(), "probability": p}
+            for i, p in zip(ids, ps, strict=True)
+        ]
         for ids, ps in guesses
     ]
     written = text

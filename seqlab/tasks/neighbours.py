@@ -28,7 +28,9 @@ def neighbour_model(settings: Neighbours, codec: Codec) -> nn.Module:
     return NeighbourModel(encoder, NeighbourDecoder(len(codec.target_tokenizer), EOS))
 
 
-def neighbours_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+def neighbours_or_gradient(
+    recipe: Recipe, network: nn.Module, corpus: Corpus, world: World
+) -> Learner:
     """Neighbours are read by one process; layers descend along gradients."""
     if recipe.model.neighbours is None:
         return gradient_learner(recipe, network, corpus, world)

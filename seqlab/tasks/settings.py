@@ -26,9 +26,15 @@ def settle(recipe: Recipe, choices: Choices) -> Recipe:
     A model without an encoder is no network: of it only what is held out, and how far it looks, is chosen.
     """
     if recipe.model.encoder is None:
-        choices = {path: value for path, value in choices.items() if path.startswith(("data.", "forecast."))}
+        choices = {
+            path: value
+            for path, value in choices.items()
+            if path.startswith(("data.", "forecast."))
+        }
     taken = {path: value for path, value in choices.items() if _is_open(recipe, path)}
-    if recipe.train.steps is not None and "train.warmup" in taken:  # few steps must not end before the rate is reached
+    if (
+        recipe.train.steps is not None and "train.warmup" in taken
+    ):  # few steps must not end before the rate is reached
         taken["train.warmup"] = min(taken["train.warmup"], recipe.train.steps // 5)
     return override(recipe, [f"{path}={_as_setting(value)}" for path, value in taken.items()])
 
@@ -125,8 +131,12 @@ def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, C
     }
 
 
-SOME_REPEATED = 0.1  # of a target's words: shell commands from English repeat 0.31, French from English 0.03
-FEW_SYMBOLS = 1000  # distinct words of all targets, which are then symbols of a notation: phonemes have 70
+SOME_REPEATED = (
+    0.1  # of a target's words: shell commands from English repeat 0.31, French from English 0.03
+)
+FEW_SYMBOLS = (
+    1000  # distinct words of all targets, which are then symbols of a notation: phonemes have 70
+)
 
 
 def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
@@ -140,7 +150,9 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
         "train.epochs": 40 if small else 20,
         "train.learning_rate": 3e-3,
     }
-    default = recipe.name == default_recipes()[task.name]  # any other recipe is the model that it is named after
+    default = (
+        recipe.name == default_recipes()[task.name]
+    )  # any other recipe is the model that it is named after
     if default:
         reads_text = recipe.source.kind != "vectors"
         texts = _choose_texts(facts, pair_facts(task.read(recipe, files))) if reads_text else {}
@@ -190,13 +202,24 @@ def _clip(value: float, low: int, high: int) -> float:
 
 
 SMOOTHED = 50_000  # values of a table: exponential smoothing of each window takes half a minute
-AHEAD = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}  # rows by season: years, quarters, days, months, hours, weeks
+AHEAD = {
+    1: 6,
+    4: 8,
+    7: 28,
+    12: 12,
+    24: 48,
+    52: 13,
+}  # rows by season: years, quarters, days, months, hours, weeks
 
 
 def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """How far to look ahead and back, what to hold out, and a network that a short series can teach."""
     facts = series_facts(recipe, files)
-    held_out = int(facts.rows * recipe.data.validation) if is_named(recipe, "data.validation") else facts.rows // 5
+    held_out = (
+        int(facts.rows * recipe.data.validation)
+        if is_named(recipe, "data.validation")
+        else facts.rows // 5
+    )
     horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
     tiny, short = facts.rows < 400, facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))

@@ -14,7 +14,15 @@ from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.data.windows import Windows
 from seqlab.equations import smoothing
 from seqlab.metrics.forecasts import LinearForecast, Window
-from seqlab.models.smoothing import FORMS, LINEAR, NAMES, SmoothingForecaster, last_seen, longest_line, rows_read
+from seqlab.models.smoothing import (
+    FORMS,
+    LINEAR,
+    NAMES,
+    SmoothingForecaster,
+    last_seen,
+    longest_line,
+    rows_read,
+)
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe
 from seqlab.training.average import parameters_of
@@ -59,7 +67,10 @@ def smoothing_forecaster(recipe: Recipe, codec: Codec) -> SmoothingForecaster:
 
 def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
     """Every form with every choice of its rates forecasts from moments of the training part; the best ones are kept."""
-    forecaster, windows = cast(SmoothingForecaster, model), cast(Windows, cast(ExampleBatches, corpus.train).rows)
+    forecaster, windows = (
+        cast(SmoothingForecaster, model),
+        cast(Windows, cast(ExampleBatches, corpus.train).rows),
+    )
     fit_smoothing(forecaster, series_of(corpus.codec), windows, wanted)
     moments = max(1, DEVIATIONS_ON // windows.num_variables)
     rows = np.concatenate(list(windows.in_order(budget=10**9, most=moments)))
@@ -69,11 +80,15 @@ def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
 
 
 @torch.no_grad()
-def fit_smoothing(model: SmoothingForecaster, source: SeriesSource, windows: Windows, wanted: str = "best") -> None:
+def fit_smoothing(
+    model: SmoothingForecaster, source: SeriesSource, windows: Windows, wanted: str = "best"
+) -> None:
     """Choose the rates of each form and the weights of all from the rows up to the end of these windows."""
     count = windows.num_variables
     scale = zip(source.mean[:count], source.deviation[:count], strict=True)
-    model.shift.copy_(torch.tensor([mean / deviation for mean, deviation in scale], dtype=torch.float64))
+    model.shift.copy_(
+        torch.tensor([mean / deviation for mean, deviation in scale], dtype=torch.float64)
+    )
     model.remembered.clear()
     backtest = _backtest(windows, source.season)
     seen = backtest.batch.require("source").scored.sum(1)
@@ -98,7 +113,9 @@ def fit_smoothing(model: SmoothingForecaster, source: SeriesSource, windows: Win
         errors[:, LINEAR] = _fit_line(model, windows, errors.amin(1) / late)
         if wanted == "linear":
             errors[:, LINEAR] = errors[:, LINEAR].nan_to_num(1.0, posinf=1.0)
-    chosen = torch.tensor([1 + PER_RATE * form.chosen for form in FORMS.values()] + [LINEAR_PENALTY])
+    chosen = torch.tensor(
+        [1 + PER_RATE * form.chosen for form in FORMS.values()] + [LINEAR_PENALTY]
+    )
     penalised = (errors * chosen.double()).clamp(min=1e-9)
     relative = penalised / penalised.amin(1, keepdim=True)
     weights = torch.where(relative <= FARTHEST, relative.pow(-SHARPNESS), 0.0)
@@ -113,7 +130,9 @@ def _backtest(windows: Windows, season: int) -> Backtest:
     order, total = seen.long().cumsum(1), seen.sum(1)
     least = torch.maximum(total // 3, (total // 2).clamp(max=2 * season))
     least = torch.minimum(least, total - windows.horizon).clamp(min=2)
-    counted = torch.cat([torch.zeros(len(seen), 1, dtype=torch.bool), order[:, :-1] >= least[:, None]], 1)
+    counted = torch.cat(
+        [torch.zeros(len(seen), 1, dtype=torch.bool), order[:, :-1] >= least[:, None]], 1
+    )
     moments = counted.any(0).nonzero()[:, 0].tolist()
     most = min(MOMENTS, max(10, FORECASTS // len(seen)))
     if len(moments) > most:
@@ -138,13 +157,20 @@ def _errors(model: SmoothingForecaster, name: str, backtest: Backtest) -> Errors
     """One filter for each variable and choice of rates reads the whole series, and is asked on its way."""
     tried = torch.tensor(FORMS[name].rates, dtype=torch.float64)
     places = torch.arange(len(backtest.batch))
-    parts = [_errors_of(model, name, backtest, some, tried) for some in places.split(max(1, ROWS // len(tried)))]
+    parts = [
+        _errors_of(model, name, backtest, some, tried)
+        for some in places.split(max(1, ROWS // len(tried)))
+    ]
     whole, late = (torch.cat(columns) for columns in zip(*parts, strict=True))
     return Errors(whole, late)
 
 
 def _errors_of(
-    model: SmoothingForecaster, name: str, backtest: Backtest, rows: Int[Tensor, " R"], tried: Float[Tensor, "G 4"]
+    model: SmoothingForecaster,
+    name: str,
+    backtest: Backtest,
+    rows: Int[Tensor, " R"],
+    tried: Float[Tensor, "G 4"],
 ) -> Errors:
     form, count = FORMS[name], len(tried)
     some = backtest.batch.rows_at(rows.tolist())
@@ -156,11 +182,15 @@ def _errors_of(
     asked, length = set(backtest.moments), values.shape[1]
     sums = torch.zeros(2, len(rows), count, dtype=torch.float64)
     counts = torch.zeros(2, len(rows), 1, dtype=torch.float64)
-    for row, state in enumerate(smoothing.states(many, there, rates, begin, ratio=form.ratio), start=1):
+    for row, state in enumerate(
+        smoothing.states(many, there, rates, begin, ratio=form.ratio), start=1
+    ):
         if row not in asked or row == length:
             continue
         steps = min(model.horizon, length - row)
-        means = smoothing.ahead(state, rates, steps, row=row, ratio=form.ratio).unflatten(0, (len(rows), count))
+        means = smoothing.ahead(state, rates, steps, row=row, ratio=form.ratio).unflatten(
+            0, (len(rows), count)
+        )
         judged = seen[:, row : row + steps] & backtest.counted[rows, row][:, None]
         apart = (means - values[:, None, row : row + steps]).abs()
         apart = torch.where(judged[:, None], apart, 0.0).sum(2)
@@ -168,10 +198,14 @@ def _errors_of(
             sums[part] += apart
             counts[part] += judged.sum(1, keepdim=True)
     whole, late = (sums / counts.clamp(min=1)).nan_to_num(torch.inf, torch.inf)
-    return Errors(torch.where(counts[0] > 0, whole, torch.inf), torch.where(counts[1] > 0, late, torch.inf))
+    return Errors(
+        torch.where(counts[0] > 0, whole, torch.inf), torch.where(counts[1] > 0, late, torch.inf)
+    )
 
 
-def _fit_line(model: SmoothingForecaster, windows: Windows, scale: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
+def _fit_line(
+    model: SmoothingForecaster, windows: Windows, scale: Float[Tensor, " C"]
+) -> Float[Tensor, " C"]:
     """Learn the linear map; its error is that of the late moments, in the scale of the errors of the other forms."""
     season, horizon, end, late = model.season, windows.horizon, windows.end, _late(windows)
     none = torch.full_like(scale, torch.inf)
@@ -191,18 +225,24 @@ def _fit_line(model: SmoothingForecaster, windows: Windows, scale: Float[Tensor,
     if best == torch.inf:
         return none
     length, ridge = chosen
-    weights = LinearForecast.fit(_complete(_windows(windows, length, length, end)), ridge=ridge).weights
+    weights = LinearForecast.fit(
+        _complete(_windows(windows, length, length, end)), ridge=ridge
+    ).weights
     model.line.zero_()
     model.line[-length - 1 :] = torch.from_numpy(weights)
     scaled = errors * scale
     return torch.where(scaled.isfinite(), scaled, torch.inf)
 
 
-def _windows(windows: Windows, length: int, begin: int, end: int, *, open_end: bool = False) -> Windows:
+def _windows(
+    windows: Windows, length: int, begin: int, end: int, *, open_end: bool = False
+) -> Windows:
     """Windows of another length over other rows; with an open end, also those whose last steps are not known."""
     table, count = windows.table[:end, : windows.num_variables], windows.num_variables
     if open_end:
-        table = np.concatenate([table, np.full((windows.horizon - 1, count), np.nan, dtype=np.float32)])
+        table = np.concatenate(
+            [table, np.full((windows.horizon - 1, count), np.nan, dtype=np.float32)]
+        )
         end += windows.horizon - 1
     return Windows(table, count, look_back=length, horizon=windows.horizon, begin=begin, end=end)
 
@@ -213,7 +253,10 @@ def _pairs(windows: Windows) -> Iterator[tuple[Int[np.ndarray, " B"], Window]]:
         batch = windows.batch(rows)
         past, target = batch.require("source"), batch.require("target")
         filled = last_seen(past.values.double(), past.scored).numpy()
-        yield rows % windows.num_variables, (filled, target.values.double().numpy(), target.scored.numpy())
+        yield (
+            rows % windows.num_variables,
+            (filled, target.values.double().numpy(), target.scored.numpy()),
+        )
 
 
 def _complete(windows: Windows) -> Iterator[Window]:
@@ -236,6 +279,8 @@ def _deviations(model: SmoothingForecaster, batch: Batch) -> Float[Tensor, "C K"
     variables, target = batch.rows % len(model.shift), batch.require("target")
     apart = model.means(batch) - target.values.double()
     squares = torch.where(target.scored, apart.square(), 0.0)
-    sums = torch.zeros(len(model.shift), model.horizon, dtype=torch.float64).index_add(0, variables, squares)
+    sums = torch.zeros(len(model.shift), model.horizon, dtype=torch.float64).index_add(
+        0, variables, squares
+    )
     counts = torch.zeros_like(sums).index_add(0, variables, target.scored.double())
     return (sums / counts.clamp(min=1)).sqrt().float()

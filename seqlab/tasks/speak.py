@@ -22,7 +22,14 @@ from seqlab.models.recurrent import SourceAttention
 from seqlab.models.speaker import Speaker
 from seqlab.padded import Padded
 from seqlab.recipe import Attention, Recipe, Stack
-from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, example_loss, of_examples
+from seqlab.tasks.examples import (
+    Examples,
+    answers_in_order,
+    ask,
+    encode_inputs,
+    example_loss,
+    of_examples,
+)
 from seqlab.tasks.task import Job, Prediction, Report, Scores, Scoring, Task, no_subject
 
 Frames = Float[np.ndarray, "_ _"]
@@ -30,17 +37,28 @@ Frames = Float[np.ndarray, "_ _"]
 
 def _check(recipe: Recipe) -> None:
     if not isinstance(recipe.model.decoder, Stack) or recipe.model.attention is None:
-        raise ValueError("a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source")
+        raise ValueError(
+            "a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source"
+        )
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
-    return (Example(e.target, e.source, e.where) for e in read_vectors(files, target=recipe.data.target))
+    return (
+        Example(e.target, e.source, e.where) for e in read_vectors(files, target=recipe.data.target)
+    )
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    settings, stack, scale = recipe.model, cast(Stack, recipe.model.decoder), cast(VectorTarget, codec.target).scale
+    settings, stack, scale = (
+        recipe.model,
+        cast(Stack, recipe.model.decoder),
+        cast(VectorTarget, codec.target).scale,
+    )
     encoder = build_encoder(recipe, codec.source.entry)
-    score, inner = cast(Attention, settings.attention).score, settings.embedding + encoder.output_size
+    score, inner = (
+        cast(Attention, settings.attention).score,
+        settings.embedding + encoder.output_size,
+    )
     return Speaker(
         encoder,
         CausalStack(inner, stack, dropout=settings.dropout, name="decoder"),
@@ -60,7 +78,9 @@ def _predict(job: Job) -> list[Prediction]:
         frames, ended = model.write(rows, most=limit)
         for place, values, end in zip(places, frames.rows(), ended.tolist(), strict=True):
             details = {"frames": values.tolist(), "ended": end}
-            yield Prediction(str(job.inputs[place]), f"{len(values)} frames of {model.width} features", details)
+            yield Prediction(
+                str(job.inputs[place]), f"{len(values)} frames of {model.width} features", details
+            )
 
     return answers_in_order(encode_inputs(job.bundle, job.inputs, first_row=job.first_row), answer)
 
@@ -74,7 +94,9 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     scores["ended"] = sum(answer.details["ended"] for answer in answers) / len(answers)
     texts, frames = scoring.store("source"), scoring.store("target")
     if texts is None or frames is None:
-        note = "the mean frame of each symbol needs the training part, which is not beside this model"
+        note = (
+            "the mean frame of each symbol needs the training part, which is not beside this model"
+        )
         return Report("speak", len(examples), scores, {}, floor_note=note)
     means = MeanFrames(texts, frames)
     rows = bundle.codec.source.encode(data.sources)
@@ -92,7 +114,9 @@ class MeanFrames:
         parts = defaultdict[int, list[Frames]](list)
         for row in range(len(texts)):
             symbols, values = texts[row].tolist(), frames[row]
-            for symbol, part in zip(symbols, np.array_split(values, max(1, len(symbols))), strict=False):
+            for symbol, part in zip(
+                symbols, np.array_split(values, max(1, len(symbols))), strict=False
+            ):
                 parts[symbol].append(part)
         self.means = {symbol: np.concatenate(values).mean(0) for symbol, values in parts.items()}
         self.mean = np.asarray(frames.flat).mean(0)
@@ -102,15 +126,25 @@ class MeanFrames:
         if not symbols:
             return self.mean[None]
         count = max(1, round(self.length * len(symbols)))
-        frames: list[Frames] = [self.means.get(symbols[k * len(symbols) // count], self.mean) for k in range(count)]
+        frames: list[Frames] = [
+            self.means.get(symbols[k * len(symbols) // count], self.mean) for k in range(count)
+        ]
         return np.stack(frames)
 
 
-def _scores(target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]) -> Scores:
+def _scores(
+    target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]
+) -> Scores:
     """`error`: the mean distance of aligned frames, in deviations; `length_error`: how much too long or too short."""
     mean, deviation = (np.asarray(side) for side in (target.scale.mean, target.scale.deviation))
-    pairs = [(frames, check_width(target.scale, e.target)) for frames, e in zip(written, examples, strict=True)]
-    errors = [aligned_distance((one - mean) / deviation, (other - mean) / deviation) for one, other in pairs]
+    pairs = [
+        (frames, check_width(target.scale, e.target))
+        for frames, e in zip(written, examples, strict=True)
+    ]
+    errors = [
+        aligned_distance((one - mean) / deviation, (other - mean) / deviation)
+        for one, other in pairs
+    ]
     lengths = [abs(len(one) - len(other)) / len(other) for one, other in pairs]
     return {"error": float(np.mean(errors)), "length_error": float(np.mean(lengths))}
 

@@ -15,9 +15,19 @@ from seqlab.models.build import embedding_of
 from seqlab.recipe import Recipe, Stack, build_recipe
 from seqlab.text import SPECIALS, WordTokenizer
 
-KEPT = ("pooling", "hops", "hop_penalty", "pooling_norm", "dropout", "masked")  # which a new recipe decides
+KEPT = (
+    "pooling",
+    "hops",
+    "hop_penalty",
+    "pooling_norm",
+    "dropout",
+    "masked",
+)  # which a new recipe decides
 READS = ("classify", "tag")
-ANEW = ("head.", "pooling.")  # weights that may have another shape than before, and then begin at random
+ANEW = (
+    "head.",
+    "pooling.",
+)  # weights that may have another shape than before, and then begin at random
 
 
 def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]:
@@ -35,7 +45,10 @@ def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]
         table |= {key: before[key] for key in ("source", "target", "shared")}
     elif old.task == "bilm" and recipe.task in READS:
         model["elmo"], table["source"] = before["model"]["encoder"], before["source"]
-        table["train"] |= {"encoder_rate": 1.0, "encoder_frozen": 0}  # what is old stays as it is, the encoder is new
+        table["train"] |= {
+            "encoder_rate": 1.0,
+            "encoder_frozen": 0,
+        }  # what is old stays as it is, the encoder is new
     elif old.task == "lm" and recipe.task in READS:
         # a decoder without a source reads: its layers are an encoder that sees what stands before
         causal = {} if isinstance(old.model.decoder, Stack) else {"causal": True}
@@ -43,7 +56,11 @@ def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]
         model |= {"elmo": None, "characters": None}
         table["source"] = before["target"]
         codec = Codec(TextSource(codec.target_tokenizer), Nothing())
-    elif old.model.encoder is not None and old.task not in ("bilm", "forecast") and recipe.task in (*READS, "mask"):
+    elif (
+        old.model.encoder is not None
+        and old.task not in ("bilm", "forecast")
+        and recipe.task in (*READS, "mask")
+    ):
         same = ("encoder", "embedding", "characters", "elmo", "theme")
         model |= {key: value for key, value in before["model"].items() if key in same}
         table["source"] = before["source"]
@@ -63,7 +80,9 @@ def _same_length(table: Json, old: Recipe) -> None:
         layers = table["model"].get(side)
         if layers and layers.get("positions") == "learned":
             from_decoder = side == "encoder" and old.task == "lm"
-            table["data"][other] = old.data.max_target + 2 if from_decoder else getattr(old.data, other)
+            table["data"][other] = (
+                old.data.max_target + 2 if from_decoder else getattr(old.data, other)
+            )
 
 
 @torch.no_grad()
@@ -91,18 +110,26 @@ def vectors_of(path: str, codec: Codec) -> Float32[np.ndarray, "V D"]:
     """The pretrained vector of each word of the source, not a number where the file has none."""
     tokenizer = codec.tokenizers.get("source")
     if not isinstance(tokenizer, WordTokenizer):
-        raise RecipeError("word vectors need words", hint="set source.kind to 'words', or leave out model.vectors.")
+        raise RecipeError(
+            "word vectors need words",
+            hint="set source.kind to 'words', or leave out model.vectors.",
+        )
     ids = {word: index for index, word in enumerate(tokenizer.vocabulary)}
     table: np.ndarray | None = None
     for word, vector in read_word_vectors(path):
-        table = np.full((len(ids), len(vector)), np.nan, dtype=np.float32) if table is None else table
+        table = (
+            np.full((len(ids), len(vector)), np.nan, dtype=np.float32) if table is None else table
+        )
         place = ids.get(tokenizer.normaliser(word), 0)
-        if place >= len(SPECIALS) and np.isnan(table[place, 0]):  # of two spellings the first is the more frequent
+        if place >= len(SPECIALS) and np.isnan(
+            table[place, 0]
+        ):  # of two spellings the first is the more frequent
             table[place] = vector
     assert table is not None
     if np.isnan(table).all():
         raise DataError(
-            f"{path}: none of the training data's words is in it", hint="is source.lower set as it was there?"
+            f"{path}: none of the training data's words is in it",
+            hint="is source.lower set as it was there?",
         )
     return table
 

@@ -66,12 +66,18 @@ def _check(recipe: Recipe) -> None:
         if recipe.target.kind in NUMBERS:
             raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
         if source.kind not in ("words", "vectors") or source.frame:
-            raise ValueError("[model.hmm] tags whole words: source.kind is 'words' or 'vectors', without source.frame")
+            raise ValueError(
+                "[model.hmm] tags whole words: source.kind is 'words' or 'vectors', without source.frame"
+            )
         check_hidden(recipe, hmm)
         if hmm.states is not None or recipe.train.restarts > 1:
-            raise ValueError("a tagger has a state for each label and starts from them: no hmm.states, no restarts")
+            raise ValueError(
+                "a tagger has a state for each label and starts from them: no hmm.states, no restarts"
+            )
     if recipe.model.characters is not None and source.kind != "words":
-        raise ValueError("[model.characters] spells the words of a tagger: source.kind must be 'words'")
+        raise ValueError(
+            "[model.characters] spells the words of a tagger: source.kind must be 'words'"
+        )
     if source.endings and source.kind != "words":
         raise ValueError("source.endings are those of words: source.kind must be 'words'")
 
@@ -83,7 +89,9 @@ def _reads(recipe: Recipe) -> SourceType:
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target, words=True)
-    return read_tagged(files, words=recipe.data.source, tag=recipe.data.target, encoding=recipe.data.encoding)
+    return read_tagged(
+        files, words=recipe.data.source, tag=recipe.data.target, encoding=recipe.data.encoding
+    )
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
@@ -101,14 +109,18 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 def _predict(job: Job) -> list[Prediction]:
     """A label, or numbers, for each word of a line; words stand between spaces. A file of vectors is a line."""
     source = job.bundle.codec.source
-    measures, words = isinstance(job.bundle.codec.target, NumberTarget), isinstance(source, WordSource | SpellingSource)
+    measures, words = (
+        isinstance(job.bundle.codec.target, NumberTarget),
+        isinstance(source, WordSource | SpellingSource),
+    )
     sentences = [source.load(value) for value in job.inputs]
     answers = by_word(job.bundle, sentences, first_row=job.first_row)
     return [
         Prediction(
             source.show(value),
             " ".join(",".join(f"{n:.6g}" for n in each) if measures else each for each in answer),
-            ({"words": list(sentence)} if words else {}) | {"numbers" if measures else "tags": answer},
+            ({"words": list(sentence)} if words else {})
+            | {"numbers" if measures else "tags": answer},
         )
         for value, sentence, answer in zip(job.inputs, sentences, answers, strict=True)
     ]
@@ -128,7 +140,11 @@ def by_word(bundle: Bundle, sentences: Sequence[Any], *, first_row: int = 0) -> 
     def answer(source: Padded, places: list[int]) -> Iterator[list[Any]]:
         for row in source.with_values(model.decode(source)).rows():
             values = row.tolist()
-            yield [target.labels.names[i] for i in values] if isinstance(target, LabelTarget) else values
+            yield (
+                [target.labels.names[i] for i in values]
+                if isinstance(target, LabelTarget)
+                else values
+            )
 
     rows = answers_in_order(encode_inputs(bundle, sentences, first_row=first_row), answer)
     return [
@@ -144,7 +160,9 @@ def _starts(bundle: Bundle, sentence: Any) -> Sequence[int]:
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
-    answers = scoring.world.shared(data.sources, lambda share, begin: by_word(bundle, share, first_row=begin))
+    answers = scoring.world.shared(
+        data.sources, lambda share, begin: by_word(bundle, share, first_row=begin)
+    )
     losses = example_loss(bundle, examples, scoring.world)
     if isinstance(target, NumberTarget):
         report = _number_report(target, examples, answers)
@@ -154,29 +172,39 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     return replace(report, scores=report.scores | losses)
 
 
-def _number_report(target: NumberTarget, examples: list[Example], answers: list[list[list[float]]]) -> Report:
+def _number_report(
+    target: NumberTarget, examples: list[Example], answers: list[list[list[float]]]
+) -> Report:
     """How far the numbers are off, beside the mean of training for every position."""
     gold = np.concatenate([target.read(example) for example in examples])
 
     def scores(guess: np.ndarray) -> Scores:
         apart = target.difference(guess, gold)
-        return {"mae": float(np.nanmean(np.abs(apart))), "rmse": float(np.sqrt(np.nanmean(apart**2)))}
+        return {
+            "mae": float(np.nanmean(np.abs(apart))),
+            "rmse": float(np.sqrt(np.nanmean(apart**2))),
+        }
 
     guess = np.concatenate([np.asarray(rows, np.float32) for rows in answers])
     mean = np.broadcast_to(np.asarray(target.scale.mean, dtype=np.float32), gold.shape)
     return Report("tag", len(examples), scores(guess), {"mean of training": scores(mean)})
 
 
-def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[str]], scoring: Scoring) -> Report:
+def _label_report(
+    bundle: Bundle, examples: list[Example], answers: list[list[str]], scoring: Scoring
+) -> Report:
     """Unknown labels are not scored: there any answer counts as right, and for spans as outside of all."""
     warn_of_new_labels(bundle, examples)
     no_label = bundle.recipe.data.no_label
     expected = [list(e.target) for e in examples]
     predicted = [
-        [g if g == no_label else p for p, g in zip(*both, strict=True)] for both in zip(answers, expected, strict=True)
+        [g if g == no_label else p for p, g in zip(*both, strict=True)]
+        for both in zip(answers, expected, strict=True)
     ]
     labelled = [label != no_label for labels in expected for label in labels]
-    flat, gold = (list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected))
+    flat, gold = (
+        list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected)
+    )
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
     by_example = _right_labels(predicted, expected, no_label)
     if looks_like_spans(labels_in(bundle.codec).names):
@@ -187,23 +215,37 @@ def _label_report(bundle: Bundle, examples: list[Example], answers: list[list[st
     if any(new):
         unseen = (list(itertools.compress(labels, new)) for labels in (flat, gold))
         scores["accuracy_on_unseen_words"] = accuracy(*unseen)
-    right = [p == labels for p, labels in zip(predicted, expected, strict=True) if set(labels) - {no_label}]
+    right = [
+        p == labels
+        for p, labels in zip(predicted, expected, strict=True)
+        if set(labels) - {no_label}
+    ]
     scores["whole_sentences"] = sum(right) / max(1, len(right))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
-    wrong = mistakes(bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected)))
+    wrong = mistakes(
+        bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected))
+    )
     return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
 
 
-def _right_labels(predicted: list[list[str]], expected: list[list[str]], no_label: str | None) -> ExampleScores:
+def _right_labels(
+    predicted: list[list[str]], expected: list[list[str]], no_label: str | None
+) -> ExampleScores:
     pairs = [
-        [p == g for p, g in zip(*both, strict=True) if g != no_label] for both in zip(predicted, expected, strict=True)
+        [p == g for p, g in zip(*both, strict=True) if g != no_label]
+        for both in zip(predicted, expected, strict=True)
     ]
     return share("accuracy", [sum(right) for right in pairs], [len(right) for right in pairs])
 
 
 def _right_spans(predicted: list[list[str]], expected: list[list[str]]) -> ExampleScores:
     both = [(spans(p), spans(g)) for p, g in zip(predicted, expected, strict=True)]
-    return f1("entity_f1", [len(p & g) for p, g in both], [len(p) for p, _ in both], [len(g) for _, g in both])
+    return f1(
+        "entity_f1",
+        [len(p & g) for p, g in both],
+        [len(p) for p, _ in both],
+        [len(g) for _, g in both],
+    )
 
 
 def _num_words(bundle: Bundle) -> int:
@@ -222,23 +264,33 @@ def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
     return [int(np.ravel(row[start])[0]) for words, row in rows for start in _starts(bundle, words)]
 
 
-def _most_frequent_tag(bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring) -> tuple[Baselines, str]:
+def _most_frequent_tag(
+    bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring
+) -> tuple[Baselines, str]:
     """Each word's most frequent label in training, and the most frequent of all for a new word."""
     labels, words, tags = labels_in(bundle.codec), scoring.store("source"), scoring.store("target")
     if words is None or tags is None or not ids:
         note = "the most frequent tag of each word needs the training part" if ids else ""
         return {"majority tag": {"accuracy": accuracy([labels.majority] * len(gold), gold)}}, note
     counts = np.zeros((len(bundle.codec.source_tokenizer), len(labels)), dtype=np.int64)
-    tokens, tag = np.asarray(words.flat if words.flat.ndim == 1 else words.flat[:, 0]), np.asarray(tags.flat)
+    tokens, tag = (
+        np.asarray(words.flat if words.flat.ndim == 1 else words.flat[:, 0]),
+        np.asarray(tags.flat),
+    )
     np.add.at(counts, (tokens[tag >= 0], tag[tag >= 0]), 1)
     counts[counts.sum(1) == 0] = counts.sum(0)
     best = counts.argmax(1)
-    return {"most frequent tag": {"accuracy": accuracy([labels.names[best[i]] for i in ids], gold)}}, ""
+    return {
+        "most frequent tag": {"accuracy": accuracy([labels.names[best[i]] for i in ids], gold)}
+    }, ""
 
 
 def _subject(question: Question) -> Subject:
     if not isinstance(question.bundle.codec.target, LabelTarget):
-        raise UsageError("this model measures numbers: it has no labels to look into", hint="`predict` gives them.")
+        raise UsageError(
+            "this model measures numbers: it has no labels to look into",
+            hint="`predict` gives them.",
+        )
     return likeliest_labels(question)
 
 
@@ -268,7 +320,9 @@ TAG = Task(
     predict=_predict,
     choose=choose_tag,
     evaluate=_evaluate,
-    baseline=lambda recipe: "crf-tagger" if recipe.source.kind == "words" and recipe.target.kind not in NUMBERS else "",
+    baseline=lambda recipe: (
+        "crf-tagger" if recipe.source.kind == "words" and recipe.target.kind not in NUMBERS else ""
+    ),
     calibrate=choose_temperature,
     subject=_subject,
     takes=("vectors", "hmm", "crf", "numbers", "letters", "words"),

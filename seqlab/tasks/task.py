@@ -107,11 +107,17 @@ class Report:
     floors: Baselines
     examples: tuple[dict[str, str], ...] = ()
     floor_note: str = ""
-    by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)  # source tokens -> scores
-    by_step: dict[str, list[float | None]] = field(default_factory=dict)  # scores of a forecast at each step ahead
+    by_length: dict[str, dict[str, int | float]] = field(
+        default_factory=dict
+    )  # source tokens -> scores
+    by_step: dict[str, list[float | None]] = field(
+        default_factory=dict
+    )  # scores of a forecast at each step ahead
     page: Callable[[str], str] | None = None  # an HTML page of the answers, given its title
     unit: str = "examples"  # what `num_examples` counts
-    by_example: ExampleScores | None = None  # what each example adds to the score that judges the task
+    by_example: ExampleScores | None = (
+        None  # what each example adds to the score that judges the task
+    )
 
     def to_json(self) -> Json:
         # a score that is no number, such as the loss where no label is known, is null in JSON
@@ -179,12 +185,16 @@ def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: 
 def refuse_many_processes(recipe: Recipe, world: World) -> None:
     """EM and counting read the whole training part in one process."""
     if world.size > 1:
-        raise UsageError(f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun.")
+        raise UsageError(
+            f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun."
+        )
 
 
 def writes_no_text(bundle: Bundle, value: Any, decode: Decode) -> Opening:
     """The refusal of a task whose models have no decoder."""
-    raise UsageError(f"a '{bundle.recipe.task}' model writes no text", hint="ask it with `predict`.")
+    raise UsageError(
+        f"a '{bundle.recipe.task}' model writes no text", hint="ask it with `predict`."
+    )
 
 
 def no_subject(hint: str) -> Callable[[Question], Subject]:
@@ -192,7 +202,9 @@ def no_subject(hint: str) -> Callable[[Question], Subject]:
 
     def refuse(question: Question) -> Subject:
         task = question.bundle.recipe.task
-        raise UsageError(f"a '{task}' model gives no answer in tokens or labels to look into", hint=hint)
+        raise UsageError(
+            f"a '{task}' model gives no answer in tokens or labels to look into", hint=hint
+        )
 
     return refuse
 
@@ -211,22 +223,38 @@ class Task:
     reads: Callable[[Recipe], SourceType]
     writes: Callable[[Recipe], TargetType]
     read: Callable[[Recipe, Files], Iterator[Example]]  # the examples in the user's files
-    build: Callable[[Recipe, Codec], nn.Module]  # the network, its first weights from torch's own generator
+    build: Callable[
+        [Recipe, Codec], nn.Module
+    ]  # the network, its first weights from torch's own generator
     predict: Callable[[Job], Sequence[Answer]]  # an answer to each input
     evaluate: Callable[[Bundle, Any, Scoring], Report]  # scores beside baselines
     subject: Callable[[Question], Subject]  # the model at work on one input, for the views
     # what kind of file it is, in words, and the settings that suit it where a recipe leaves them open
-    choose: Callable[["Task", Recipe, Files], tuple[str, Mapping[str, Any]]] = lambda task, recipe, files: ("", {})
+    choose: Callable[["Task", Recipe, Files], tuple[str, Mapping[str, Any]]] = (
+        lambda task, recipe, files: ("", {})
+    )
     # the recipe that trains in seconds and is trained beside a network; empty where there is none
     baseline: Callable[[Recipe], str] = lambda recipe: ""
-    takes: tuple[str, ...] = ()  # the settings of `checks.special_settings` that its recipes may have
+    takes: tuple[
+        str, ...
+    ] = ()  # the settings of `checks.special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
-    check: Callable[[Recipe], None] = lambda recipe: None  # raises a ValueError where its own rules are broken
+    check: Callable[[Recipe], None] = lambda recipe: (
+        None
+    )  # raises a ValueError where its own rules are broken
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
-    validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}  # while training, beside the loss
-    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: None  # how sure it may be, from held-out data
-    opening: Callable[[Bundle, Any, Decode], Opening] = writes_no_text  # a decoder that is about to write its answer
-    views: Callable[[Bundle], tuple[str, ...]] = lambda bundle: ()  # those that fit it, the most telling first
+    validate: Callable[[Bundle, Any], Scores] = (
+        lambda bundle, data: {}
+    )  # while training, beside the loss
+    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: (
+        None
+    )  # how sure it may be, from held-out data
+    opening: Callable[[Bundle, Any, Decode], Opening] = (
+        writes_no_text  # a decoder that is about to write its answer
+    )
+    views: Callable[[Bundle], tuple[str, ...]] = (
+        lambda bundle: ()
+    )  # those that fit it, the most telling first
     tuned: str = ""  # the recipe that starts from another model
     recurrent: str = ""  # the recipe whose cells can be exchanged
     ask: str = ""  # what follows `seqlab predict MODEL` on the command line

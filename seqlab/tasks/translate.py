@@ -18,11 +18,25 @@ from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import corpus_scores
 from seqlab.metrics.uncertainty import bleu, share
 from seqlab.recipe import Recipe
-from seqlab.tasks.examples import Examples, ask, example_loss, mistakes, of_examples, unread, vectors_or
+from seqlab.tasks.examples import (
+    Examples,
+    ask,
+    example_loss,
+    mistakes,
+    of_examples,
+    unread,
+    vectors_or,
+)
 from seqlab.tasks.neighbours import neighbour_model, neighbours_or_gradient
 from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
-from seqlab.tasks.writing import build_translator, exactly_right, open_translation, translate, translation_subject
+from seqlab.tasks.writing import (
+    build_translator,
+    exactly_right,
+    open_translation,
+    translate,
+    translation_subject,
+)
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
@@ -34,7 +48,9 @@ def _reads(recipe: Recipe) -> SourceType:
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     if recipe.source.kind == "vectors":
         return read_vectors(files, target=recipe.data.target)
-    return read_pairs(files, source=recipe.data.source, target=recipe.data.target, encoding=recipe.data.encoding)
+    return read_pairs(
+        files, source=recipe.data.source, target=recipe.data.target, encoding=recipe.data.encoding
+    )
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
@@ -56,7 +72,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, lower = data.all, scoring.lower
     normalise = bundle.codec.target_tokenizer.normaliser
     sources, gold = data.sources, [normalise(str(e.target)) for e in examples]
-    predicted = [a.output for a in ask(translate, bundle, sources, decode=scoring.decode, world=scoring.world)]
+    predicted = [
+        a.output
+        for a in ask(translate, bundle, sources, decode=scoring.decode, world=scoring.world)
+    ]
 
     def scored(texts: list[str]) -> Json:
         return {"exact": exact_match(texts, gold), **corpus_scores(texts, gold, lower=lower)}
@@ -65,14 +84,26 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     baselines = {}
     if isinstance(bundle.codec.source, TextSource | NgramSource):
         copied = scored(list(map(str, sources)))
-        baselines["copy of the source"] = {name: float(copied[name]) for name in ("exact", "bleu", "chrf")}
+        baselines["copy of the source"] = {
+            name: float(copied[name]) for name in ("exact", "bleu", "chrf")
+        }
     lengths = np.asarray([len(row) for row in bundle.codec.source.encode(sources)])
     by_length = _by_length(lengths, predicted, gold, lower=lower)
     wrong = mistakes(bundle, examples, predicted, gold)
     by_example = bleu(predicted, [[text] for text in gold], lower=lower)
     if not scored(gold)["bleu"]:  # answers of less than four words have none
-        by_example = share("exact", [ours == theirs for ours, theirs in zip(predicted, gold, strict=True)])
-    return Report("translate", len(examples), scores, baselines, wrong, by_length=by_length, by_example=by_example)
+        by_example = share(
+            "exact", [ours == theirs for ours, theirs in zip(predicted, gold, strict=True)]
+        )
+    return Report(
+        "translate",
+        len(examples),
+        scores,
+        baselines,
+        wrong,
+        by_length=by_length,
+        by_example=by_example,
+    )
 
 
 def _by_length(

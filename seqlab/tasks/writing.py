@@ -22,7 +22,14 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.examples import Examples, answers_in_order, ask, encode_inputs, room, source_subject
+from seqlab.tasks.examples import (
+    Examples,
+    answers_in_order,
+    ask,
+    encode_inputs,
+    room,
+    source_subject,
+)
 from seqlab.tasks.task import Job, Opening, Prediction, Scores, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
@@ -62,7 +69,9 @@ def search(
     ]
 
 
-def answer_of(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], prefix: Sequence[int] = ()) -> Prediction:
+def answer_of(
+    tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], prefix: Sequence[int] = ()
+) -> Prediction:
     """The best hypothesis as text, and all of them with their scores."""
     if not hypotheses:
         return Prediction(text, "", {"score": 0.0, "tokens": [], "hypotheses": []})
@@ -78,7 +87,9 @@ def answer_of(tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], pre
         for hypothesis in hypotheses
     ]
     best = written[0]
-    details = {key: best[key] for key in ("score", "log_probability", "tokens", "log_probabilities")}
+    details = {
+        key: best[key] for key in ("score", "log_probability", "tokens", "log_probabilities")
+    }
     return Prediction(text, str(best["output"]), details | {"hypotheses": written})
 
 
@@ -100,11 +111,20 @@ def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
     model: Seq2Seq = job.bundle.model
     limits = target_limits(job.bundle, job.decode, prefix)
     sources = encode_inputs(job.bundle, job.inputs, first_row=job.first_row)
-    rows = [row for row, value in enumerate(job.inputs) if not isinstance(value, str) or value.strip()]
+    rows = [
+        row for row, value in enumerate(job.inputs) if not isinstance(value, str) or value.strip()
+    ]
 
     def answer(source: Padded, places: list[int]) -> list[list[Hypothesis]]:
         start = Padded.from_rows([[SOS, *prefix]] * len(places))
-        return search(job, model.decoder, model.encoder(source), start, limits, [rows[place] for place in places])
+        return search(
+            job,
+            model.decoder,
+            model.encoder(source),
+            start,
+            limits,
+            [rows[place] for place in places],
+        )
 
     results = dict(zip(rows, answers_in_order([sources[row] for row in rows], answer), strict=True))
     return [results.get(row, []) for row in range(len(sources))]
@@ -112,7 +132,9 @@ def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
 
 def target_limits(bundle: Bundle, decode: Decode, prefix: Sequence[int] = ()) -> Limits:
     """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
-    return Limits(end=EOS, most=min(decode.max_length, room(bundle.recipe) - len(prefix)), never=NEVER)
+    return Limits(
+        end=EOS, most=min(decode.max_length, room(bundle.recipe) - len(prefix)), never=NEVER
+    )
 
 
 def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
@@ -133,12 +155,18 @@ def open_translation(bundle: Bundle, value: Any, decode: Decode) -> Opening:
     return Opening(memory, [SOS], target_limits(bundle, decode))
 
 
-def stream_text(task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed: int = 0) -> Iterator[Piece]:
+def stream_text(
+    task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed: int = 0
+) -> Iterator[Piece]:
     """An answer piece by piece as its tokens are chosen; `decode` is not a beam's."""
     if bundle.codec.reads and isinstance(value, str) and not value.strip():
         return
     opening, tokenizer = task.opening(bundle, value, decode), bundle.codec.target_tokenizer
-    decoder, prefix, rule = bundle.model.decoder, Padded.from_rows([opening.tokens]), rule_of(decode, seed)
+    decoder, prefix, rule = (
+        bundle.model.decoder,
+        Padded.from_rows([opening.tokens]),
+        rule_of(decode, seed),
+    )
     ids: list[int] = []
     written, log_probability = "", 0.0
     for token, log_p in stream(decoder, opening.memory, prefix, rule, opening.limits, row=0):
@@ -151,13 +179,19 @@ def stream_text(task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed:
 
 
 @torch.inference_mode()
-def score(task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[str]) -> list[float]:
+def score(
+    task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[str]
+) -> list[float]:
     """E57: how likely each target is, given its source; a language model needs no sources."""
     if "target" not in bundle.codec.tokenizers:
-        raise UsageError(f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities.")
+        raise UsageError(
+            f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities."
+        )
     reads = bundle.codec.reads
     if len(sources) != (len(targets) if reads else 0):
-        hint = "give a source for each target." if reads else "a language model scores targets alone."
+        hint = (
+            "give a source for each target." if reads else "a language model scores targets alone."
+        )
         raise UsageError(f"{len(sources)} sources for {len(targets)} targets", hint=hint)
     decoder, tokenizer = bundle.model.decoder, bundle.codec.target_tokenizer
     scores = []
@@ -182,7 +216,8 @@ def translation_subject(question: Question) -> Subject:
         results = hypotheses(Job(bundle, [question.given], question.decode))[0]
         if not 1 <= question.hypothesis <= len(results):
             raise UsageError(
-                f"there is no hypothesis {question.hypothesis}", hint=f"the search found {len(results)}; 1 is the best."
+                f"there is no hypothesis {question.hypothesis}",
+                hint=f"the search found {len(results)}; 1 is the best.",
             )
         tokens = list(results[question.hypothesis - 1].tokens)
     else:
@@ -196,14 +231,23 @@ def exactly_right(bundle: Bundle, data: Examples) -> Scores:
     """The share of some held-out examples that greedy search answers as one of their references."""
     some = data.some(DECODED_WHILE_TRAINING)
     greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    pairs = zip(ask(translate, bundle, some.sources, decode=greedy), references(bundle, some.all), strict=True)
+    pairs = zip(
+        ask(translate, bundle, some.sources, decode=greedy),
+        references(bundle, some.all),
+        strict=True,
+    )
     return {"exact": sum(answer.output in texts for answer, texts in pairs) / len(some.all)}
 
 
 def references(bundle: Bundle, examples: Sequence[Example]) -> list[tuple[str, ...]]:
     """The target of each example in the form in which the model writes; of a picture, all of its captions."""
-    normalise, texts = bundle.codec.target_tokenizer.normaliser, defaultdict[str | int, list[str]](list)
-    names = [e.source.name if isinstance(e.source, Picture) else row for row, e in enumerate(examples)]
+    normalise, texts = (
+        bundle.codec.target_tokenizer.normaliser,
+        defaultdict[str | int, list[str]](list),
+    )
+    names = [
+        e.source.name if isinstance(e.source, Picture) else row for row, e in enumerate(examples)
+    ]
     for name, example in zip(names, examples, strict=True):
         texts[name].append(normalise(str(example.target)))
     return [tuple(texts[name]) for name in names]

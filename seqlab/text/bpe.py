@@ -37,7 +37,9 @@ class BPETokenizer:
         self._bytes, self.vocabulary = vocabularies.with_specials(map(_to_bytes, spellings))
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "BPETokenizer":
+    def learn(
+        cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
+    ) -> "BPETokenizer":
         """Merges until there are `size` ids, or no pair is left that was seen `min_count` times."""
         if size < SMALLEST:
             raise UsageError(
@@ -54,7 +56,10 @@ class BPETokenizer:
         )
         library.train_from_iterator((normaliser(text) for text in texts), trainer)
         learnt = json.loads(library.to_str())["model"]
-        return cls(_assemble(learnt["vocab"], [(left, right) for left, right in learnt["merges"]]), normaliser)
+        return cls(
+            _assemble(learnt["vocab"], [(left, right) for left, right in learnt["merges"]]),
+            normaliser,
+        )
 
     @property
     def merges(self) -> list[Merge]:
@@ -96,14 +101,24 @@ def _checked(stored: dict[str, Any]) -> dict[str, Any]:
     model, splitter = stored.get("model"), stored.get("pre_tokenizer")
     if not isinstance(model, dict) or model.get("type") != "BPE":
         raise odd("the stored BPE tokenizer has no model of type 'BPE'")
-    if not isinstance(splitter, dict) or splitter.get("type") != "ByteLevel" or splitter.get("add_prefix_space"):
+    if (
+        not isinstance(splitter, dict)
+        or splitter.get("type") != "ByteLevel"
+        or splitter.get("add_prefix_space")
+    ):
         raise odd("the stored BPE tokenizer does not split into bytes, or adds a space in front")
     if splitter.get("use_regex") is False:
         raise odd("the stored BPE tokenizer merges across words")
     for key in ("normalizer", "post_processor", "added_tokens", "truncation", "padding"):
         if stored.get(key):
             raise odd(f"the stored BPE tokenizer has a rule of its own: '{key}'")
-    for key in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
+    for key in (
+        "dropout",
+        "unk_token",
+        "continuing_subword_prefix",
+        "end_of_word_suffix",
+        "ignore_merges",
+    ):
         if model.get(key):
             raise odd(f"the stored BPE model has a rule of its own: '{key}'")
     return model
@@ -111,7 +126,9 @@ def _checked(stored: dict[str, Any]) -> dict[str, Any]:
 
 def _read_vocabulary(stored: object) -> dict[str, int]:
     """Spelling -> id: the ids without gaps, the special ones first, every byte among the others."""
-    if not isinstance(stored, dict) or not all(isinstance(key, str) and type(stored[key]) is int for key in stored):
+    if not isinstance(stored, dict) or not all(
+        isinstance(key, str) and type(stored[key]) is int for key in stored
+    ):
         raise odd("the vocabulary of the BPE tokenizer must give a whole number for each piece")
     if sorted(stored.values()) != list(range(len(stored))):
         raise odd(f"the ids of the BPE vocabulary are not 0 to {len(stored) - 1}, each once")
@@ -134,11 +151,15 @@ def _read_merges(stored: object, vocabulary: dict[str, int]) -> list[Merge]:
     merges: list[Merge] = []
     for position, pair in enumerate(stored):
         if not isinstance(pair, list) or [type(half) for half in pair] != [str, str]:
-            raise odd(f"merge {position} of the BPE tokenizer is not a pair of pieces: {shorten(str(pair))}")
+            raise odd(
+                f"merge {position} of the BPE tokenizer is not a pair of pieces: {shorten(str(pair))}"
+            )
         left, right = pair
         for piece in (left, right, left + right):
             if vocabulary.get(piece, 0) < len(SPECIALS):
-                raise odd(f"merge {position} of the BPE tokenizer uses {shorten(piece)}, which is no piece of text")
+                raise odd(
+                    f"merge {position} of the BPE tokenizer uses {shorten(piece)}, which is no piece of text"
+                )
         merges.append((left, right))
     if len(set(merges)) != len(merges):
         raise odd("the BPE tokenizer has the same merge twice")
@@ -150,7 +171,9 @@ def _byte_of() -> dict[str, int]:
     """The library's letter for each byte -> the byte: itself where Latin-1 can print it, else from U+0100 on."""
     printed = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [value for value in range(256) if value not in printed]
-    return {chr(value): value for value in sorted(printed)} | {chr(256 + n): value for n, value in enumerate(hidden)}
+    return {chr(value): value for value in sorted(printed)} | {
+        chr(256 + n): value for n, value in enumerate(hidden)
+    }
 
 
 def readable_spelling(piece: str) -> str:

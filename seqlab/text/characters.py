@@ -25,7 +25,9 @@ class CharacterTokenizer:
         self._ids = vocabularies.ids(vocabulary)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "CharacterTokenizer":
+    def learn(
+        cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
+    ) -> "CharacterTokenizer":
         counts = Counter(chain.from_iterable(map(normaliser, texts)))
         return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
 
@@ -44,7 +46,9 @@ class CharacterTokenizer:
         vocabulary = vocabularies.from_stored(stored["vocabulary"])
         for piece in vocabulary[len(SPECIALS) :]:
             if len(piece) != 1:
-                raise odd(f"the vocabulary of characters has a piece that is not one character: {shorten(piece)}")
+                raise odd(
+                    f"the vocabulary of characters has a piece that is not one character: {shorten(piece)}"
+                )
         return cls(vocabulary, normaliser)
 
 
@@ -60,10 +64,14 @@ class ByteTokenizer:
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        self._bytes, self.vocabulary = vocabularies.with_specials(bytes([value]) for value in range(256))
+        self._bytes, self.vocabulary = vocabularies.with_specials(
+            bytes([value]) for value in range(256)
+        )
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "ByteTokenizer":
+    def learn(
+        cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
+    ) -> "ByteTokenizer":
         """Reads no text: there are 256 bytes, whatever their counts."""
         return cls(normaliser)
 

@@ -15,8 +15,13 @@ LEAST = 2  # rare words that make a class
 
 def learn_endings(counts: Mapping[str, int], *, longest: int) -> list[str]:
     """The classes of rare words, by endings of up to `longest` characters; a class stands after all coarser ones."""
-    members = Counter(name for word, count in counts.items() if count <= RARE for name in classes(word, longest))
-    return sorted((name for name, count in members.items() if count >= LEAST), key=lambda name: (len(name), name))
+    members = Counter(
+        name for word, count in counts.items() if count <= RARE for name in classes(word, longest)
+    )
+    return sorted(
+        (name for name, count in members.items() if count >= LEAST),
+        key=lambda name: (len(name), name),
+    )
 
 
 def classes(word: str, longest: int) -> Iterator[str]:

@@ -23,7 +23,9 @@ class Labels:
     def from_counts(cls, counts: Counter[str]) -> "Labels":
         """By name, so that the ids do not depend on the order of the file."""
         if not counts:
-            raise DataError("there are no labels to learn", hint="look whether the file has a column of labels.")
+            raise DataError(
+                "there are no labels to learn", hint="look whether the file has a column of labels."
+            )
         names = tuple(sorted(counts))
         return cls(names, tuple(counts[name] for name in names))
 

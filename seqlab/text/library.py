@@ -24,7 +24,9 @@ def encode(self: HasLibrary, text: str) -> list[int]:
 
 def encode_all(self: HasLibrary, texts: Sequence[str]) -> list[list[int]]:
     """The same for many texts, in the library's threads."""
-    rows = self._library.encode_batch_fast([self.normaliser(text) for text in texts], add_special_tokens=False)
+    rows = self._library.encode_batch_fast(
+        [self.normaliser(text) for text in texts], add_special_tokens=False
+    )
     return [row.ids for row in rows]
 
 

@@ -44,11 +44,18 @@ class NgramVocabulary:
 
     @classmethod
     def learn(
-        cls, texts: Callable[[], Iterable[str]], *, normaliser: Normaliser, size: int, min_count: int
+        cls,
+        texts: Callable[[], Iterable[str]],
+        *,
+        normaliser: Normaliser,
+        size: int,
+        min_count: int,
     ) -> "NgramVocabulary":
         """The n-grams that `min_count` texts share, the `size` most frequent; `texts` are read twice."""
         counted = [_shared(_ngrams(block)) for block in _blocks(texts(), normaliser)]
-        hashes, counts = (np.concatenate(each) for each in zip(*counted, strict=True)) if counted else _NOTHING
+        hashes, counts = (
+            (np.concatenate(each) for each in zip(*counted, strict=True)) if counted else _NOTHING
+        )
         hashes, place = np.unique(hashes, return_inverse=True)
         counts = np.bincount(place, counts).astype(np.int64)
         kept = np.flatnonzero(counts >= min_count)
@@ -71,7 +78,9 @@ class NgramVocabulary:
         for block in _blocks(texts, self.normaliser):
             found = [np.zeros(0, dtype=np.int64)]
             for ngrams in _ngrams(block):
-                places = np.minimum(np.searchsorted(self._sorted, ngrams.hashes), len(self._sorted) - 1)
+                places = np.minimum(
+                    np.searchsorted(self._sorted, ngrams.hashes), len(self._sorted) - 1
+                )
                 known = self._sorted[places] == ngrams.hashes
                 found.append(ngrams.rows[known] * len(self) + self._ids[places[known]])
             codes, counts = np.unique(np.concatenate(found), return_counts=True)
@@ -89,16 +98,29 @@ class NgramVocabulary:
         return len(self.words) + len(self.characters)
 
     def to_json(self) -> dict[str, Any]:
-        return {"normaliser": self.normaliser.to_json(), "words": self.words, "characters": self.characters}
+        return {
+            "normaliser": self.normaliser.to_json(),
+            "words": self.words,
+            "characters": self.characters,
+        }
 
     @classmethod
     def from_json(cls, data: object) -> "NgramVocabulary":
-        stored = parts(data, "the vocabulary of n-grams", {"normaliser": dict, "words": list, "characters": list})
-        words, characters = (strings(stored[name], f"its {name}") for name in ("words", "characters"))
+        stored = parts(
+            data,
+            "the vocabulary of n-grams",
+            {"normaliser": dict, "words": list, "characters": list},
+        )
+        words, characters = (
+            strings(stored[name], f"its {name}") for name in ("words", "characters")
+        )
         return cls(words, characters, Normaliser.from_json(stored["normaliser"]))
 
 
-_ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93], dtype=np.uint64)
+_ODD = np.array(
+    [0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93],
+    dtype=np.uint64,
+)
 _NOTHING = (np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
 
@@ -130,7 +152,9 @@ def _of_characters(codes: Places, rows: Places) -> _Ngrams:
                 inside &= ~blank[middle : middle + last]
         starts = np.flatnonzero(inside)
         nowhere = np.zeros_like(starts)
-        found.append(_Ngrams(hashes[starts] * _ODD[3], rows[starts], starts, starts + length, nowhere))
+        found.append(
+            _Ngrams(hashes[starts] * _ODD[3], rows[starts], starts, starts + length, nowhere)
+        )
     return _Ngrams(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
@@ -159,7 +183,9 @@ def _of_words(codes: Places, rows: Places) -> _Ngrams:
 
 def _shared(both: tuple[_Ngrams, _Ngrams]) -> tuple[Hashes, Places]:
     """Each n-gram of a block, and in how many of its texts it occurs."""
-    hashes, rows = (np.concatenate([getattr(each, name) for each in both]) for name in ("hashes", "rows"))
+    hashes, rows = (
+        np.concatenate([getattr(each, name) for each in both]) for name in ("hashes", "rows")
+    )
     order = np.lexsort((rows, hashes))
     hashes, rows = hashes[order], rows[order]
     new = np.append(True, (hashes[1:] != hashes[:-1]) | (rows[1:] != rows[:-1]))[: len(hashes)]
@@ -171,10 +197,16 @@ def _name(ngrams: _Ngrams, block: list[str], wanted: Hashes, names: dict[int, st
     hashes, where = np.unique(ngrams.hashes, return_index=True)
     text = "".join(block)
     for place in where[np.isin(hashes, wanted)].tolist():
-        start, middle, end = int(ngrams.starts[place]), int(ngrams.middles[place]), int(ngrams.ends[place])
+        start, middle, end = (
+            int(ngrams.starts[place]),
+            int(ngrams.middles[place]),
+            int(ngrams.ends[place]),
+        )
         key = int(ngrams.hashes[place])
         if key not in names:
-            names[key] = f"{text[start:middle].strip()} {text[middle:end]}" if middle else text[start:end]
+            names[key] = (
+                f"{text[start:middle].strip()} {text[middle:end]}" if middle else text[start:end]
+            )
 
 
 def _word_hashes(words: list[str]) -> Hashes:
@@ -205,7 +237,9 @@ def _summed(codes: Places, firsts: Places, lengths: Places) -> Hashes:
     if not len(firsts):
         return _NOTHING[0]
     place = np.arange(len(codes)) - np.repeat(firsts, lengths)
-    powers = np.cumprod(np.append(np.uint64(1), np.full(int(lengths.max()), _ODD[2])), dtype=np.uint64)
+    powers = np.cumprod(
+        np.append(np.uint64(1), np.full(int(lengths.max()), _ODD[2])), dtype=np.uint64
+    )
     return np.add.reduceat(_mixed(codes) * powers[place], firsts)
 
 
@@ -221,7 +255,9 @@ def _mixed(codes: Places) -> Hashes:
 
 
 def _codes(text: str) -> Places:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(
+        np.int64
+    )
 
 
 def _is_letter(codes: Places) -> Bool[np.ndarray, " _"]:
@@ -238,4 +274,14 @@ def _joins(character: str) -> bool:
 
 _APOSTROPHES = np.array([ord("'"), ord("’")])
 _MARKS = ("Mn", "Mc", "Me", "Cf")
-_WITHOUT_BLANKS = {"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
+_WITHOUT_BLANKS = {
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "KATAKANA-HIRAGANA",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+}

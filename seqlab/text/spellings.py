@@ -38,9 +38,14 @@ Row = Int[np.ndarray, "_ _"]
 class SpellingVocabulary:
     """The values of each form, and the pairs of words; neighbours have the same values, with ids of their own."""
 
-    def __init__(self, forms: dict[str, list[str]], pairs: list[str], normaliser: Normaliser) -> None:
+    def __init__(
+        self, forms: dict[str, list[str]], pairs: list[str], normaliser: Normaliser
+    ) -> None:
         self.forms, self.pairs, self.normaliser = forms, pairs, normaliser
-        self._ids = {name: {value: place for place, value in enumerate(values, 1)} for name, values in forms.items()}
+        self._ids = {
+            name: {value: place for place, value in enumerate(values, 1)}
+            for name, values in forms.items()
+        }
         self._pairs = {pair: place for place, pair in enumerate(pairs, 1)}
         self.columns = [
             *((name, name) for name in FORMS),
@@ -62,7 +67,10 @@ class SpellingVocabulary:
             lower = ["", *(word.lower() for word in row), ""]
             pairs.update(f"{one}\t{other}" for one, other in pairwise(lower))
         if not words:
-            raise DataError("there are no words to learn from", hint="`seqlab data FILE` shows how the file is read.")
+            raise DataError(
+                "there are no words to learn from",
+                hint="`seqlab data FILE` shows how the file is read.",
+            )
         kept = ["", *(word for word, _ in words.most_common(size))]
         table = zip(*map(_forms, kept), strict=True)
         forms = {name: sorted(set(values)) for name, values in zip(FORMS, table, strict=True)}
@@ -74,7 +82,9 @@ class SpellingVocabulary:
         different: dict[str, int] = {"": 0}
         flat, lengths = [0] * _EDGE, []
         for sentence in sentences:
-            flat += [different.setdefault(self.normaliser(word), len(different)) for word in sentence]
+            flat += [
+                different.setdefault(self.normaliser(word), len(different)) for word in sentence
+            ]
             flat += [0] * _EDGE
             lengths.append(len(sentence))
         words, places = list(different), np.asarray(flat)
@@ -90,8 +100,14 @@ class SpellingVocabulary:
         columns += [ids[name][places[inside + offset]] for offset in OFFSETS for name in NEAR]
         lower = [word.lower() for word in words]
         for offset in PAIRS:
-            both = zip(places[inside + offset].tolist(), places[inside + offset + 1].tolist(), strict=True)
-            columns.append(np.asarray([self._pairs.get(f"{lower[a]}\t{lower[b]}", 0) for a, b in both], dtype=np.int64))
+            both = zip(
+                places[inside + offset].tolist(), places[inside + offset + 1].tolist(), strict=True
+            )
+            columns.append(
+                np.asarray(
+                    [self._pairs.get(f"{lower[a]}\t{lower[b]}", 0) for a, b in both], dtype=np.int64
+                )
+            )
         rows = np.stack(columns, axis=1).reshape(-1, len(self.columns))
         rows = np.where(rows > 0, rows + self.firsts[:-1], 0)
         return np.split(rows, np.cumsum(lengths)[:-1]) if lengths else []
@@ -100,7 +116,9 @@ class SpellingVocabulary:
         """A feature for people."""
         place = int(np.searchsorted(self.firsts, feature, side="left")) - 1
         column, form = self.columns[place]
-        value = (self.pairs if form == "pair" else self.forms[form])[feature - int(self.firsts[place]) - 1]
+        value = (self.pairs if form == "pair" else self.forms[form])[
+            feature - int(self.firsts[place]) - 1
+        ]
         return f"{column}: {value.replace(chr(9), ' ') or '(edge)'}"
 
     def knows(self, word: str) -> bool:
@@ -120,10 +138,14 @@ class SpellingVocabulary:
 
     @classmethod
     def from_json(cls, data: object) -> "SpellingVocabulary":
-        stored = parts(data, "the vocabulary of spellings", {"normaliser": dict, "forms": dict, "pairs": list})
+        stored = parts(
+            data, "the vocabulary of spellings", {"normaliser": dict, "forms": dict, "pairs": list}
+        )
         tables = parts(stored["forms"], "its forms", dict.fromkeys(FORMS, list))
         forms = {name: strings(tables[name], f"its forms '{name}'") for name in FORMS}
-        return cls(forms, strings(stored["pairs"], "its pairs"), Normaliser.from_json(stored["normaliser"]))
+        return cls(
+            forms, strings(stored["pairs"], "its pairs"), Normaliser.from_json(stored["normaliser"])
+        )
 
 
 def _forms(word: str) -> tuple[str, ...]:

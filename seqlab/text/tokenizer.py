@@ -27,7 +27,9 @@ def learn(
 ) -> Tokenizer:
     """A tokenizer of this kind for texts like these; `size` counts the special tokens too."""
     if kind not in KINDS:
-        raise UsageError(f"there is no kind of tokenizer called {shorten(kind)}", hint=nearest(kind, KINDS))
+        raise UsageError(
+            f"there is no kind of tokenizer called {shorten(kind)}", hint=nearest(kind, KINDS)
+        )
     return KINDS[kind].learn(texts, normaliser=normaliser, size=size, min_count=min_count)
 
 
@@ -43,4 +45,6 @@ def from_json(data: object) -> Tokenizer:
 
 def vocabulary_text(tokenizer: Tokenizer) -> str:
     """The vocabulary for people: a line per id, with what it stands for after a tab, spaces made visible."""
-    return "".join(f"{index}\t{visible(piece)}\n" for index, piece in enumerate(tokenizer.vocabulary))
+    return "".join(
+        f"{index}\t{visible(piece)}\n" for index, piece in enumerate(tokenizer.vocabulary)
+    )

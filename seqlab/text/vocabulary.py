@@ -75,7 +75,9 @@ def _face(character: str) -> str:
     if character in _FACES:
         return _FACES[character]
     # Not printable are all separators but the space, control and format characters, and what is unassigned.
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+    return (
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+    )
 
 
 @runtime_checkable
@@ -125,7 +127,9 @@ class HasBytes(Protocol):
 def with_specials(texts: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
     """What each id adds to a decoded text, the special ones first; and the vocabulary for people."""
     own = list(texts)
-    specials = [b"" if index in SILENT else name.encode("ascii") for index, name in enumerate(SPECIALS)]
+    specials = [
+        b"" if index in SILENT else name.encode("ascii") for index, name in enumerate(SPECIALS)
+    ]
     return [*specials, *own], [*SPECIALS, *map(readable, own)]
 
 
@@ -178,7 +182,9 @@ def _letters(text: str) -> str:
     """Letters and single spaces. A mark that sits on a letter is part of it: an accent, a vowel sign of Hindi."""
     kept, on_letter = [], False
     for character in text:
-        on_letter = character.isalpha() or (on_letter and unicodedata.category(character).startswith("M"))
+        on_letter = character.isalpha() or (
+            on_letter and unicodedata.category(character).startswith("M")
+        )
         kept.append(character if on_letter else " ")
     return re.sub(" +", " ", "".join(kept))
 

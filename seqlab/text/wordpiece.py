@@ -52,7 +52,9 @@ class WordPieceTokenizer:
         )
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "WordPieceTokenizer":
+    def learn(
+        cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
+    ) -> "WordPieceTokenizer":
         """Merges until there are `size` ids, or no pair is left that was seen `min_count` times."""
         clean, split = _cleaner(True, normaliser.lower, True), pre_tokenizers.BertPreTokenizer()
         cleaned = (clean.normalize_str(normaliser(text)) for text in texts)
@@ -93,10 +95,14 @@ def _learn_pieces(words: Counter[str], *, size: int, min_count: int) -> list[str
     for word, count in words.items():
         for character in word:
             counts[character] += count
-    room = min(size, len(SPECIALS) + (size - len(SPECIALS) + 1) // 2)  # most characters come with and without "##"
+    room = min(
+        size, len(SPECIALS) + (size - len(SPECIALS) + 1) // 2
+    )  # most characters come with and without "##"
     characters = vocabularies.from_counts(counts, size=room, min_count=min_count)
     inside = {character for word in words for character in word[1:]}
-    continued = [INSIDE + character for character in characters[len(SPECIALS) :] if character in inside]
+    continued = [
+        INSIDE + character for character in characters[len(SPECIALS) :] if character in inside
+    ]
     library = _assemble(models.WordPiece(unk_token=SPECIALS[UNK]), normalizers.Sequence([]))
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
@@ -114,7 +120,10 @@ def _learn_pieces(words: Counter[str], *, size: int, min_count: int) -> list[str
 def _cleaner(clean: bool, strip_accents: bool, space_ideographs: bool) -> normalizers.Normalizer:
     """What BERT does to a text, lower case apart: that is our normaliser's."""
     return normalizers.BertNormalizer(
-        clean_text=clean, handle_chinese_chars=space_ideographs, strip_accents=strip_accents, lowercase=False
+        clean_text=clean,
+        handle_chinese_chars=space_ideographs,
+        strip_accents=strip_accents,
+        lowercase=False,
     )
 
 

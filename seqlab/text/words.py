@@ -27,7 +27,9 @@ class WordTokenizer:
     pieces = vocabularies.pieces
     __len__ = vocabularies.length
 
-    def __init__(self, vocabulary: list[str], normaliser: Normaliser, endings: Sequence[str] = ()) -> None:
+    def __init__(
+        self, vocabulary: list[str], normaliser: Normaliser, endings: Sequence[str] = ()
+    ) -> None:
         self.num_words = len(vocabulary)
         self.vocabulary = [*vocabulary, *endings]
         self.normaliser = normaliser
@@ -36,7 +38,9 @@ class WordTokenizer:
         self._longest = max((len(name.partition("…")[2]) - 1 for name in endings), default=0)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int) -> "WordTokenizer":
+    def learn(
+        cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
+    ) -> "WordTokenizer":
         counts = Counter(word for text in texts for word in split(normaliser(text)))
         return cls(vocabularies.from_counts(counts, size=size, min_count=min_count), normaliser)
 
@@ -78,7 +82,9 @@ class WordTokenizer:
 
     def to_json(self) -> dict[str, Any]:
         words, endings = self.vocabulary[: self.num_words], self.vocabulary[self.num_words :]
-        return vocabularies.as_json(self, vocabulary=words, **({"endings": endings} if endings else {}))
+        return vocabularies.as_json(
+            self, vocabulary=words, **({"endings": endings} if endings else {})
+        )
 
     @classmethod
     def from_json(cls, data: object) -> "WordTokenizer":
@@ -89,7 +95,12 @@ class WordTokenizer:
 
 
 def learn_words(
-    counts: Mapping[str, int], *, normaliser: Normaliser, size: int, min_count: int, endings: int = 0
+    counts: Mapping[str, int],
+    *,
+    normaliser: Normaliser,
+    size: int,
+    min_count: int,
+    endings: int = 0,
 ) -> WordTokenizer:
     """A vocabulary of ready-made words, which are not split again: for tagging, where the file has cut them.
 
@@ -99,7 +110,9 @@ def learn_words(
     for word, count in counts.items():
         merged[normaliser(word)] += count
     words = vocabularies.from_counts(merged, size=size, min_count=min_count)
-    return WordTokenizer(words, normaliser, learn_endings(merged, longest=endings) if endings else ())
+    return WordTokenizer(
+        words, normaliser, learn_endings(merged, longest=endings) if endings else ()
+    )
 
 
 def split(text: str) -> list[str]:
@@ -123,6 +136,8 @@ def _pattern() -> re.Pattern[str]:
 
     All marks lie below U+1F000, apart from selectors of glyph variants. The two zero-width joiners count as well.
     """
-    marks = "".join(chr(c) for c in range(0x300, 0x1F000) if unicodedata.category(chr(c)).startswith("M"))
+    marks = "".join(
+        chr(c) for c in range(0x300, 0x1F000) if unicodedata.category(chr(c)).startswith("M")
+    )
     mark = f"{marks}\u200c\u200d"
     return re.compile(rf"\w[\w{mark}]*(?:['’]\w[\w{mark}]*)*|[^\w\s][{mark}]*")

@@ -49,7 +49,9 @@ class ExponentialAverage(NoAverage):
             self.average = {name: weight.clone() for name, weight in weights.items()}
             return
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.average.values()), [weights[name] for name in self.average], 1 - decay)
+        torch._foreach_lerp_(
+            list(self.average.values()), [weights[name] for name in self.average], 1 - decay
+        )
 
     def weights(self, model: nn.Module) -> Weights:
         return self.average or parameters_of(model)
@@ -69,15 +71,23 @@ class LastAverage(NoAverage):
         self.snapshots: list[Weights] = []
 
     def after_validation(self, model: nn.Module) -> None:
-        self.snapshots.append({name: weight.clone() for name, weight in parameters_of(model).items()})
+        self.snapshots.append(
+            {name: weight.clone() for name, weight in parameters_of(model).items()}
+        )
         del self.snapshots[: -self.count]
 
     def weights(self, model: nn.Module) -> Weights:
         recent = [*self.snapshots, parameters_of(model)][-self.count :]
-        return {name: torch.stack([weights[name] for weights in recent]).mean(0) for name in recent[-1]}
+        return {
+            name: torch.stack([weights[name] for weights in recent]).mean(0) for name in recent[-1]
+        }
 
     def tensors(self) -> Weights:
-        return {f"{i}.{name}": w for i, weights in enumerate(self.snapshots) for name, w in weights.items()}
+        return {
+            f"{i}.{name}": w
+            for i, weights in enumerate(self.snapshots)
+            for name, w in weights.items()
+        }
 
     def restore(self, tensors: Weights) -> None:
         self.snapshots = []

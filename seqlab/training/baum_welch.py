@@ -37,7 +37,9 @@ class HMMData:
     def known_labels(self) -> PositionIds:
         """The label of each position, -1 where it is unknown or a pad."""
         unknown = torch.full(self.observations.real.shape, -1)
-        return unknown if self.labels is None else self.labels.where(self.observations.real, unknown)
+        return (
+            unknown if self.labels is None else self.labels.where(self.observations.real, unknown)
+        )
 
 
 class Expected(NamedTuple):
@@ -87,11 +89,19 @@ class EMSteps:
         """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
         parts, total = [], 0.0
         for batch in self._batches:
-            seen, log_b, chain = batch.seen, _log_emissions(model, batch), (model.initial, model.transitions)
-            gamma, xi, log_p = posterior(*chain, log_b, batch.lengths, batch.weights, which=batch.symbols)
+            seen, log_b, chain = (
+                batch.seen,
+                _log_emissions(model, batch),
+                (model.initial, model.transitions),
+            )
+            gamma, xi, log_p = posterior(
+                *chain, log_b, batch.lengths, batch.weights, which=batch.symbols
+            )
             if batch.weights is not None:
                 gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
-            emitted = model.emissions.counts(seen.values, seen.present, model.folded(seen.gather(gamma)))
+            emitted = model.emissions.counts(
+                seen.values, seen.present, model.folded(seen.gather(gamma))
+            )
             parts.append((gamma[:, 0].sum(0), xi, *emitted))
             total += float(log_p.sum())
         if not math.isfinite(total):
@@ -135,7 +145,10 @@ def rows_at_once(num_states: int) -> int:
 def moments(parts: Sequence[Seen]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
     """The mean and variance of each feature where it is present; of a constant, 1."""
     values = torch.cat([seen.values for seen in parts])
-    present = [torch.ones_like(s.values, dtype=torch.bool) if s.present is None else s.present for s in parts]
+    present = [
+        torch.ones_like(s.values, dtype=torch.bool) if s.present is None else s.present
+        for s in parts
+    ]
     there = torch.cat(present)
     count = there.sum(0).clamp(min=1)
     mean = values.double().masked_fill(~there, 0.0).sum(0) / count
@@ -161,7 +174,11 @@ def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
     rows, seen, symbols = part.observations, Seen.of(part.observations), None
     if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
         largest = int(seen.values.max())
-        symbols = torch.where(rows.scored, rows.values, largest + 1) if largest < len(seen.values) else None
+        symbols = (
+            torch.where(rows.scored, rows.values, largest + 1)
+            if largest < len(seen.values)
+            else None
+        )
     return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
 
 

@@ -34,13 +34,19 @@ class Progress:
     best_step: int = 0
     worse: int = 0  # validations since the best one
     finished: bool = False
-    rate: float = 1.0  # what the learning rate is multiplied by, since a run that diverged was rolled back
+    rate: float = (
+        1.0  # what the learning rate is multiplied by, since a run that diverged was rolled back
+    )
     diverged: list[int] = field(default_factory=list)  # the steps whose gradient was not finite
-    recent: list[list[float]] = field(default_factory=list)  # what the last steps measured, for the averages in the log
+    recent: list[list[float]] = field(
+        default_factory=list
+    )  # what the last steps measured, for the averages in the log
     pending: bool = False  # a validation follows this step, and is not made yet
     # what was decided by the clock, so that a resumed run goes on with it: each from which step on
     threads: list[list[int]] = field(default_factory=list)  # step, number of threads
-    lengths: list[list[int]] = field(default_factory=list)  # step, the learner's length, steps between validations
+    lengths: list[list[int]] = field(
+        default_factory=list
+    )  # step, the learner's length, steps between validations
     sample: int | None = None  # batches that a validation reads, where time is limited
 
     @property
@@ -51,7 +57,11 @@ class Progress:
 
 def write_checkpoint(path: Path, progress: Progress, parts: dict[str, dict[str, Tensor]]) -> None:
     """Named groups of tensors and the progress, in one file; the old file stays until the new one is whole."""
-    tensors = {f"{part}/{name}": t.contiguous() for part, group in parts.items() for name, t in group.items()}
+    tensors = {
+        f"{part}/{name}": t.contiguous()
+        for part, group in parts.items()
+        for name, t in group.items()
+    }
     write_whole(path, save(tensors, metadata={"progress": json.dumps(asdict(progress))}))
 
 
@@ -65,9 +75,13 @@ def read_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]
                 part, name = key.split("/", 1)
                 parts.setdefault(part, {})[name] = file.get_tensor(key)
     except FileNotFoundError:
-        raise RunError(f"{path}: there is no checkpoint to resume from", hint="train without --resume.") from None
+        raise RunError(
+            f"{path}: there is no checkpoint to resume from", hint="train without --resume."
+        ) from None
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{path}: not a whole checkpoint: {error}", hint="train again with --overwrite.") from None
+        raise RunError(
+            f"{path}: not a whole checkpoint: {error}", hint="train again with --overwrite."
+        ) from None
     return progress, parts
 
 
@@ -111,7 +125,10 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
 def _holds(path: Path, content: bytes, piece: int = 1 << 24) -> bool:
     """Whether a file holds this, read a piece at a time."""
     with path.open("rb") as file:
-        same = all(file.read(piece) == content[start : start + piece] for start in range(0, len(content), piece))
+        same = all(
+            file.read(piece) == content[start : start + piece]
+            for start in range(0, len(content), piece)
+        )
         return same and not file.read(1)
 
 

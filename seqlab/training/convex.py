@@ -52,8 +52,16 @@ class ConvexLearner:
         settings: Train,
         strengths: Sequence[float],
     ) -> None:
-        self.model, self.learnt, self.problem, self.strengths = model, list(learnt), problem, strengths
-        self.steps_each, self.tolerance = settings.steps or math.ceil(settings.epochs or 1), settings.tolerance
+        self.model, self.learnt, self.problem, self.strengths = (
+            model,
+            list(learnt),
+            problem,
+            strengths,
+        )
+        self.steps_each, self.tolerance = (
+            settings.steps or math.ceil(settings.epochs or 1),
+            settings.tolerance,
+        )
         self.best, self.progress = settings.best, Progress()
         self._descent: Descent | None = None
 
@@ -74,7 +82,9 @@ class ConvexLearner:
         descent = self._begun()
         moved = descent.step(self._objective)
         with torch.no_grad():
-            for parameter, value in zip(self.learnt, unflat(descent.weights, self.learnt), strict=True):
+            for parameter, value in zip(
+                self.learnt, unflat(descent.weights, self.learnt), strict=True
+            ):
                 parameter.copy_(value)
         place.step, place.index = place.step + 1, place.index + 1
         place.recent = [*place.recent, [descent.loss]][-PATIENCE - 1 :]
@@ -82,11 +92,15 @@ class ConvexLearner:
             place.epoch, place.index, place.recent = place.epoch + 1, 0, []
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
-        return Step(place.step, self.num_steps, descent.loss, self.problem.num_scored / seconds, left)
+        return Step(
+            place.step, self.num_steps, descent.loss, self.problem.num_scored / seconds, left
+        )
 
     def _converged(self) -> bool:
         losses = [loss for (loss,) in self.progress.recent]
-        return len(losses) > PATIENCE and losses[0] - losses[-1] < self.tolerance * max(1e-3, losses[-1])
+        return len(losses) > PATIENCE and losses[0] - losses[-1] < self.tolerance * max(
+            1e-3, losses[-1]
+        )
 
     def state(self) -> dict[str, Weights]:
         descent = {} if self._descent is None else self._descent.tensors()
@@ -124,7 +138,9 @@ class ConvexLearner:
     def _begun(self) -> Descent:
         """Where this strength stands; the curvature that the last one found is a good guess to begin with."""
         if self._descent is None or self.progress.index == 0:
-            history = ([], []) if self._descent is None else (self._descent.moves, self._descent.bends)
+            history = (
+                ([], []) if self._descent is None else (self._descent.moves, self._descent.bends)
+            )
             self._descent = Descent.begin(self._objective, flat(self.learnt), *history)
         return self._descent
 
@@ -151,7 +167,9 @@ class DenseTable:
 class LogisticRegression:
     """E4 for logits X W + b: the mean of -log softmax(X W + b) at the label of each row."""
 
-    def __init__(self, table: SparseTable | DenseTable, labels: Int[Tensor, " N"], num_features: int) -> None:
+    def __init__(
+        self, table: SparseTable | DenseTable, labels: Int[Tensor, " N"], num_features: int
+    ) -> None:
         self.table, self.turned = table, table.turned(num_features)
         self.labels, self.num_scored = labels, len(labels)
 

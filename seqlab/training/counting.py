@@ -86,11 +86,18 @@ class CountingLearner:
 
 
 def count_labels(
-    parts: Sequence[HMMData], names: Sequence[str], emitted: Symbols | Family, *, order: int, smoothing: float
+    parts: Sequence[HMMData],
+    names: Sequence[str],
+    emitted: Symbols | Family,
+    *,
+    order: int,
+    smoothing: float,
 ) -> Counted:
     """The tagger that the known labels give; its states remember `order` of them. Symbols or Gaussians are emitted."""
     known = torch.cat([part.known_labels.flatten() for part in parts])
-    missing = (torch.bincount(known[known >= 0], minlength=len(names)) == 0).nonzero().flatten().tolist()
+    missing = (
+        (torch.bincount(known[known >= 0], minlength=len(names)) == 0).nonzero().flatten().tolist()
+    )
     if missing:
         raise DataError(
             f"the label '{names[missing[0]]}' never occurs in what training reads",
@@ -114,14 +121,23 @@ def interpolate(ngrams: Float[Tensor, "*before K"]) -> Float[Tensor, "*before K"
     A length weighs as much as there are n-grams that it would have foretold best, had they been seen once less.
     """
     levels = [ngrams.sum(tuple(range(n))) if n else ngrams for n in range(ngrams.dim() - 1, -1, -1)]
-    without = [((level - 1) / (level.sum(-1, keepdim=True) - 1)).nan_to_num(0.0, 0.0, 0.0) for level in levels]
-    best = torch.stack([each.expand_as(ngrams) for each in reversed(without)]).argmax(0)  # of equals the longest
-    wins = torch.stack([ngrams[best == len(levels) - 1 - place].sum() + 1 for place in range(len(levels))])
+    without = [
+        ((level - 1) / (level.sum(-1, keepdim=True) - 1)).nan_to_num(0.0, 0.0, 0.0)
+        for level in levels
+    ]
+    best = torch.stack([each.expand_as(ngrams) for each in reversed(without)]).argmax(
+        0
+    )  # of equals the longest
+    wins = torch.stack(
+        [ngrams[best == len(levels) - 1 - place].sum() + 1 for place in range(len(levels))]
+    )
     share = (levels[0] + 1) / (levels[0] + 1).sum()  # no label is impossible
     p = wins[0] * share
     for won, level in zip(wins[1:], levels[1:], strict=True):
         total = level.sum(-1, keepdim=True)
-        share = torch.where(total > 0, level / total.clamp(min=1), share)  # a history that never was: the shorter one
+        share = torch.where(
+            total > 0, level / total.clamp(min=1), share
+        )  # a history that never was: the shorter one
         p = p + won * share
     return p / wins.sum()
 
@@ -135,7 +151,11 @@ def _ngrams(parts: Sequence[HMMData], num_labels: int, order: int) -> Float[Tens
         places, known, code, unit = torch.arange(labels.shape[1]), labels >= 0, labels, num_labels
         for back in range(1, order + 1):
             before = pad(labels + 1, (back, 0))[:, : labels.shape[1]]
-            known, code, unit = known & ((before > 0) | (places < back)), code + before * unit, unit * (num_labels + 1)
+            known, code, unit = (
+                known & ((before > 0) | (places < back)),
+                code + before * unit,
+                unit * (num_labels + 1),
+            )
         counts += torch.bincount(code[known], minlength=len(counts))
     return counts.view(shape)
 
@@ -149,11 +169,16 @@ def _words(
     parts: Sequence[HMMData], num_labels: int, num_symbols: int
 ) -> tuple[Float[Tensor, "V K"], Float[Tensor, " V"]]:
     """How often each symbol had each label, and how often it was there at all."""
-    labelled, met = torch.zeros(num_symbols * num_labels).double(), torch.zeros(num_symbols).double()
+    labelled, met = (
+        torch.zeros(num_symbols * num_labels).double(),
+        torch.zeros(num_symbols).double(),
+    )
     for part in parts:
         labels, symbols = part.known_labels, part.observations.values
         known = labels >= 0
-        labelled += torch.bincount(symbols[known] * num_labels + labels[known], minlength=len(labelled))
+        labelled += torch.bincount(
+            symbols[known] * num_labels + labels[known], minlength=len(labelled)
+        )
         met += torch.bincount(symbols[part.observations.scored], minlength=num_symbols)
     return labelled.view(num_symbols, num_labels), met
 
@@ -163,7 +188,9 @@ def _leaning(
 ) -> Float[Tensor, "K V"]:
     """p(t | x) times how often x is expected: a word as often as it was met, a class as often as words met once."""
     parents, root = symbols.parents, symbols.root
-    is_class = (torch.arange(len(parents)) >= symbols.num_words).index_fill_(0, torch.tensor([root]), True)
+    is_class = (torch.arange(len(parents)) >= symbols.num_words).index_fill_(
+        0, torch.tensor([root]), True
+    )
     telling = labelled * (is_class[:, None] | (labelled.sum(-1, keepdim=True) <= RARE))
     own, above, depth = torch.where(is_class[:, None], telling, labelled), parents, 1
     while (inner := above != root).any():
@@ -174,7 +201,9 @@ def _leaning(
     total = own.sum(-1, keepdim=True) + k
     overall = labelled.sum(0) / labelled.sum()
     p = overall.expand_as(own)
-    for _ in range(depth + 1):  # each round, what is right comes one step further down from the root
+    for _ in range(
+        depth + 1
+    ):  # each round, what is right comes one step further down from the root
         leant_on = p[parents]
         leant_on[root] = overall
         p = torch.where(total > 0, (own + k * leant_on) / total.clamp(min=1e-300), leant_on)
@@ -185,7 +214,9 @@ def _leaning(
 def _gaussians(parts: Sequence[HMMData], family: Family) -> Emissions:
     """Mean and covariance of the vectors of each label."""
     observed = (replace(part.observations, observed=part.known_labels >= 0) for part in parts)
-    labelled = [replace(part, observations=rows) for part, rows in zip(parts, observed, strict=True)]
+    labelled = [
+        replace(part, observations=rows) for part, rows in zip(parts, observed, strict=True)
+    ]
     model = draw_hmm(family, parts[0].observations.values.shape[-1], seed=0)
     em = EMSteps(labelled, model)
     return em.maximise(model, em.expect(model)[0]).emissions

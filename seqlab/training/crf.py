@@ -22,7 +22,9 @@ class CRFProblem:
     Where a label is not known (-1), what was seen is what the known ones make likely.
     """
 
-    def __init__(self, parts: Sequence[Padded], labels: Sequence[Labels], num_features: int) -> None:
+    def __init__(
+        self, parts: Sequence[Padded], labels: Sequence[Labels], num_features: int
+    ) -> None:
         self.parts = parts
         ids = torch.cat([part.values[part.real] for part in parts])
         there = ids > 0
@@ -35,7 +37,9 @@ class CRFProblem:
     @torch.no_grad()
     def loss(self, weights: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
         weight, bias, moves, first, last = weights
-        scores = (self.table.times(weight) + bias).split([int(part.lengths.sum()) for part in self.parts])
+        scores = (self.table.times(weight) + bias).split(
+            [int(part.lengths.sum()) for part in self.parts]
+        )
         total, surplus = 0.0, []
         edges = [torch.zeros_like(each, dtype=torch.float64) for each in (moves, first, last)]
         for part, labels, flat in zip(self.parts, self.labels, scores, strict=True):
@@ -43,14 +47,22 @@ class CRFProblem:
             spread[part.real] = flat
             chain = (part, spread, moves, first, last)
             free = expected(*chain)
-            seen = counted(labels, *chain) if (labels >= 0)[part.real].all() else expected(*_clamped(labels, *chain))
+            seen = (
+                counted(labels, *chain)
+                if (labels >= 0)[part.real].all()
+                else expected(*_clamped(labels, *chain))
+            )
             total += free[0] - seen[0]
             surplus.append((free[1] - seen[1])[part.real])
             for edge, one, other in zip(edges, free[2:], seen[2:], strict=True):
                 edge += one - other
         n = max(1, self.num_scored)
         flat_surplus = (torch.cat(surplus) / n).float()
-        gradients = [self.turned.times(flat_surplus), flat_surplus.sum(0), *((edge / n).float() for edge in edges)]
+        gradients = [
+            self.turned.times(flat_surplus),
+            flat_surplus.sum(0),
+            *((edge / n).float() for edge in edges),
+        ]
         return total / n, gradients
 
 
@@ -60,7 +72,13 @@ def expected(
     """log Σ_z exp(score), and how often each label, each move, and each first and last label is expected."""
     gamma, xi, log_p = posterior(*as_chain(scores, part, moves, first, last))
     log_p = log_p + first.double().logsumexp(0)
-    return float(log_p.sum()), gamma, xi, gamma[:, 0].sum(0), gamma[torch.arange(len(part)), part.lengths - 1].sum(0)
+    return (
+        float(log_p.sum()),
+        gamma,
+        xi,
+        gamma[:, 0].sum(0),
+        gamma[torch.arange(len(part)), part.lengths - 1].sum(0),
+    )
 
 
 def counted(
@@ -72,7 +90,9 @@ def counted(
     pairs = (labels[:, :-1] * num_labels + labels[:, 1:])[real[:, 1:]]
     xi = torch.bincount(pairs, minlength=num_labels**2).view(num_labels, num_labels).double()
     begins, ends = here[:, 0].sum(0), here[torch.arange(len(part)), part.lengths - 1].sum(0)
-    score = (here * scores).sum() + (xi * moves).sum() + begins @ first.double() + ends @ last.double()
+    score = (
+        (here * scores).sum() + (xi * moves).sum() + begins @ first.double() + ends @ last.double()
+    )
     return float(score), here, xi, begins, ends
 
 

@@ -37,7 +37,10 @@ class DistributedLoss(nn.Module):
         self.own: nn.Module = own
         if world.size > 1 and settings.shard:
             self.own = sharded(own, world.size)
-            model.unshard, model.reshard = own.unshard, own.reshard  # so that a run, which has the model, can gather it
+            model.unshard, model.reshard = (
+                own.unshard,
+                own.reshard,
+            )  # so that a run, which has the model, can gather it
         elif world.size > 1:
             # which weights a batch leaves untouched may differ from process to process; buffers are constants, which
             # each makes for itself, and the table of positions is as long as what this process has read
@@ -45,7 +48,9 @@ class DistributedLoss(nn.Module):
 
     def share(self, batch: Batch) -> Batch:
         """This process's rows; where there are too few for all, some row, which then does not count."""
-        return batch if self.world.size == 1 else batch.rows_at(self.world.places(len(batch)) or [0])
+        return (
+            batch if self.world.size == 1 else batch.rows_at(self.world.places(len(batch)) or [0])
+        )
 
     def forward(self, batch: Batch, carried: State = ()) -> tuple[Loss, float, float]:
         """The loss of its share, with the gradient sent back; the summed loss of all, and how many scored positions."""
@@ -132,4 +137,6 @@ class _ModelLoss(nn.Module):
 def _own_buffers() -> dict[str, Any]:
     """Buffers are not sent around before each step; torch has renamed how that is said."""
     known = signature(DistributedDataParallel.__init__).parameters
-    return {next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known): False}
+    return {
+        next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known): False
+    }

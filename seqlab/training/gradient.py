@@ -20,7 +20,14 @@ from seqlab.training.checkpoint import Progress
 from seqlab.training.distributed import DistributedLoss, own_rows, spread
 from seqlab.training.log import Metrics, Step
 from seqlab.training.objective import Loss
-from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
+from seqlab.training.optimise import (
+    clip_,
+    learning_rate,
+    optimizer_tensors,
+    optimizers,
+    restore_optimizers,
+    set_rate,
+)
 from seqlab.training.run import NotFiniteError
 from seqlab.training.stop import changing
 from seqlab.types import State
@@ -55,7 +62,9 @@ class GradientLearner:
     log_every = LOG_EVERY
     extended_by = "steps"
 
-    def __init__(self, model: nn.Module, batches: Batches, settings: Train, world: World = ALONE) -> None:
+    def __init__(
+        self, model: nn.Module, batches: Batches, settings: Train, world: World = ALONE
+    ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
         self.loss_of = DistributedLoss(model, world, settings)
         self._num_steps = num_steps(batches, settings)
@@ -103,7 +112,10 @@ class GradientLearner:
             self.carried, self._num_rows = loss.carried, len(batch)
             place.step, place.epoch, place.index = place.step + 1, epoch, index + 1
             self.average.after_step(self.model, place.step)
-            place.recent = [*place.recent[-LOG_EVERY + 1 :], [total, num_scored, norm, time.perf_counter() - began]]
+            place.recent = [
+                *place.recent[-LOG_EVERY + 1 :],
+                [total, num_scored, norm, time.perf_counter() - began],
+            ]
         if place.step % LOG_EVERY == 0:
             tidy_memory()
         return self._recent(rate)
@@ -122,8 +134,12 @@ class GradientLearner:
         load_weights(self.model, parts["model"])
         restore_optimizers(self.optimizers, parts.get("optimizer", {}))
         own = parameters_of(self.model)
-        names = {key: key if key in own else key.split(".", 1)[1] for key in parts.get("average", {})}
-        self.average.restore({key: spread(parts["average"][key], own[name]) for key, name in names.items()})
+        names = {
+            key: key if key in own else key.split(".", 1)[1] for key in parts.get("average", {})
+        }
+        self.average.restore(
+            {key: spread(parts["average"][key], own[name]) for key, name in names.items()}
+        )
         carried = parts.get("carried", {})
         self.carried = own_rows(tuple(carried[str(i)] for i in range(len(carried))), self.world)
         self._num_rows = len(carried["0"]) if carried else 0
@@ -166,7 +182,9 @@ class GradientLearner:
     def facts(self) -> dict[str, Any]:
         return {}
 
-    def _gradient(self, batch: Batch, step: int, carried: State) -> tuple[Loss, float, float, float]:
+    def _gradient(
+        self, batch: Batch, step: int, carried: State
+    ) -> tuple[Loss, float, float, float]:
         """The clipped gradient of a batch; also its loss as an object and as a sum, its tokens, and the norm before."""
         with noise(self.settings.seed, step, self.loss_of.share(batch).rows):
             loss, total, num_scored = self.loss_of(batch, carried)
@@ -181,7 +199,9 @@ class GradientLearner:
             with noise(self.settings.seed, self.progress.step, alone.rows):
                 loss = self.loss_of.own(alone, ())
                 loss.to_minimise.backward()
-            finite = math.isfinite(loss.total.item()) and math.isfinite(clip_(self.model.parameters(), math.inf))
+            finite = math.isfinite(loss.total.item()) and math.isfinite(
+                clip_(self.model.parameters(), math.inf)
+            )
             rows += [] if finite else alone.rows.tolist()
             self.model.zero_grad()
         return rows or batch.rows.tolist()

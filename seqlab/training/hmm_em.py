@@ -47,7 +47,9 @@ class HMMLearner:
         self.model, self.start, self.em, self.by_validation = model, start, em, by_validation
         self.restarts, self._steps_each = settings.restarts, settings.steps or 1
         self.progress = Progress()
-        self.ended: list[list[float]] = []  # of each climb that is over: its objective, its steps, whether it converged
+        self.ended: list[
+            list[float]
+        ] = []  # of each climb that is over: its objective, its steps, whether it converged
         self._hmm = model.model
         self._expected: tuple[Expected, float] | None = None
 
@@ -78,7 +80,9 @@ class HMMLearner:
             hmm = self.em.maximise(hmm, counts)
             expected = self.em.expect(hmm)
             log_likelihood = expected[1]
-        objectives = [objective for (objective,) in place.recent] + [self.em.objective(hmm, log_likelihood)]
+        objectives = [objective for (objective,) in place.recent] + [
+            self.em.objective(hmm, log_likelihood)
+        ]
         check_ascent(objectives)
         converged = self.em.converged(objectives)
         climb = place.epoch + 1
@@ -93,7 +97,15 @@ class HMMLearner:
         seconds, num_observed = time.perf_counter() - began, self.em.num_observed
         left = (self.num_steps - place.step) * seconds
         loss, speed = -log_likelihood / num_observed, num_observed / seconds
-        return Step(place.step, self.num_steps, loss, speed, left, climb=climb, num_tokens=float(num_observed))
+        return Step(
+            place.step,
+            self.num_steps,
+            loss,
+            speed,
+            left,
+            climb=climb,
+            num_tokens=float(num_observed),
+        )
 
     def state(self) -> dict[str, Weights]:
         ended = torch.tensor(self.ended, dtype=torch.float64).view(-1, 3)
@@ -127,7 +139,11 @@ class HMMLearner:
 
     def facts(self) -> dict[str, Any]:
         """How far the fit can be trusted: which climb got highest, and whether it had converged."""
-        table: dict[str, Any] = {"by": "EM", "climbs": len(self.ended), "monotone": True}  # or it had been refused
+        table: dict[str, Any] = {
+            "by": "EM",
+            "climbs": len(self.ended),
+            "monotone": True,
+        }  # or it had been refused
         if not self.ended:
             return table
         best = max(range(len(self.ended)), key=lambda climb: self.ended[climb][0])
@@ -158,10 +174,16 @@ class Family:
 
 def draw_hmm(family: Family, width: int, *, seed: int, restart: int = 0) -> HMM:
     """A random model of so many symbols or features."""
-    initial, transitions = (_dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2))
+    initial, transitions = (
+        _dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2)
+    )
     if family.emissions == "categorical":
-        return HMM(initial, transitions, Categorical(_dirichlet((family.num_states, width), seed, restart)))
-    means = uniform(torch.arange(family.num_states * width), seed, restart).unflatten(0, (family.num_states, width))
+        return HMM(
+            initial, transitions, Categorical(_dirichlet((family.num_states, width), seed, restart))
+        )
+    means = uniform(torch.arange(family.num_states * width), seed, restart).unflatten(
+        0, (family.num_states, width)
+    )
     return HMM(initial, transitions, gaussian(family, means, means.new_ones(width)))
 
 

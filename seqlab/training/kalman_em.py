@@ -46,7 +46,10 @@ class LDSSettings:
     def __post_init__(self) -> None:
         for name in self.learn:
             if name not in PARAMETERS:
-                raise UsageError(f"a linear dynamical system has no '{name}' to learn", hint=nearest(name, PARAMETERS))
+                raise UsageError(
+                    f"a linear dynamical system has no '{name}' to learn",
+                    hint=nearest(name, PARAMETERS),
+                )
 
 
 class LDSFit(NamedTuple):
@@ -89,7 +92,8 @@ def em_iterations(
     """
     floors = _floors(start, evidence, settings)
     model = current or replace(
-        start, **{name: _above(getattr(start, name), floors[name], settings.diagonal) for name in floors}
+        start,
+        **{name: _above(getattr(start, name), floors[name], settings.diagonal) for name in floors},
     )
     before = -math.inf
     while True:
@@ -111,7 +115,9 @@ def start_lds(observations: Padded, *, num_states: int, num_inputs: int = 0, see
     States that all move alike would stay alike. Fading states can take any frequency, slow ones cannot.
     """
     values, observed = measured(observations)
-    power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum((0, 1)).clamp(min=1)
+    power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum(
+        (0, 1)
+    ).clamp(min=1)
     power = torch.where(power > 0, power, 1.0)
     eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
     return LDS(
@@ -125,17 +131,23 @@ def start_lds(observations: Padded, *, num_states: int, num_inputs: int = 0, see
     )
 
 
-def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...]) -> dict[str, Tensor]:
+def _maximise(
+    model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...]
+) -> dict[str, Tensor]:
     """The M step (E16): every parameter, each given those others that are not learnt."""
     learnt: dict[str, Tensor] = {}
     size = len(model.transition)
 
     moved = _moves(evidence, smoothed)
     matrix = (
-        model.transition if model.input_matrix is None else torch.cat([model.transition, model.input_matrix], dim=1)
+        model.transition
+        if model.input_matrix is None
+        else torch.cat([model.transition, model.input_matrix], dim=1)
     )
     if len(moved.y):
-        free = torch.where(torch.arange(matrix.shape[1]) < size, "transition" in learn, "input_matrix" in learn)
+        free = torch.where(
+            torch.arange(matrix.shape[1]) < size, "transition" in learn, "input_matrix" in learn
+        )
         matrix, learnt["process_noise"] = reestimate(moved, matrix, free)
         learnt["transition"] = matrix[:, :size]
         if model.input_matrix is not None:
@@ -144,7 +156,9 @@ def _maximise(model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[s
     sighted = _sightings(model, evidence, smoothed)
     if len(sighted.y):
         free = torch.full((size,), "observation" in learn)
-        learnt["observation"], learnt["observation_noise"] = reestimate(sighted, model.observation, free)
+        learnt["observation"], learnt["observation_noise"] = reestimate(
+            sighted, model.observation, free
+        )
 
     begun, free = _starts(evidence, smoothed), torch.tensor(["initial_mean" in learn])
     if len(begun.y):
@@ -185,7 +199,9 @@ def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed) -> Pairs:
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
         apart = torch.where(observed, evidence.y[gaps] - mean, 0.0)
         y = y.clone()
-        y[gaps[where]] = torch.where(observed, evidence.y[gaps], mean + (slope @ apart[..., None])[..., 0])
+        y[gaps[where]] = torch.where(
+            observed, evidence.y[gaps], mean + (slope @ apart[..., None])[..., 0]
+        )
         lean = (matrix - slope @ matrix) * ~row
         yz = (lean @ spread).sum(0)
         yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
@@ -214,7 +230,9 @@ def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, 
     variance = apart.square().sum((0, 1)) / count
     scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
     scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)
-    return {name: settings.floor * scale for name, scale in scales.items() if name in settings.learn}
+    return {
+        name: settings.floor * scale for name, scale in scales.items() if name in settings.learn
+    }
 
 
 def _above(covariance: Square, floor: HiddenVector, diagonal: bool) -> Square:

@@ -15,12 +15,18 @@ Counts = Int[np.ndarray, " _"]
 def kneser_ney(tokens: Integer[np.ndarray, " T"], order: int, num_tokens: int) -> dict[str, Tensor]:
     """The weights of an `NgramDecoder`: n-grams, their shares, and what each history leaves to the shorter one."""
     text = np.asarray(tokens, dtype=np.int64)
-    history, num_histories, shorter = np.zeros(len(text), dtype=np.int64), 1, np.zeros(0, dtype=np.int64)
+    history, num_histories, shorter = (
+        np.zeros(len(text), dtype=np.int64),
+        1,
+        np.zeros(0, dtype=np.int64),
+    )
     levels: list[tuple[Counts, Counts, Counts, int]] = []
     for length in range(order):
         follower = text[length:]
         codes = history[: len(follower)] * num_tokens + follower
-        ngrams, first, places, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+        ngrams, first, places, counts = np.unique(
+            codes, return_index=True, return_inverse=True, return_counts=True
+        )
         if levels:  # each n-gram stands once before the one that is a token shorter
             before = np.bincount(shorter[1:][first], minlength=len(levels[-1][0]))
             levels[-1] = (levels[-1][0], np.maximum(before, 1), *levels[-1][2:])
@@ -33,7 +39,9 @@ def kneser_ney(tokens: Integer[np.ndarray, " T"], order: int, num_tokens: int) -
         left = np.bincount(owners, discounts, minlength=num_owners)
         backs = np.where(totals > 0, left / np.maximum(totals, 1), 1.0)
         weights[f"ngrams.{number}"] = torch.from_numpy(ngrams)
-        weights[f"shares.{number}"] = torch.from_numpy((counts - discounts) / totals[owners]).float()
+        weights[f"shares.{number}"] = torch.from_numpy(
+            (counts - discounts) / totals[owners]
+        ).float()
         weights[f"backs.{number}"] = torch.from_numpy(backs).float()
     return weights
 

@@ -30,7 +30,9 @@ class Descent:
     bends: list[Flat]
 
     @classmethod
-    def begin(cls, objective: Objective, weights: Flat, moves: list[Flat], bends: list[Flat]) -> "Descent":
+    def begin(
+        cls, objective: Objective, weights: Flat, moves: list[Flat], bends: list[Flat]
+    ) -> "Descent":
         loss, gradient = objective(weights)
         return cls(weights, loss, gradient, moves, bends)
 
@@ -60,7 +62,9 @@ class Descent:
             direction = direction - share * bend
             shares.append(share)
         if self.moves:
-            direction = direction * (self.moves[-1] @ self.bends[-1]) / (self.bends[-1] @ self.bends[-1])
+            direction = (
+                direction * (self.moves[-1] @ self.bends[-1]) / (self.bends[-1] @ self.bends[-1])
+            )
         for move, bend, share in zip(self.moves, self.bends, reversed(shares), strict=True):
             direction = direction + (share - (bend @ direction) / (move @ bend)) * move
         return direction
@@ -83,7 +87,9 @@ class Descent:
         """The inverse of `tensors`, copied: how a sum is rounded depends on where its numbers lie in memory."""
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         count = sum(name.startswith("moves.") for name in tensors)
-        moves, bends = ([tensors[f"{name}.{place}"] for place in range(count)] for name in ("moves", "bends"))
+        moves, bends = (
+            [tensors[f"{name}.{place}"] for place in range(count)] for name in ("moves", "bends")
+        )
         return cls(weights, loss, tensors["gradient"], moves, bends)
 
 

@@ -38,10 +38,13 @@ class LDSLearner:
         self._num_steps = settings.steps or math.ceil(settings.epochs or 1)
         self.progress = Progress()
         self.starts = [
-            LDS(**{name: tensor.clone() for name, tensor in system.tensors().items()}) for system in model.systems
+            LDS(**{name: tensor.clone() for name, tensor in system.tensors().items()})
+            for system in model.systems
         ]
         rows = (evidence_of(series, torch.tensor([i])) for i in range(len(self.starts)))
-        self.evidence = [s.evidence(row, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)]
+        self.evidence = [
+            s.evidence(row, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)
+        ]
         self.num_observed = max(1, sum(int(evidence.seen.sum()) for evidence in self.evidence))
         self._converged = False
         self._iterations: list[Iterator[tuple[LDS, float]]] = []
@@ -74,7 +77,9 @@ class LDSLearner:
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
         speed = self.num_observed / seconds
-        return Step(place.step, self.num_steps, loss, speed, left, num_tokens=float(self.num_observed))
+        return Step(
+            place.step, self.num_steps, loss, speed, left, num_tokens=float(self.num_observed)
+        )
 
     def state(self) -> dict[str, Weights]:
         return {"model": self.weights()}
@@ -113,6 +118,8 @@ class LDSLearner:
         if not self._iterations:
             current = self.model.systems if self.progress.step else [None] * len(self.starts)
             parts = zip(self.starts, self.evidence, current, strict=True)
-            self._iterations = [em_iterations(start, data, self.settings, current=now) for start, data, now in parts]
+            self._iterations = [
+                em_iterations(start, data, self.settings, current=now) for start, data, now in parts
+            ]
             for iteration in self._iterations:
                 next(iteration)  # the system before its first iteration

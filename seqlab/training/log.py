@@ -107,7 +107,11 @@ class MetricsFile:
         if not self.writes or not self.path.exists():
             return
         rows = (row for row in self.rows() if row["step"] <= step)
-        kept = [json.dumps(row) + "\n" for row in rows if validated or row["step"] < step or "validation" not in row]
+        kept = [
+            json.dumps(row) + "\n"
+            for row in rows
+            if validated or row["step"] < step or "validation" not in row
+        ]
         write_whole(self.path, "".join(kept).encode())
         if self.curves is not None:
             self.curves.cut_back(step)
@@ -136,7 +140,9 @@ class Curves:
         """`loss` is the curve train/loss; a group of numbers such as `validation` has curves of its own."""
         if self._writer is None:
             self._writer = self._writer_class(self.folder, purge_step=self._purge_step)
-        groups = {"train": values} | {name: part for name, part in values.items() if isinstance(part, Mapping)}
+        groups = {"train": values} | {
+            name: part for name, part in values.items() if isinstance(part, Mapping)
+        }
         for group, part in groups.items():
             for name, value in part.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):

@@ -37,7 +37,9 @@ class Loss:
         return self.summed / max(1, self.num_scored)
 
 
-def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0) -> Loss:
+def batch_loss(
+    model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0
+) -> Loss:
     """Cross-entropy (E4) summed over the positions that carry a known label, or what a model's own output says.
 
     The head runs at those positions only: a pad costs no logits. A label of -1 was never seen in training: no
@@ -47,11 +49,19 @@ def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothi
     scored = reading.gold.scored
     if reading.output is None:
         scored = scored & (reading.gold.values >= 0)
-    features, gold, right, head = reading.features[scored], reading.gold.values[scored], None, model.head
+    features, gold, right, head = (
+        reading.features[scored],
+        reading.gold.values[scored],
+        None,
+        model.head,
+    )
     if reading.output is not None:
         total = reading.output.losses(head(features), gold).sum()
     elif training() and isinstance(head, Head):
-        total, right = head.loss(features, gold, label_smoothing=label_smoothing), 0  # nobody asks in training
+        total, right = (
+            head.loss(features, gold, label_smoothing=label_smoothing),
+            0,
+        )  # nobody asks in training
     else:
         logits = head(features)
         total = cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
@@ -61,7 +71,9 @@ def batch_loss(model: Model, batch: Batch, carried: State = (), *, label_smoothi
 
 
 @torch.inference_mode()
-def mean_loss(model: Model, batches: Iterable[Batch], *, carries: bool, world: World = ALONE) -> dict[str, float]:
+def mean_loss(
+    model: Model, batches: Iterable[Batch], *, carries: bool, world: World = ALONE
+) -> dict[str, float]:
     """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended.
 
     Of real numbers there is the loss alone. Many processes share the batches, unless each goes on where another ended:

@@ -19,7 +19,11 @@ from seqlab.recipe import Train
 from seqlab.training.distributed import spread, whole
 
 Group = dict[str, Any]
-_A, _B, _C = 3.4445, -4.7750, 2.0315  # a quintic that drives singular values towards 1, steeply from below
+_A, _B, _C = (
+    3.4445,
+    -4.7750,
+    2.0315,
+)  # a quintic that drives singular values towards 1, steeply from below
 
 
 def optimizers(model: nn.Module, settings: Train) -> list[torch.optim.Optimizer]:
@@ -31,13 +35,18 @@ def optimizers(model: nn.Module, settings: Train) -> list[torch.optim.Optimizer]
     rate, decay = settings.learning_rate, settings.weight_decay
     inside, others, vectors = _groups(model, settings)
     if settings.optimizer == "muon":
-        return [Muon(inside, lr=rate, weight_decay=decay), torch.optim.AdamW(others + vectors, lr=rate, fused=True)]
+        return [
+            Muon(inside, lr=rate, weight_decay=decay),
+            torch.optim.AdamW(others + vectors, lr=rate, fused=True),
+        ]
     if settings.optimizer == "sgd":
         return [torch.optim.SGD(inside + others + vectors, lr=rate, momentum=settings.momentum)]
     return [torch.optim.AdamW(inside + others + vectors, lr=rate, fused=True)]
 
 
-def set_rate(optimizers: list[torch.optim.Optimizer], rate: float, step: int, settings: Train) -> None:
+def set_rate(
+    optimizers: list[torch.optim.Optimizer], rate: float, step: int, settings: Train
+) -> None:
     """The rate of this step; an encoder that was trained before may learn more slowly, and later."""
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         factor = 1.0
@@ -48,7 +57,9 @@ def set_rate(optimizers: list[torch.optim.Optimizer], rate: float, step: int, se
 
 def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group], list[Group]]:
     """Matrices, tables of tokens and vectors, the encoder's apart from the others where the recipe treats it so."""
-    by_token = {id(parameter) for module in token_tables(model) for parameter in module.parameters()}
+    by_token = {
+        id(parameter) for module in token_tables(model) for parameter in module.parameters()
+    }
     apart = settings.encoder_rate != 1 or settings.encoder_frozen > 0
     members = defaultdict[tuple[int, bool], list[nn.Parameter]](list)
     for name, parameter in model.named_parameters():
@@ -58,13 +69,17 @@ def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group]
     groups: tuple[list[Group], list[Group], list[Group]] = ([], [], [])
     for kind, encoder in sorted(members):
         decay = 0.0 if kind == 2 else settings.weight_decay
-        groups[kind].append({"params": members[kind, encoder], "weight_decay": decay, "encoder": encoder})
+        groups[kind].append(
+            {"params": members[kind, encoder], "weight_decay": decay, "encoder": encoder}
+        )
     return groups
 
 
 def token_tables(model: nn.Module) -> list[nn.Module]:
     """The modules in which a row belongs to a token: embeddings, and what gives the logits."""
-    tables: list[nn.Module] = [module for module in model.modules() if isinstance(module, Embedding)]
+    tables: list[nn.Module] = [
+        module for module in model.modules() if isinstance(module, Embedding)
+    ]
     return tables + [module.output for module in model.modules() if isinstance(module, Head)]
 
 
@@ -110,10 +125,16 @@ def restore_optimizers(optimizers: list[torch.optim.Optimizer], tensors: dict[st
         which, index, name = key.split(".", 2)
         states[int(which)].setdefault(int(index), {})[name] = value
     for optimizer, state in zip(optimizers, states, strict=True):
-        weights: list[Tensor] = [weight for group in optimizer.param_groups for weight in group["params"]]
+        weights: list[Tensor] = [
+            weight for group in optimizer.param_groups for weight in group["params"]
+        ]
         for place, values in state.items():
-            state[place] = {n: spread(v, weights[place]) if v.dim() else v for n, v in values.items()}
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+            state[place] = {
+                n: spread(v, weights[place]) if v.dim() else v for n, v in values.items()
+            }
+        optimizer.load_state_dict(
+            {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+        )
 
 
 class Muon(torch.optim.Optimizer):
@@ -123,8 +144,12 @@ class Muon(torch.optim.Optimizer):
     A convolution is the matrix from all that a filter sees to what it says.
     """
 
-    def __init__(self, parameters: Iterable[Any], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
-        super().__init__(list(parameters), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+    def __init__(
+        self, parameters: Iterable[Any], *, lr: float, weight_decay: float, momentum: float = 0.95
+    ) -> None:
+        super().__init__(
+            list(parameters), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
+        )
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -133,13 +158,17 @@ class Muon(torch.optim.Optimizer):
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     direction = self._nesterov(parameter, parameter.grad, group["momentum"])
-                    blocks = direction.flatten(1).unflatten(0, (getattr(parameter, "num_blocks", 1), -1))
+                    blocks = direction.flatten(1).unflatten(
+                        0, (getattr(parameter, "num_blocks", 1), -1)
+                    )
                     by_shape[blocks.shape[1:]].append((parameter, blocks))
             for (rows, columns), members in by_shape.items():
                 update = orthogonalise(torch.cat([blocks for _, blocks in members]))
                 # Adam's updates have a root mean square near 0.2 (Liu et al. 2025); an orthogonal one has 1/√max
                 scale = 0.2 * max(rows, columns) ** 0.5
-                for (parameter, _), piece in zip(members, update.split([len(b) for _, b in members]), strict=True):
+                for (parameter, _), piece in zip(
+                    members, update.split([len(b) for _, b in members]), strict=True
+                ):
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])
                     parameter.add_(piece.reshape(parameter.shape), alpha=-group["lr"] * scale)
 

@@ -10,12 +10,16 @@ from statistics import fmean, median
 
 TRIED = 3  # steps with each number of threads
 RECENT = 9  # steps whose median is the present speed
-COLLAPSE = 3.0  # a speed that has fallen by this factor: the other numbers of threads are tried again
+COLLAPSE = (
+    3.0  # a speed that has fallen by this factor: the other numbers of threads are tried again
+)
 SHARE = 0.1  # of a limited time, at most, is for validations, and another for scoring at the end
 FIRST = 0.02  # of a limited time is for the first validation
 SCORING = 30.0  # seconds, at most, for scoring at the end
 WINDOW = 20  # steps whose mean says how long a step takes
-CHANGE = 0.05  # a plan that would change the steps that are left by less than this share stays as it is
+CHANGE = (
+    0.05  # a plan that would change the steps that are left by less than this share stays as it is
+)
 PLANS = 100  # how often a plan may change
 
 
@@ -91,7 +95,9 @@ class Budget:
         """Whether there is no time for another step and a last validation."""
         return elapsed + self.step + self.validation > self.training
 
-    def plan(self, step: int, elapsed: float, wish: int | None, validations: int) -> tuple[int, int]:
+    def plan(
+        self, step: int, elapsed: float, wish: int | None, validations: int
+    ) -> tuple[int, int]:
         """The steps of the whole run, and those between two validations.
 
         Between them there should be `wish` steps, or without a wish as many as lead to so many `validations`.

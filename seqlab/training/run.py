@@ -121,7 +121,9 @@ class Run:
         """`threads` are the numbers of threads to choose from; with one, it is that; with none, the recorded one."""
         self.learner, self.settings, self.world = learner, settings, world
         self.validate, self.folder, self.report = validate, folder, report
-        self.metrics = MetricsFile(folder / "metrics.jsonl", writes=world.leads, tensorboard=settings.tensorboard)
+        self.metrics = MetricsFile(
+            folder / "metrics.jsonl", writes=world.leads, tensorboard=settings.tensorboard
+        )
         self.validate_every = settings.validate_every or max(1, learner.num_steps // VALIDATIONS)
         self.budget = None if settings.minutes is None else Budget(60 * settings.minutes)
         self.threads = threads
@@ -161,7 +163,9 @@ class Run:
             )
         self.progress.finished = self.progress.finished and unchanged and not complete
         if self.budget is not None and self.learner.finished and not self.progress.finished:
-            self._resize(num_steps + 1, self.validate_every)  # there is more time; `estimate` finds out how many
+            self._resize(
+                num_steps + 1, self.validate_every
+            )  # there is more time; `estimate` finds out how many
         if self.world.leads:
             write_whole(path, recipe.encode())
 
@@ -225,8 +229,13 @@ class Run:
         if self.budget is not None and not self.over:
             self.budget.measured(seconds)
             self._plan(self.budget)
-        num_steps, num_parameters = self.learner.num_steps, sum(p.numel() for p in self.learner.model.parameters())
-        return Estimate(seconds * (num_steps - self.progress.step), peak_memory(), num_steps, num_parameters)
+        num_steps, num_parameters = (
+            self.learner.num_steps,
+            sum(p.numel() for p in self.learner.model.parameters()),
+        )
+        return Estimate(
+            seconds * (num_steps - self.progress.step), peak_memory(), num_steps, num_parameters
+        )
 
     def _use_threads(self) -> None:
         """Compute the next step with the number of threads that is chosen, and take note of it."""
@@ -239,7 +248,9 @@ class Run:
     def _plan(self, budget: Budget) -> None:
         """Choose the number of steps that fit into the time, and take note of it; a small change is left out."""
         learner, place = self.learner, self.progress
-        num_steps, every = budget.plan(place.step, place.seconds, self.settings.validate_every, VALIDATIONS)
+        num_steps, every = budget.plan(
+            place.step, place.seconds, self.settings.validate_every, VALIDATIONS
+        )
         close = abs(num_steps - learner.num_steps) <= CHANGE * (learner.num_steps - place.step)
         if not place.lengths or not close or every > 2 * self.validate_every:
             self._resize(num_steps, every)
@@ -282,12 +293,21 @@ class Run:
         """A step was not made: leave it out, undo the last ones or stop, as the recipe says."""
         place, policy = self.progress, self.settings.divergence
         place.diverged.append(place.step + 1)
-        message = f"step {place.step + 1}: the gradient is not finite (rows {rows} of the training part)"
-        back = policy == "rollback" and place.rate > 0.5**MOST_ROLLBACKS and (self.folder / LAST).exists()
+        message = (
+            f"step {place.step + 1}: the gradient is not finite (rows {rows} of the training part)"
+        )
+        back = (
+            policy == "rollback"
+            and place.rate > 0.5**MOST_ROLLBACKS
+            and (self.folder / LAST).exists()
+        )
         recent = place.diverged[-MOST_IN_A_ROW:]
         hopeless = len(recent) == MOST_IN_A_ROW and recent[-1] - recent[0] == MOST_IN_A_ROW - 1
         if policy == "stop" or hopeless or not (back or self._finite()):
-            raise RunError(message, hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.")
+            raise RunError(
+                message,
+                hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.",
+            )
         if back:
             self.restore()
             self.progress.rate, self.progress.diverged = place.rate / 2, place.diverged
@@ -296,12 +316,18 @@ class Run:
             self._save()
         else:
             place.step += 1
-        self.metrics.append(self.progress.step, diverged=place.diverged[-1], rows=rows, rate=self.progress.rate)
+        self.metrics.append(
+            self.progress.step, diverged=place.diverged[-1], rows=rows, rate=self.progress.rate
+        )
         self.report.diverged(message, "rollback" if back else "skip")
 
     def _finite(self) -> bool:
         """Whether the weights are still numbers."""
-        lost = [weight for weight in self.learner.model.parameters() if not part(weight).isfinite().all()]
+        lost = [
+            weight
+            for weight in self.learner.model.parameters()
+            if not part(weight).isfinite().all()
+        ]
         return self.world.total(float(len(lost))) == [0.0]
 
     def _log(self, step: Step) -> None:
@@ -311,7 +337,9 @@ class Run:
         names = ("loss", "gradient_norm", "learning_rate", "climb")
         values = {name: value for name in names if (value := getattr(step, name)) is not None}
         speed = round(step.tokens_per_second)
-        self.metrics.append(step.step, **values, tokens_per_second=speed, seconds=round(self.progress.seconds, 2))
+        self.metrics.append(
+            step.step, **values, tokens_per_second=speed, seconds=round(self.progress.seconds, 2)
+        )
 
     def _validate(self) -> bool:
         """Validate the weights that would be kept, and keep them if they are the best; false if that was abandoned.
@@ -350,7 +378,9 @@ class Run:
             self._write(self.folder / BEST, {"model": weights})
         if self.settings.keep:
             self._keep(weights)
-        self.metrics.append(place.step, validation=metrics, best=bool(best), seconds=round(place.seconds, 2))
+        self.metrics.append(
+            place.step, validation=metrics, best=bool(best), seconds=round(place.seconds, 2)
+        )
         self.report.validated(place.step, metrics, best=bool(best))
         place.finished = place.finished or place.worse >= (self.settings.patience or math.inf)
 
@@ -358,7 +388,9 @@ class Run:
         folder = self.folder / KEPT
         folder.mkdir(exist_ok=True)
         self._write(folder / f"{self.progress.step:08}.safetensors", {"model": weights})
-        for old in sorted(folder.glob("*.safetensors"))[: -self.settings.keep] if self.world.leads else ():
+        for old in (
+            sorted(folder.glob("*.safetensors"))[: -self.settings.keep] if self.world.leads else ()
+        ):
             old.unlink()
 
     def _best(self) -> Weights:
@@ -387,6 +419,9 @@ class Run:
                 self._save()
 
     def _write(self, path: Path, parts: dict[str, dict[str, Tensor]]) -> None:
-        parts = {name: {key: whole(tensor) for key, tensor in group.items()} for name, group in parts.items()}
+        parts = {
+            name: {key: whole(tensor) for key, tensor in group.items()}
+            for name, group in parts.items()
+        }
         if self.world.leads:
             write_checkpoint(path, self.progress, parts)

@@ -54,7 +54,9 @@ def abandonable() -> Iterator[None]:
 def finish_up(*, save: bool) -> None:
     """Do what must be done before the process ends at once: save, if there is something to save, and clean up."""
     for act in [*(_saves if save else ()), *reversed(_cleanups)]:
-        with suppress(Exception):  # the process ends in any case, and the next act may still succeed
+        with suppress(
+            Exception
+        ):  # the process ends in any case, and the next act may still succeed
             act()
 
 

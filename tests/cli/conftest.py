@@ -27,14 +27,35 @@ def small():
     """What makes a model of any task tiny, as words of a command; a translator is then a recurrent one."""
 
     def small(task, steps=4):
-        sizes = {"lm": DECODER, "classify": ENCODER, "tag": (*ENCODER, "source.min_count=1"), "translate": ()}
-        sizes["forecast"] = (*ENCODER, "forecast.look_back=16", "forecast.horizon=4", "forecast.patch=4")
-        sizes |= {"bilm": ("model.encoder.size=8",), "mask": (*ENCODER, "model.encoder.layers=1", "source.size=280")}
-        sizes |= {"caption": (*ENCODER, *DECODER, "image.height=8", "image.width=8", "target.min_count=1")}
+        sizes = {
+            "lm": DECODER,
+            "classify": ENCODER,
+            "tag": (*ENCODER, "source.min_count=1"),
+            "translate": (),
+        }
+        sizes["forecast"] = (
+            *ENCODER,
+            "forecast.look_back=16",
+            "forecast.horizon=4",
+            "forecast.patch=4",
+        )
+        sizes |= {
+            "bilm": ("model.encoder.size=8",),
+            "mask": (*ENCODER, "model.encoder.layers=1", "source.size=280"),
+        }
+        sizes |= {
+            "caption": (*ENCODER, *DECODER, "image.height=8", "image.width=8", "target.min_count=1")
+        }
         sizes |= {"speak": (*ENCODER, *DECODER, "data.max_target=40")}
         sizes = sizes[task]
         if task == "translate":
-            sizes = (*ENCODER, *DECODER, "shared=false", "source.kind=characters", "data.max_source=30")
+            sizes = (
+                *ENCODER,
+                *DECODER,
+                "shared=false",
+                "source.kind=characters",
+                "data.max_source=30",
+            )
         if task == "classify":
             sizes = (*sizes, "source.min_count=1")
         recipe = ["--recipe", "seq2seq"] if task == "translate" else []
@@ -72,8 +93,14 @@ def files(tmp_path_factory):
     """One generated file for each task."""
     folder = tmp_path_factory.mktemp("files")
     texts = {
-        "translate": ("pairs.tsv", [f"{source}\t{target}" for source, target in reversals(300, seed=1, longest=6)]),
-        "classify": ("bits.tsv", [f"{label}\t{' '.join(bits)}" for bits, label in parity(300, seed=1)]),
+        "translate": (
+            "pairs.tsv",
+            [f"{source}\t{target}" for source, target in reversals(300, seed=1, longest=6)],
+        ),
+        "classify": (
+            "bits.tsv",
+            [f"{label}\t{' '.join(bits)}" for bits, label in parity(300, seed=1)],
+        ),
         "tag": ("words.conll", list(_sentences(100, seed=1))),
         "lm": ("book.txt", list(_book(200, seed=1))),
         "mask": ("text.txt", list(_book(100, seed=2))),
@@ -88,9 +115,16 @@ def files(tmp_path_factory):
     make_pictures("shapes", 60, paths["caption"], seed=1)
     paths["speak"] = folder / "frames.npz"
     texts = [source for source, _ in reversals(60, seed=3, longest=6)]
-    frames = [[[ord(letter) % 5, ord(letter) % 3] for letter in text for _ in range(2)] for text in texts]
+    frames = [
+        [[ord(letter) % 5, ord(letter) % 3] for letter in text for _ in range(2)] for text in texts
+    ]
     lengths = [len(each) for each in frames]
-    np.savez(paths["speak"], values=np.concatenate(frames).astype(np.float32), lengths=lengths, labels=texts)
+    np.savez(
+        paths["speak"],
+        values=np.concatenate(frames).astype(np.float32),
+        lengths=lengths,
+        labels=texts,
+    )
     return paths
 
 
@@ -100,7 +134,16 @@ def models(tmp_path_factory, files, small, run):
     folder = tmp_path_factory.mktemp("models")
     extra = {"lm": settings("train.bptt=16", "train.batch_rows=4", "decode.max_length=20")}
     for task, path in files.items():
-        said = run("train", task, path, "--out", folder / task, "-q", *small(task, steps=30), *extra.get(task, []))
+        said = run(
+            "train",
+            task,
+            path,
+            "--out",
+            folder / task,
+            "-q",
+            *small(task, steps=30),
+            *extra.get(task, []),
+        )
         assert said.code == 0, said.stderr
     return {task: folder / task for task in files}
 
@@ -111,7 +154,10 @@ def untouched():
 
     def contents(folder: Path):
         return {
-            str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+            str(path.relative_to(folder)): (
+                path.stat().st_mtime_ns,
+                path.read_bytes() if path.is_file() else None,
+            )
             for path in sorted(folder.rglob("*"))
         }
 
@@ -135,11 +181,17 @@ def _waves(num, *, seed):
     for hour in range(num):
         moment = f"2024-01-{1 + hour // 24:02d} {hour % 24:02d}:00"
         values = [math.sin(hour * math.pi / 4) + keyed.gauss(0, 0.1) for _ in range(2)]
-        cells = ["" if keyed.random() < 0.02 else f"{size * v:.3f}" for v, size in zip(values, (1, 10), strict=True)]
+        cells = [
+            "" if keyed.random() < 0.02 else f"{size * v:.3f}"
+            for v, size in zip(values, (1, 10), strict=True)
+        ]
         yield ",".join([moment, *cells])
 
 
 def _book(num, *, seed):
     keyed = random.Random(seed)
-    subjects, verbs = ("the cat", "a dog", "the time traveller"), ("sat", "ran", "said nothing", "went on")
+    subjects, verbs = (
+        ("the cat", "a dog", "the time traveller"),
+        ("sat", "ran", "said nothing", "went on"),
+    )
     return islice(iter(lambda: f"{keyed.choice(subjects)} {keyed.choice(verbs)}", None), num)

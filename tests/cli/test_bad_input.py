@@ -8,11 +8,27 @@ import pytest
 BAD_FILES = {
     "empty": ("pairs.tsv", b"", "pairs.tsv: the file is empty"),
     "blank": ("pairs.tsv", b"\n  \n", "pairs.tsv: the file is empty"),
-    "not UTF-8": ("pairs.tsv", b"a\tb\nc\td\ncaf\xe9\te\n", "pairs.tsv:3: not valid UTF-8: byte 0xe9 at position 4"),
-    "one column": ("pairs.tsv", b"a\tb\n\nBonjour\n", "pairs.tsv:3: 1 column where 2 are needed: 'Bonjour'"),
+    "not UTF-8": (
+        "pairs.tsv",
+        b"a\tb\nc\td\ncaf\xe9\te\n",
+        "pairs.tsv:3: not valid UTF-8: byte 0xe9 at position 4",
+    ),
+    "one column": (
+        "pairs.tsv",
+        b"a\tb\n\nBonjour\n",
+        "pairs.tsv:3: 1 column where 2 are needed: 'Bonjour'",
+    ),
     "binary": ("pairs.tsv", b"a\tb\n\0\0\n", "pairs.tsv:2: a NUL byte at position 1"),
-    "not JSON": ("pairs.jsonl", b'{"source": "a", "target": "b"}\n{', "pairs.jsonl:2: this line is not JSON: '{'"),
-    "cut off": ("pairs.tsv.gz", gzip.compress(b"a\tb\n" * 99)[:-9], "pairs.tsv.gz: cannot be read past line"),
+    "not JSON": (
+        "pairs.jsonl",
+        b'{"source": "a", "target": "b"}\n{',
+        "pairs.jsonl:2: this line is not JSON: '{'",
+    ),
+    "cut off": (
+        "pairs.tsv.gz",
+        gzip.compress(b"a\tb\n" * 99)[:-9],
+        "pairs.tsv.gz: cannot be read past line",
+    ),
 }
 
 
@@ -72,7 +88,9 @@ def test_a_bad_file_to_validate_on(run, here, files):
     assert names(here) == ["v.tsv"]
 
 
-@pytest.mark.parametrize(("text", "said"), [("h", "nothing to make a vocabulary of"), ("hi", "has nothing to predict")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("h", "nothing to make a vocabulary of"), ("hi", "has nothing to predict")]
+)
 def test_a_text_too_short_to_learn_from(run, here, text, said):
     (here / "b.txt").write_text(text)
     refused = run("train", "lm", "b.txt", "-o", "out")
@@ -102,7 +120,11 @@ class TestRecipes:
                 "recipe 'transformer-small' with --set: there is no 'train.stepz'",
                 "did you mean 'steps'?",
             ),
-            (["-s", "trian.steps=3"], "--set trian.steps=3: there is no section 'trian'", "did you mean 'train'?"),
+            (
+                ["-s", "trian.steps=3"],
+                "--set trian.steps=3: there is no section 'trian'",
+                "did you mean 'train'?",
+            ),
             (
                 ["-s", "train.steps"],
                 "--set train.steps: not of the form key=value",
@@ -114,8 +136,16 @@ class TestRecipes:
                 "`seqlab recipes NAME` shows",
             ),
             (["-r", "seq3seq"], "there is no recipe 'seq3seq'", "did you mean 'seq2seq'?"),
-            (["-r", "char-lstm"], "recipe 'char-lstm' is for 'lm', not for 'translate'", "`seqlab recipes` lists"),
-            (["-r", "mine.toml"], "mine.toml: there is no such recipe file", "give a path that exists"),
+            (
+                ["-r", "char-lstm"],
+                "recipe 'char-lstm' is for 'lm', not for 'translate'",
+                "`seqlab recipes` lists",
+            ),
+            (
+                ["-r", "mine.toml"],
+                "mine.toml: there is no such recipe file",
+                "give a path that exists",
+            ),
         ],
     )
     def test_a_setting_or_a_name_that_does_not_exist(self, run, here, files, words, error, hint):
@@ -127,7 +157,11 @@ class TestRecipes:
 
     @pytest.mark.parametrize(
         ("content", "said"),
-        [(b"\xff\xfe", "not valid UTF-8"), (b"name = ", "not valid TOML"), (b'name = "x"', "'task'")],
+        [
+            (b"\xff\xfe", "not valid UTF-8"),
+            (b"name = ", "not valid TOML"),
+            (b'name = "x"', "'task'"),
+        ],
     )
     def test_a_file_that_is_no_recipe(self, run, here, content, said):
         (here / "r.toml").write_bytes(content)
@@ -151,7 +185,9 @@ class TestModels:
         assert said.code == 1
         assert said.error[0] == "m/tokenizer.json: this file of the model is missing"
 
-    @pytest.mark.parametrize("harm", [lambda b: b[:-1], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b""])
+    @pytest.mark.parametrize(
+        "harm", [lambda b: b[:-1], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b""]
+    )
     def test_a_file_of_it_was_cut_or_altered(self, run, here, models, harm):
         shutil.copytree(models["tag"], here / "m")
         weights = here / "m" / "model.safetensors"
@@ -159,7 +195,10 @@ class TestModels:
         for verb in ("predict", "evaluate", "info"):
             said = run(verb, "m")
             assert said.code == 1
-            assert said.error[0] == "m/model.safetensors: not the file that was written: it was changed or cut off"
+            assert (
+                said.error[0]
+                == "m/model.safetensors: not the file that was written: it was changed or cut off"
+            )
             assert said.stdout == ""
 
 
@@ -179,21 +218,41 @@ class TestDirectories:
         assert untouched(finished) == before
         assert names(here) == ["out"]
 
-    def test_not_even_when_it_is_to_be_overwritten_with_bad_data(self, run, here, finished, untouched):
+    def test_not_even_when_it_is_to_be_overwritten_with_bad_data(
+        self, run, here, finished, untouched
+    ):
         before = untouched(finished)
         (here / "bad.tsv").write_text("one column\n")
         assert run("train", "translate", "bad.tsv", "-o", "out", "--overwrite").code == 1
         assert untouched(finished) == before
 
     def test_it_can_be_overwritten(self, run, here, files, small, finished):
-        said = run("train", "translate", files["translate"], "-o", "out", "--overwrite", "-q", *small("translate"))
+        said = run(
+            "train",
+            "translate",
+            files["translate"],
+            "-o",
+            "out",
+            "--overwrite",
+            "-q",
+            *small("translate"),
+        )
         assert said.code == 0
         assert "after 4 steps" in run("info", "out").stdout
         assert names(here) == ["out"]
 
     def test_a_link_to_it_stays_a_link(self, run, here, files, small, finished):
         (here / "link").symlink_to("out")
-        run("train", "translate", files["translate"], "-o", "link", "--overwrite", "-q", *small("translate"))
+        run(
+            "train",
+            "translate",
+            files["translate"],
+            "-o",
+            "link",
+            "--overwrite",
+            "-q",
+            *small("translate"),
+        )
         assert (here / "link").is_symlink()
         assert "after 4 steps" in run("info", "out").stdout
 
@@ -241,9 +300,14 @@ class TestDirectories:
     def test_but_it_can_be_given_more_steps_and_remembers_them(self, run, finished):
         assert run("train", "--resume", "-o", "out", "-q", "-s", "train.steps=32").code == 0
         assert "after 32 steps" in run("info", "out").stdout
-        assert run("train", "--resume", "-o", "out").error[0] == "out: this run has finished all 32 steps"
+        assert (
+            run("train", "--resume", "-o", "out").error[0]
+            == "out: this run has finished all 32 steps"
+        )
 
-    @pytest.mark.parametrize("setting", ["model.dropout=0.5", "data.max_source=9", "source.lower=true", "shared=true"])
+    @pytest.mark.parametrize(
+        "setting", ["model.dropout=0.5", "data.max_source=9", "source.lower=true", "shared=true"]
+    )
     def test_a_run_keeps_its_model_and_its_data(self, run, finished, untouched, setting):
         before = untouched(finished)
         said = run("train", "--resume", "-o", "out", "-s", "train.steps=60", "-s", setting)
@@ -257,7 +321,9 @@ class TestDirectories:
             assert said.code == 1
             assert said.error[0] == "out: this run is of recipe 'seq2seq' for 'translate'"
 
-    @pytest.mark.parametrize("file", ["tokenizer.json", "recipe.toml", "last.safetensors", "data/train_target.json"])
+    @pytest.mark.parametrize(
+        "file", ["tokenizer.json", "recipe.toml", "last.safetensors", "data/train_target.json"]
+    )
     def test_a_run_that_was_damaged(self, run, finished, file):
         (finished / "run" / file).write_text("{")
         said = run("train", "--resume", "-o", "out", "-s", "train.steps=60")
@@ -266,7 +332,9 @@ class TestDirectories:
 
 
 def test_a_file_without_a_task_is_answered_with_the_command_that_fits(run, here):
-    (here / "trec.tsv").write_text("".join(f"{'AB'[n % 2]}\tWhat is this, number {n} ?\n" for n in range(40)))
+    (here / "trec.tsv").write_text(
+        "".join(f"{'AB'[n % 2]}\tWhat is this, number {n} ?\n" for n in range(40))
+    )
     said = run("train", "trec.tsv")
     assert said.code == 2
     assert said.error[0].startswith("trec.tsv: 40 lines of a label and a text: ")

@@ -12,8 +12,20 @@ from PIL import Image as Pillow
 from seqlab.data.png import png
 
 SETTINGS = (
-    *("image.height=8", "image.width=8", "model.embedding=8", "model.encoder.size=8", "model.encoder.layers=2"),
-    *("model.encoder.channels=4", "model.decoder.size=8", "target.min_count=1", "train.steps=3", "decode.max_length=6"),
+    *(
+        "image.height=8",
+        "image.width=8",
+        "model.embedding=8",
+        "model.encoder.size=8",
+        "model.encoder.layers=2",
+    ),
+    *(
+        "model.encoder.channels=4",
+        "model.decoder.size=8",
+        "target.min_count=1",
+        "train.steps=3",
+        "decode.max_length=6",
+    ),
     "data.validation=0.2",
 )
 WORDS = [word for setting in SETTINGS for word in ("--set", setting)]
@@ -32,7 +44,10 @@ def model(run, shapes, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "m"
     said = run("train", "caption", shapes, "-o", path, "-q", "--json", *WORDS)
     assert said.code == 0, said.stderr
-    assert list(json.loads(said.stdout)["validation"]["floors"]) == ["most frequent caption", "shuffled pictures"]
+    assert list(json.loads(said.stdout)["validation"]["floors"]) == [
+        "most frequent caption",
+        "shuffled pictures",
+    ]
     return path
 
 
@@ -51,7 +66,9 @@ def test_a_picture_in_a_caption_out(run, model, shapes, here):
     assert by_path.stdout.count("\n") == 1
     listed = run("predict", model, stdin=b"five.png\nfive.png\n")
     assert listed.stdout == 2 * by_path.stdout
-    [answer] = [json.loads(line) for line in run("predict", model, "five.png", "--json").stdout.splitlines()]
+    [answer] = [
+        json.loads(line) for line in run("predict", model, "five.png", "--json").stdout.splitlines()
+    ]
     assert answer["input"] == "five.png"
 
 
@@ -59,7 +76,14 @@ def test_scores_and_a_page(run, model, shapes, here):
     said = run("evaluate", model, shapes, "--json", "--report", "page.html")
     scores = json.loads(said.stdout)
     assert scores["examples"] == 24
-    assert {"exact", "bleu", "bleu_1", "likelihood_gap", "bootstrap_p", "attention_on_object"} <= scores.keys()
+    assert {
+        "exact",
+        "bleu",
+        "bleu_1",
+        "likelihood_gap",
+        "bootstrap_p",
+        "attention_on_object",
+    } <= scores.keys()
     page = (here / "page.html").read_text()
     assert page.count("data:image/png;base64,") == 20
     assert "show-attend-tell on 24 pictures" in page
@@ -75,7 +99,10 @@ def test_a_page_is_of_pictures(run, here, models):
 def test_pictures_are_not_printed(run):
     said = run("data", "make", "shapes")
     assert said.code == 2
-    assert said.error == ("'shapes' are pictures, which are not printed", "--out FILE.npz says where they go.")
+    assert said.error == (
+        "'shapes' are pictures, which are not printed",
+        "--out FILE.npz says where they go.",
+    )
 
 
 def test_a_look_at_the_data(run, shapes):
@@ -121,7 +148,9 @@ def test_a_bad_picture_is_named(run, model, bad, name):
 
 @pytest.mark.parametrize("name", BAD)
 def test_one_bad_picture_among_good_ones_is_refused_or_skipped(run, bad, name):
-    lines = [f"whole.jpg\ta picture {n}\n" for n in range(4)] + [f"moving.gif\ta square {n}\n" for n in range(4)]
+    lines = [f"whole.jpg\ta picture {n}\n" for n in range(4)] + [
+        f"moving.gif\ta square {n}\n" for n in range(4)
+    ]
     (bad / "t.tsv").write_text("".join([*lines, f"{name}\tnothing\n"]))
     refused = run("train", "caption", "t.tsv", "-o", "m", "-q", *WORDS)
     assert refused.code == 1
@@ -130,5 +159,10 @@ def test_one_bad_picture_among_good_ones_is_refused_or_skipped(run, bad, name):
     skipped = run("train", "caption", "t.tsv", "-o", "m", "-q", *WORDS, "--set", "image.bad=skip")
     assert skipped.code == 0, skipped.stderr
     assert re.search(rf"warning: t.tsv:9 \({name}\): .*; skipped", skipped.stderr)
-    assert "warning: t.tsv:5 (moving.gif): 2 pictures in one file; only the first is used" in skipped.stderr
-    assert "nothing said of them" in skipped.stderr  # the other bad ones, of which the table does not speak
+    assert (
+        "warning: t.tsv:5 (moving.gif): 2 pictures in one file; only the first is used"
+        in skipped.stderr
+    )
+    assert (
+        "nothing said of them" in skipped.stderr
+    )  # the other bad ones, of which the table does not speak

@@ -6,7 +6,13 @@ def test_the_tracking_demo_shows_the_plane_and_says_how_far_off_each_way_is(run)
     assert said.code == 0, said.stderr
     assert said.stderr == ""
     assert ". where it was   o where it was seen   * where the smoother puts it" in said.stdout
-    for way in ("last sighting", "filter", "smoother", "noises learnt by EM", "the noise of a sighting"):
+    for way in (
+        "last sighting",
+        "filter",
+        "smoother",
+        "noises learnt by EM",
+        "the noise of a sighting",
+    ):
         assert way in said.stdout
     assert max(map(len, said.stdout.splitlines())) <= 80
 
@@ -25,7 +31,10 @@ def test_the_tracking_demo_as_json(run):
 
 def test_help_says_what_each_demo_is_about(run):
     said = run("demo", "--help")
-    assert "seqlab demo             dates in 48 languages, without attention and with it" in said.stdout
+    assert (
+        "seqlab demo             dates in 48 languages, without attention and with it"
+        in said.stdout
+    )
     assert "seqlab demo tracking    follow a moving target" in said.stdout
     assert "[default: dates]" in said.stdout
 

@@ -9,7 +9,10 @@ def test_a_model_in_bytes_is_smaller_and_answers_as_it_would_with_the_option(run
     said = run("export", models["translate"], "--int8", "-o", tmp_path / "small")
     assert said.code == 0, said.stderr
     assert f"use it: seqlab predict {tmp_path / 'small'}" in said.stdout
-    sizes = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "small", models["translate"])]
+    sizes = [
+        (folder / "model.safetensors").stat().st_size
+        for folder in (tmp_path / "small", models["translate"])
+    ]
     assert sizes[0] < 0.5 * sizes[1]  # of so small a model the names and scales count
     answers = [
         run("predict", *words, "abc", "bca", "--json").stdout

@@ -19,7 +19,9 @@ def test_the_last_rows_of_a_file_give_the_next_ones_as_csv(run, models, files, t
     assert [row["time"] for row in rows[:2]] == ["2024-01-13 12:00:00", "2024-01-13 13:00:00"]
     for row in rows:
         assert float(row["low"]) < float(row["mean"]) < float(row["high"])
-    assert min(float(row["low"]) for row in rows[:4]) > -5 > min(float(row["low"]) for row in rows[4:])
+    assert (
+        min(float(row["low"]) for row in rows[:4]) > -5 > min(float(row["low"]) for row in rows[4:])
+    )
 
     kept = run("predict", models["forecast"], files["forecast"], "--out", tmp_path / "f.csv")
     assert kept.stdout == ""

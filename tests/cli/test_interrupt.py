@@ -61,7 +61,14 @@ def test_a_stopped_run_is_usable_and_resumed_it_is_as_if_it_had_never_stopped(
 
 
 def test_the_second_ctrl_c_stops_at_once(start, files, tmp_path):
-    slow = ["-s", "model.decoder.size=512", "-s", "train.bptt=128", "-s", "train.batch_rows=24"]  # a second a step
+    slow = [
+        "-s",
+        "model.decoder.size=512",
+        "-s",
+        "train.bptt=128",
+        "-s",
+        "train.batch_rows=24",
+    ]  # a second a step
     process = start("train", "lm", files["lm"], "-o", tmp_path / "m", *slow, "--score")
     while b"steps: about" not in process.stderr.readline():
         assert process.poll() is None
@@ -107,7 +114,11 @@ def test_a_tokenizer_that_is_being_learnt_is_interrupted(start, tmp_path):
     """The library that learns it does not return to Python: the process is ended from another thread."""
     draw, text = random.Random(1), tmp_path / "text.txt"
     text.write_text("\n".join("".join(draw.choices("abcdefgh ", k=400)) for _ in range(10_000)))
-    bpe = [word for each in ("data.unit=line", "target.kind=bpe", "target.size=8000") for word in ("-s", each)]
+    bpe = [
+        word
+        for each in ("data.unit=line", "target.kind=bpe", "target.size=8000")
+        for word in ("-s", each)
+    ]
     process = start("train", "lm", text, *bpe, "-o", tmp_path / "m")
     wait_for(process, lambda: (tmp_path / ".m.part").exists())
     time.sleep(4)
@@ -130,7 +141,9 @@ def test_an_import_is_interrupted(start, files, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_step_that_takes_long_is_interrupted_and_the_steps_before_it_are_saved(start, files, tmp_path):
+def test_a_step_that_takes_long_is_interrupted_and_the_steps_before_it_are_saved(
+    start, files, tmp_path
+):
     slow = ["-s", "model.decoder.size=512", "-s", "train.bptt=256", "-s", "train.batch_rows=32"]
     process = start("train", "lm", files["lm"], "-o", tmp_path / "m", *slow)
     while b"steps: about" not in process.stderr.readline():
@@ -147,15 +160,34 @@ def test_a_step_that_takes_long_is_interrupted_and_the_steps_before_it_are_saved
 def test_a_validation_and_the_scoring_are_interrupted_and_made_when_the_run_goes_on(
     run, start, files, small, tmp_path, phase
 ):
-    out, beam = tmp_path / "m", ["-s", "decode.method=beam", "-s", "decode.beam=40", "-s", "decode.max_length=150"]
-    steps = ["-s", "train.steps=6", "-s", f"train.validate_every={2 if phase == 'validation' else 6}"]
-    words = ["train", "translate", files["translate"], *small("translate"), *steps, *beam, "-s", "data.validation=0.4"]
+    out, beam = (
+        tmp_path / "m",
+        ["-s", "decode.method=beam", "-s", "decode.beam=40", "-s", "decode.max_length=150"],
+    )
+    steps = [
+        "-s",
+        "train.steps=6",
+        "-s",
+        f"train.validate_every={2 if phase == 'validation' else 6}",
+    ]
+    words = [
+        "train",
+        "translate",
+        files["translate"],
+        *small("translate"),
+        *steps,
+        *beam,
+        "-s",
+        "data.validation=0.4",
+    ]
     process = start(*words, "-o", out)
     last = out / "run" / "last.safetensors"
 
     def reached():
         place = read_checkpoint(last)[0] if last.exists() else None
-        return place is not None and (place.pending if phase == "validation" else place.finished and not place.pending)
+        return place is not None and (
+            place.pending if phase == "validation" else place.finished and not place.pending
+        )
 
     wait_for(process, reached)
     seconds, said = answers(process, signal.SIGINT)
@@ -166,13 +198,23 @@ def test_a_validation_and_the_scoring_are_interrupted_and_made_when_the_run_goes
     assert resumed.code == 0, resumed.stderr
     assert "exact" in resumed.stdout
     assert run(*words, "-o", tmp_path / "whole", "-q").code == 0
-    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert (out / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
     assert logged(out) == logged(tmp_path / "whole")
 
 
 def test_with_score_a_stopped_run_is_scored(start, files, small, tmp_path):
     process = start(
-        "train", "lm", files["lm"], *small("lm", steps=3000), *LM, *VALIDATE, "--score", "-o", tmp_path / "m"
+        "train",
+        "lm",
+        files["lm"],
+        *small("lm", steps=3000),
+        *LM,
+        *VALIDATE,
+        "--score",
+        "-o",
+        tmp_path / "m",
     )
     wait_for(process, lambda: is_logged(tmp_path / "m"))
     process.send_signal(signal.SIGINT)
@@ -184,9 +226,22 @@ def test_with_score_a_stopped_run_is_scored(start, files, small, tmp_path):
 
 def test_a_comparison_that_is_interrupted_goes_on_where_it_stopped(start, files, tmp_path):
     settings = [
-        word for each in ("model.embedding=8", "source.min_count=1", "train.steps=2000") for word in ("-s", each)
+        word
+        for each in ("model.embedding=8", "source.min_count=1", "train.steps=2000")
+        for word in ("-s", each)
     ]
-    words = ["compare", "tag", files["tag"], "-r", "bilstm", *settings, "-s", "train.validate_every=50", "-o", tmp_path]
+    words = [
+        "compare",
+        "tag",
+        files["tag"],
+        "-r",
+        "bilstm",
+        *settings,
+        "-s",
+        "train.validate_every=50",
+        "-o",
+        tmp_path,
+    ]
     process = start(*words)
     run = tmp_path / "bilstm-tagger-1"
     wait_for(process, lambda: (run / "run" / "last.safetensors").exists())
@@ -208,7 +263,9 @@ def logged(out):
 
 def test_ctrl_c_while_predicting_ends_quietly(start, models):
     process = start("predict", models["lm"], stdin=-1)
-    process.stdin.write(b"the\n" * 2000)  # a whole block, so that it answers and then waits for more
+    process.stdin.write(
+        b"the\n" * 2000
+    )  # a whole block, so that it answers and then waits for more
     process.stdin.flush()
     process.stdout.readline()
     process.send_signal(signal.SIGINT)

@@ -23,16 +23,22 @@ def limited(*words, most_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
     command = [sys.executable, "-m", "seqlab", *map(str, words)]
-    return subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, preexec_fn=limit, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
-def test_a_full_disk_ends_the_run_with_a_message_and_the_last_checkpoint_whole(run, files, small, tmp_path):
+def test_a_full_disk_ends_the_run_with_a_message_and_the_last_checkpoint_whole(
+    run, files, small, tmp_path
+):
     out = tmp_path / "m"
     words = ["train", "lm", files["lm"], *small("lm", steps=40), "-o", out, "-q"]
     assert run(*words).code == 0
     last = out / "run" / "last.safetensors"
     whole = last.read_bytes()
-    full = limited("train", "--resume", "--out", out, "-s", "train.steps=80", most_bytes=len(whole) // 2)
+    full = limited(
+        "train", "--resume", "--out", out, "-s", "train.steps=80", most_bytes=len(whole) // 2
+    )
     assert full.returncode == 1
     assert "Traceback" not in full.stderr
     assert ".safetensors: it could not be written: File too large" in full.stderr
@@ -61,7 +67,9 @@ def test_a_second_training_into_the_same_directory_is_refused_with_the_process_o
     assert not (tmp_path / ".m.lock").exists()
 
 
-def test_a_data_file_that_changes_during_training_changes_nothing(run, start, files, small, tmp_path):
+def test_a_data_file_that_changes_during_training_changes_nothing(
+    run, start, files, small, tmp_path
+):
     """What a run reads is copied when it begins."""
     text = tmp_path / "text.txt"
     text.write_bytes(files["lm"].read_bytes())
@@ -106,14 +114,28 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, start, files,
 
 
 @pytest.mark.parametrize("ends", ["train.steps=40", "train.patience=1"])
-def test_a_run_killed_between_its_last_step_and_its_model_writes_the_model(run, files, small, tmp_path, ends):
+def test_a_run_killed_between_its_last_step_and_its_model_writes_the_model(
+    run, files, small, tmp_path, ends
+):
     """With the model of an earlier stop in its place, and with none; at its last step, and when patience was lost."""
     out, settings = tmp_path / "m", ["-s", "train.learning_rate=1e-30", "-s", ends]
-    words = ["train", "translate", files["translate"], *small("translate", steps=200), *settings, "-o", out, "-q"]
+    words = [
+        "train",
+        "translate",
+        files["translate"],
+        *small("translate", steps=200),
+        *settings,
+        "-o",
+        out,
+        "-q",
+    ]
     assert run(*words).code == 0
     model = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     log, scores = logged(out), json.loads(model["metrics.json"])
-    earlier = {**model, "metrics.json": json.dumps({**scores, "steps": scores["steps"] - 10}).encode()}
+    earlier = {
+        **model,
+        "metrics.json": json.dumps({**scores, "steps": scores["steps"] - 10}).encode(),
+    }
     for left in (earlier, {}):
         for name in model:
             (out / name).unlink()
@@ -126,7 +148,11 @@ def test_a_run_killed_between_its_last_step_and_its_model_writes_the_model(run, 
 
 
 ATTENTIVE = ["model.attention.score=additive", "model.attention.wiring=bahdanau"]
-HEADS = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("kind=transformer", "heads=2")]
+HEADS = [
+    f"model.{side}.{key}"
+    for side in ("encoder", "decoder")
+    for key in ("kind=transformer", "heads=2")
+]
 # settings, and steps enough for all kills to come before the last one on a quick machine too
 KILLED = {
     "lm": ("lm", [], 6000),
@@ -144,13 +170,27 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
     """SIGKILL at any moment, while a checkpoint is written too: it is written every third step."""
     task, extra, num_steps = KILLED[kind]
     draw, out, whole = random.Random(kind), tmp_path / "killed", tmp_path / "whole"
-    settings = [*extra, "train.validate_every=3", "train.average=ema", "model.dropout=0.2", "train.batch_tokens=100"]
+    settings = [
+        *extra,
+        "train.validate_every=3",
+        "train.average=ema",
+        "model.dropout=0.2",
+        "train.batch_tokens=100",
+    ]
     settings += ["train.bptt=16", "train.batch_rows=4", "model.embedding=64"]
-    words = ["train", task, files[task], *small(task, steps=num_steps), *(w for each in settings for w in ("-s", each))]
+    words = [
+        "train",
+        task,
+        files[task],
+        *small(task, steps=num_steps),
+        *(w for each in settings for w in ("-s", each)),
+    ]
     assert run(*words, "-o", whole, "-q").code == 0
     last, again, steps, writing = out / "run" / "last.safetensors", False, [0], 0
     for _ in range(KILLS):
-        process = start(*(["train", "--resume"] if again else words), "-o", out, stdout=subprocess.DEVNULL)
+        process = start(
+            *(["train", "--resume"] if again else words), "-o", out, stdout=subprocess.DEVNULL
+        )
         while b"steps: about" not in process.stderr.readline():
             assert process.poll() is None, process.stderr.read()
         time.sleep(draw.random())

@@ -17,7 +17,11 @@ def recipe_of(folder):
         ("classify", ["--steps", 3, "--batch", 256], {"steps": 3, "batch_tokens": 256}),
         ("classify", ["--steps", 3, "--lr", 0.01], {"steps": 3, "learning_rate": 0.01}),
         ("classify", ["--epochs", 0.5], {"epochs": 0.5, "steps": None}),
-        ("lm", ["--steps", 2, "--batch", 4, "--set", "train.bptt=8"], {"steps": 2, "batch_rows": 4, "bptt": 8}),
+        (
+            "lm",
+            ["--steps", 2, "--batch", 4, "--set", "train.bptt=8"],
+            {"steps": 2, "batch_rows": 4, "bptt": 8},
+        ),
         ("classify", ["--minutes", 0.01], {"minutes": 0.01, "steps": None, "epochs": None}),
     ],
 )
@@ -30,7 +34,17 @@ def test_a_short_option_is_a_setting(run, files, small, tmp_path, task, words, s
 
 
 def test_a_small_batch_is_explained(run, files, small, tmp_path):
-    done = run("train", "classify", files["classify"], *small("classify"), "--batch", 32, "-o", tmp_path / "m", "-q")
+    done = run(
+        "train",
+        "classify",
+        files["classify"],
+        *small("classify"),
+        "--batch",
+        32,
+        "-o",
+        tmp_path / "m",
+        "-q",
+    )
     assert "note: --batch 32 is a number of tokens, not of examples" in done.stderr
 
 
@@ -43,7 +57,17 @@ def test_an_unknown_option_names_the_nearest(run, files):
 def test_threads_are_fixed_and_noted(run, files, small, tmp_path):
     from seqlab.training.checkpoint import read_checkpoint
 
-    words = ["train", "classify", files["classify"], *small("classify"), "--threads", 2, "-o", tmp_path / "m", "-q"]
+    words = [
+        "train",
+        "classify",
+        files["classify"],
+        *small("classify"),
+        "--threads",
+        2,
+        "-o",
+        tmp_path / "m",
+        "-q",
+    ]
     assert run(*words, "--json").code == 0
     assert read_checkpoint(tmp_path / "m" / "run" / "last.safetensors")[0].threads == [[0, 2]]
     assert json.loads((tmp_path / "m" / "metrics.json").read_text())["steps"] == 4

@@ -15,7 +15,10 @@ def many():
     """10,000 lines: words, nothing, blanks, and characters that no model of ours has seen."""
     keyed = random.Random(3)
     rare = ["", "", "   ", "\t", "日本", "ab\u2028cd", "e\u0301", "\U0001f600 !", "\x7f", "a\rb"]
-    draw = [lambda: keyed.choice(rare), lambda: "".join(keyed.choices(LETTERS, k=keyed.randint(1, 6)))]
+    draw = [
+        lambda: keyed.choice(rare),
+        lambda: "".join(keyed.choices(LETTERS, k=keyed.randint(1, 6))),
+    ]
     return [keyed.choices(draw, weights=(1, 4))[0]() for _ in range(10_000)]
 
 
@@ -33,17 +36,29 @@ def test_ten_thousand_lines_are_answered_in_order_and_as_if_alone(run, models, m
             alone = run("predict", models[task], "--", many[place]).stdout
             assert alone == answers[place] + "\n", many[place]
     if task != "classify":
-        assert all(answer == "" for line, answer in zip(many, answers, strict=True) if not line.strip())
+        assert all(
+            answer == "" for line, answer in zip(many, answers, strict=True) if not line.strip()
+        )
     if task == "tag":
-        counts = [(len(line.split()), len(tags.split())) for line, tags in zip(many, answers, strict=True)]
+        counts = [
+            (len(line.split()), len(tags.split())) for line, tags in zip(many, answers, strict=True)
+        ]
         assert all(words == tags for words, tags in counts)
 
 
 def test_a_language_model_answers_each_line_on_one_line(run, models):
     prompts = ["the cat", "", "   ", "日本", "a dog ran\\n"] * 50
-    said = run("predict", models["lm"], "--max-length", 60, stdin="".join(p + "\n" for p in prompts).encode())
+    said = run(
+        "predict",
+        models["lm"],
+        "--max-length",
+        60,
+        stdin="".join(p + "\n" for p in prompts).encode(),
+    )
     assert said.stdout.count("\n") == len(prompts)
-    assert "\\n" in said.stdout  # the book's lines are short, so the answers have ends of lines in them
+    assert (
+        "\\n" in said.stdout
+    )  # the book's lines are short, so the answers have ends of lines in them
 
 
 def test_a_prompt_given_as_a_word_is_answered_as_it_is(run, models):
@@ -98,7 +113,10 @@ def test_json_is_one_object_a_line(run, models, task, keys):
 def test_a_stream_says_what_the_whole_answer_says(run, models):
     for options in (("--greedy",), ("--temperature", 1, "--seed", 3)):
         whole = run("predict", models["lm"], "the", "--max-length", 20, *options).stdout
-        assert run("predict", models["lm"], "the", "--max-length", 20, "--stream", *options).stdout == whole
+        assert (
+            run("predict", models["lm"], "the", "--max-length", 20, "--stream", *options).stdout
+            == whole
+        )
     whole = run("predict", models["translate"], "abc", "--greedy").stdout
     assert run("predict", models["translate"], "abc", "--greedy", "--stream").stdout == whole
     said = run("predict", models["classify"], "abc", "--stream")
@@ -110,7 +128,9 @@ def test_a_given_target_has_the_score_that_its_search_reported(models):
     model = lab.load(models["translate"])
     best = model.predict("abc", beam=3)
     ended = next(h for h in best.details["hypotheses"] if h["ended"])
-    assert model.score([ended["output"]], ["abc"])[0] == pytest.approx(ended["log_probability"], abs=1e-4)
+    assert model.score([ended["output"]], ["abc"])[0] == pytest.approx(
+        ended["log_probability"], abs=1e-4
+    )
     with pytest.raises(UsageError, match="writes no text"):
         lab.load(models["classify"]).score(["abc"])
 
@@ -131,7 +151,9 @@ class TestBeam:
 
     def test_a_prefix_is_what_every_answer_begins_with(self, run, models):
         for search in ("--greedy", "--beam=3", "--temperature=1"):
-            answers = run("predict", models["translate"], "--prefix", "ca", search, stdin=b"abc\nb\n").stdout
+            answers = run(
+                "predict", models["translate"], "--prefix", "ca", search, stdin=b"abc\nb\n"
+            ).stdout
             assert all(line.startswith("ca") for line in answers.splitlines())
             assert len(answers.splitlines()) == 2
 
@@ -140,7 +162,9 @@ class TestBeam:
         assert said.code == 2
         assert "'a☃'" in said.error[0]
 
-    @pytest.mark.parametrize("option", ["--beam=0", "--length-penalty=-1", "--no-repeat=0", "--min-length=-1"])
+    @pytest.mark.parametrize(
+        "option", ["--beam=0", "--length-penalty=-1", "--no-repeat=0", "--min-length=-1"]
+    )
     def test_an_option_that_makes_no_sense(self, run, models, option):
         said = run("predict", models["translate"], "abc", option)
         assert said.code == 2
@@ -155,19 +179,34 @@ class TestBeam:
 class TestSampling:
     def test_a_seed_gives_the_same_answer_and_another_one_another(self, run, models):
         first, again, other = (
-            run("predict", models["lm"], "the", "--temperature", 1, "--seed", seed).stdout for seed in (1, 1, 2)
+            run("predict", models["lm"], "the", "--temperature", 1, "--seed", seed).stdout
+            for seed in (1, 1, 2)
         )
         assert first == again
         assert first != other
 
     def test_lines_of_one_job_differ(self, run, models):
-        answers = run("predict", models["lm"], "--temperature", 1, stdin=b"the\n" * 5).stdout.splitlines()
+        answers = run(
+            "predict", models["lm"], "--temperature", 1, stdin=b"the\n" * 5
+        ).stdout.splitlines()
         assert len(set(answers)) > 1
 
     def test_how_a_job_is_cut_into_batches_changes_nothing(self, run, models):
         prompts = ["the", "a dog ran and", "", "the time traveller"] * 10
-        together = run("predict", models["lm"], "--temperature", 1, stdin="".join(p + "\n" for p in prompts).encode())
-        fewer = run("predict", models["lm"], "--temperature", 1, stdin="".join(p + "\n" for p in prompts[:3]).encode())
+        together = run(
+            "predict",
+            models["lm"],
+            "--temperature",
+            1,
+            stdin="".join(p + "\n" for p in prompts).encode(),
+        )
+        fewer = run(
+            "predict",
+            models["lm"],
+            "--temperature",
+            1,
+            stdin="".join(p + "\n" for p in prompts[:3]).encode(),
+        )
         assert together.stdout.splitlines()[:3] == fewer.stdout.splitlines()
 
     def test_the_likeliest_of_one_token_is_the_greedy_answer(self, run, models):
@@ -201,7 +240,11 @@ class TestSampling:
 
 class TestLongLines:
     def test_are_cut_with_a_warning_that_names_the_first(self, run, models):
-        said = run("predict", models["translate"], stdin=b"abc\n" + b"abc" * 20 + b"\n" + b"xyz" * 20 + b"\n")
+        said = run(
+            "predict",
+            models["translate"],
+            stdin=b"abc\n" + b"abc" * 20 + b"\n" + b"xyz" * 20 + b"\n",
+        )
         assert said.code == 0
         assert said.stdout.count("\n") == 3
         assert said.stderr == (
@@ -209,7 +252,17 @@ class TestLongLines:
         )
 
     def test_of_a_tagger_keep_a_tag_for_each_word(self, run, files, small, tmp_path):
-        run("train", "tag", files["tag"], "-o", tmp_path / "m", "-q", *small("tag"), "-s", "data.max_source=3")
+        run(
+            "train",
+            "tag",
+            files["tag"],
+            "-o",
+            tmp_path / "m",
+            "-q",
+            *small("tag"),
+            "-s",
+            "data.max_source=3",
+        )
         said = run("predict", tmp_path / "m", "A b 1 c D 2")
         assert len(said.stdout.split()) == 6
         assert "more than the 3 of data.max_source" in said.stderr

@@ -106,7 +106,10 @@ class TestEmbedding:
 
     def test_words_on_the_command_line_are_texts(self, run, models):
         said = run("predict", models["mask"], "the cat", "a dog", "--embed")
-        assert [json.loads(line)["input"] for line in said.stdout.splitlines()] == ["the cat", "a dog"]
+        assert [json.loads(line)["input"] for line in said.stdout.splitlines()] == [
+            "the cat",
+            "a dog",
+        ]
 
     def test_into_an_array(self, run, models, here):
         said = run("predict", models["mask"], "--embed", "-o", "v.npy", "--normalise", stdin=LINES)
@@ -118,7 +121,9 @@ class TestEmbedding:
     def test_into_lines_of_json_as_they_would_be_printed(self, run, models, here):
         said = run("predict", models["mask"], "--embed", "--out", "v.jsonl", stdin=LINES)
         assert (said.code, said.stdout) == (0, "")
-        assert (here / "v.jsonl").read_text("utf-8") == run("predict", models["mask"], "--embed", stdin=LINES).stdout
+        assert (here / "v.jsonl").read_text("utf-8") == run(
+            "predict", models["mask"], "--embed", stdin=LINES
+        ).stdout
 
     def test_into_a_file_of_another_kind_is_refused(self, run, models, here):
         said = run("predict", models["mask"], "--embed", "--out", "v.csv", stdin=LINES)
@@ -163,7 +168,9 @@ class TestFilesToTag:
 
     def test_scores_of_entities_are_shares(self, run, here, small):
         (here / "x.conll").write_text("".join(f"n{i} O\nAda B-PER\n\n" for i in range(20)))
-        said = run("train", "tag", "x.conll", "-o", "m", "-q", *small("tag"), "-s", "data.validation=0.3")
+        said = run(
+            "train", "tag", "x.conll", "-o", "m", "-q", *small("tag"), "-s", "data.validation=0.3"
+        )
         assert said.code == 0
         rows = [line for line in said.stdout.splitlines() if line.startswith("│ entity")]
         assert len(rows) == 3

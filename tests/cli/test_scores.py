@@ -24,7 +24,10 @@ ROWS = list(zip(NUMBERS, LABELS, strict=True))
 def conll(columns):
     sentences = zip(NUMBERS, TAGS, strict=True)
     rows = (
-        ["\t".join(columns(i, w, t)) for i, (w, t) in enumerate(zip(words.split(), tags.split(), strict=True), 1)]
+        [
+            "\t".join(columns(i, w, t))
+            for i, (w, t) in enumerate(zip(words.split(), tags.split(), strict=True), 1)
+        ]
         for words, tags in sentences
     )
     return "".join("".join(line + "\n" for line in sentence) + "\n" for sentence in rows)
@@ -32,28 +35,46 @@ def conll(columns):
 
 FORMS = {
     "pairs in TSV": Form("translate", {"p.tsv": "".join(f"{n}\t{n[::-1]}\n" for n in NUMBERS)}),
-    "pairs in CSV": Form("translate", {"p.csv": "source,target\n" + "".join(f'"{n}","{n[::-1]}"\n' for n in NUMBERS)}),
+    "pairs in CSV": Form(
+        "translate", {"p.csv": "source,target\n" + "".join(f'"{n}","{n[::-1]}"\n' for n in NUMBERS)}
+    ),
     "pairs in numbered columns": Form(
-        "translate", {"p.tsv": "".join(f"x\t{n[::-1]}\t{n}\n" for n in NUMBERS)}, ["data.source=3", "data.target=2"]
+        "translate",
+        {"p.tsv": "".join(f"x\t{n[::-1]}\t{n}\n" for n in NUMBERS)},
+        ["data.source=3", "data.target=2"],
     ),
     "pairs in parallel files": Form(
-        "translate", {"p.a": "".join(f"{n}\n" for n in NUMBERS), "p.b": "".join(f"{n[::-1]}\n" for n in NUMBERS)}
+        "translate",
+        {
+            "p.a": "".join(f"{n}\n" for n in NUMBERS),
+            "p.b": "".join(f"{n[::-1]}\n" for n in NUMBERS),
+        },
     ),
     "labels in TSV": Form("classify", {"c.tsv": "".join(f"{label}\t{n}\n" for n, label in ROWS)}),
-    "labels in CSV": Form("classify", {"c.csv": "text,label\n" + "".join(f"{n},{label}\n" for n, label in ROWS)}),
+    "labels in CSV": Form(
+        "classify", {"c.csv": "text,label\n" + "".join(f"{n},{label}\n" for n, label in ROWS)}
+    ),
     "labels in JSONL with names of their own": Form(
         "classify",
         {"c.jsonl": "".join(json.dumps({"review": n, "stars": label}) + "\n" for n, label in ROWS)},
         ["data.source=review", "data.target=stars"],
     ),
     "labels in parallel files": Form(
-        "classify", {"c.x": "".join(f"{n}\n" for n in NUMBERS), "c.y": "".join(f"{label}\n" for label in LABELS)}
+        "classify",
+        {
+            "c.x": "".join(f"{n}\n" for n in NUMBERS),
+            "c.y": "".join(f"{label}\n" for label in LABELS),
+        },
     ),
     "tags in CoNLL": Form("tag", {"t.conll": conll(lambda i, word, tag: (word, tag))}),
     "tags in CoNLL-U": Form(
-        "tag", {"t.conllu": conll(lambda i, word, tag: (str(i), word, "_", tag, *["_"] * 6))}, ["data.target=upos"]
+        "tag",
+        {"t.conllu": conll(lambda i, word, tag: (str(i), word, "_", tag, *["_"] * 6))},
+        ["data.target=upos"],
     ),
-    "tags in TSV": Form("tag", {"t.tsv": "".join(f"{n}\t{t}\n" for n, t in zip(NUMBERS, TAGS, strict=True))}),
+    "tags in TSV": Form(
+        "tag", {"t.tsv": "".join(f"{n}\t{t}\n" for n, t in zip(NUMBERS, TAGS, strict=True))}
+    ),
     "tags in parallel files": Form(
         "tag", {"t.x": "".join(f"{n}\n" for n in NUMBERS), "t.y": "".join(f"{t}\n" for t in TAGS)}
     ),
@@ -71,7 +92,9 @@ def test_what_can_be_trained_on_can_be_evaluated_on(run, small, tmp_path, name):
         (tmp_path / file).write_text(text)
     paths = [tmp_path / file for file in form.texts]
     columns = [word for setting in form.columns for word in ("-s", setting)]
-    trained = run("train", form.task, *paths, "-o", tmp_path / "m", "-q", *small(form.task), *columns)
+    trained = run(
+        "train", form.task, *paths, "-o", tmp_path / "m", "-q", *small(form.task), *columns
+    )
     assert trained.code == 0, trained.stderr
 
     report = json.loads(run("evaluate", tmp_path / "m", *paths, "--json").stdout)
@@ -119,7 +142,10 @@ def test_as_many_mistakes_as_asked(run, models):
 
 def test_a_compressed_file(run, models, files, tmp_path):
     (tmp_path / "p.tsv.gz").write_bytes(gzip.compress(files["translate"].read_bytes()))
-    plain, packed = (run("evaluate", models["translate"], path) for path in (files["translate"], tmp_path / "p.tsv.gz"))
+    plain, packed = (
+        run("evaluate", models["translate"], path)
+        for path in (files["translate"], tmp_path / "p.tsv.gz")
+    )
     assert packed.stdout == plain.stdout
 
 
@@ -148,7 +174,10 @@ def test_a_loss_that_does_not_exist_is_null(run, models, tmp_path):
 def test_tags_never_seen_are_named_too(run, models, tmp_path):
     (tmp_path / "t.conll").write_text("A NAME\nb VERB\n")
     said = run("evaluate", models["tag"], tmp_path / "t.conll")
-    assert f"{tmp_path / 't.conll'}:1: labels never seen in training count as wrong: 'VERB' (1)" in said.stderr
+    assert (
+        f"{tmp_path / 't.conll'}:1: labels never seen in training count as wrong: 'VERB' (1)"
+        in said.stderr
+    )
 
 
 def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path):
@@ -159,7 +188,10 @@ def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path)
         f"{tmp_path / 'm'}: there is no held-out data beside this model",
         "give a file with known answers.",
     )
-    assert "note: the n-gram floor needs the training part" in run("evaluate", tmp_path / "m", files["lm"]).stdout
+    assert (
+        "note: the n-gram floor needs the training part"
+        in run("evaluate", tmp_path / "m", files["lm"]).stdout
+    )
 
 
 def test_held_out_data_that_was_damaged(run, models, tmp_path):

@@ -74,10 +74,15 @@ def test_a_port_that_is_taken(run, start, models):
 
 
 def test_without_the_packages_it_says_which_and_how_to_get_them(models):
-    hide = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['seqlab', 'serve', sys.argv[1]]\n"
+    hide = (
+        "import sys; sys.modules['uvicorn'] = None; sys.argv = ['seqlab', 'serve', sys.argv[1]]\n"
+    )
     script = hide + "from seqlab.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", script, models["lm"]], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", script, models["lm"]],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 2
     assert done.stderr == (
@@ -86,7 +91,15 @@ def test_without_the_packages_it_says_which_and_how_to_get_them(models):
 
 
 def test_a_training_can_be_watched(start, files, small, tmp_path):
-    words = ["train", "lm", files["lm"], "--out", tmp_path / "watched", "--watch", *small("lm", steps=2000)]
+    words = [
+        "train",
+        "lm",
+        files["lm"],
+        "--out",
+        tmp_path / "watched",
+        "--watch",
+        *small("lm", steps=2000),
+    ]
     process = start(*words, stdout=subprocess.DEVNULL)
     client = Client(spoken(process, r"watch it at (http://\S+)")[1], timeout=PATIENCE)
     assert [model["name"] for model in client.models()] == ["watched"]
@@ -106,7 +119,9 @@ def test_a_training_can_be_watched(start, files, small, tmp_path):
 
 def test_a_demo_without_the_packages_ends_without_the_page(models):
     script = "import sys; sys.modules['uvicorn'] = None\nfrom seqlab.cli.serving import serve_demo; serve_demo([])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0
     assert done.stderr == (
         "the page is not served: serving needs the package 'uvicorn', which is not installed\n"
@@ -129,7 +144,10 @@ def test_the_demo_ends_with_the_page_on_a_terminal_alone(terminal, start, tmp_pa
     os.close(slave)
     os.set_blocking(master, False)
     found = spoken(process, r"serving dates-attention, dates, (\S+, )*en-fr, .* at (http://\S+)")
-    assert [model["name"] for model in Client(found[2], timeout=PATIENCE).models()][:2] == ["dates-attention", "dates"]
+    assert [model["name"] for model in Client(found[2], timeout=PATIENCE).models()][:2] == [
+        "dates-attention",
+        "dates",
+    ]
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 0
     os.close(master)

@@ -31,7 +31,9 @@ def on_a_terminal(start):
 
     def command(*words, **env):
         master, slave = pty.openpty()
-        process = start(*words, stderr=slave, env={"TERM": "xterm-256color", "COLUMNS": "100", **env})
+        process = start(
+            *words, stderr=slave, env={"TERM": "xterm-256color", "COLUMNS": "100", **env}
+        )
         os.close(slave)
         seen = everything(master)
         stdout = process.stdout.read().decode()
@@ -43,7 +45,14 @@ def on_a_terminal(start):
 
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}], ids=["colours", "no colours"])
 def test_a_bar_on_a_terminal(on_a_terminal, files, small, tmp_path, env):
-    words = ["train", "classify", files["classify"], "-o", tmp_path / "m", *small("classify", steps=20)]
+    words = [
+        "train",
+        "classify",
+        files["classify"],
+        "-o",
+        tmp_path / "m",
+        *small("classify", steps=20),
+    ]
     stdout, seen = on_a_terminal(*words, **env)
     assert "20/20" in seen
     assert "tok/s" in seen
@@ -55,7 +64,9 @@ def test_a_bar_on_a_terminal(on_a_terminal, files, small, tmp_path, env):
 
 
 def test_plain_lines_elsewhere(run, files, small, tmp_path):
-    said = run("train", "classify", files["classify"], "-o", tmp_path / "m", *small("classify", steps=20))
+    said = run(
+        "train", "classify", files["classify"], "-o", tmp_path / "m", *small("classify", steps=20)
+    )
     assert "\x1b" not in said.stderr + said.stdout
     assert "\r" not in said.stderr
     lines = said.stderr.splitlines()
@@ -65,12 +76,18 @@ def test_plain_lines_elsewhere(run, files, small, tmp_path):
     assert plan[1].startswith("chosen for it: [")
     assert len(plan) <= 4
     assert max(map(len, plan)) <= 80
-    assert re.fullmatch(r"[\d.]+ k parameters, 20 steps: about \d+ s and [\d.]+ GB of memory", lines[0])
-    assert [line.split()[:4] for line in lines[1:]] == [["step", str(n), "held", "out:"] for n in (10, 20)]
+    assert re.fullmatch(
+        r"[\d.]+ k parameters, 20 steps: about \d+ s and [\d.]+ GB of memory", lines[0]
+    )
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["step", str(n), "held", "out:"] for n in (10, 20)
+    ]
 
 
 def test_quiet_is_silent(run, files, small, tmp_path):
-    said = run("train", "classify", files["classify"], "-o", tmp_path / "m", "--quiet", *small("classify"))
+    said = run(
+        "train", "classify", files["classify"], "-o", tmp_path / "m", "--quiet", *small("classify")
+    )
     assert said.stderr == ""
     assert "accuracy" in said.stdout
 

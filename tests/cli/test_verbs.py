@@ -27,7 +27,16 @@ def test_training_says_how_good_the_model_is_and_how_to_use_it(run, files, small
 
 
 def test_training_as_json(run, files, small, tmp_path):
-    said = run("train", "translate", files["translate"], "-o", tmp_path / "m", "-q", "--json", *small("translate"))
+    said = run(
+        "train",
+        "translate",
+        files["translate"],
+        "-o",
+        tmp_path / "m",
+        "-q",
+        "--json",
+        *small("translate"),
+    )
     result = json.loads(said.stdout)
     assert result["stopped"] is False
     assert result["steps"] == 4
@@ -35,7 +44,9 @@ def test_training_as_json(run, files, small, tmp_path):
     assert said.stderr == ""
 
 
-def test_without_out_the_directory_is_named_after_task_and_file(run, files, small, tmp_path, monkeypatch):
+def test_without_out_the_directory_is_named_after_task_and_file(
+    run, files, small, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     said = run("train", "classify", files["classify"], "-q", *small("classify"))
     assert said.code == 0
@@ -44,7 +55,9 @@ def test_without_out_the_directory_is_named_after_task_and_file(run, files, smal
 
 def test_the_directory_one_stands_in_will_do(run, files, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("train", "classify", files["classify"], "-o", ".", "-q", *small("classify")).code == 0
+    assert (
+        run("train", "classify", files["classify"], "-o", ".", "-q", *small("classify")).code == 0
+    )
     assert (tmp_path / "manifest.json").is_file()
 
 
@@ -58,10 +71,14 @@ def test_training_and_validating_on_standard_input(run, files, small, tmp_path):
 
 
 def test_another_recipe_by_name_or_file(run, files, small, tmp_path):
-    (tmp_path / "mine.toml").write_text(run("recipes", "char-gru").stdout.replace("char-gru", "mine"))
+    (tmp_path / "mine.toml").write_text(
+        run("recipes", "char-gru").stdout.replace("char-gru", "mine")
+    )
     for recipe in ("char-gru", str(tmp_path / "mine.toml")):
         out = tmp_path / Path(recipe).stem
-        assert run("train", "lm", files["lm"], "-r", recipe, "-o", out, "-q", *small("lm")).code == 0
+        assert (
+            run("train", "lm", files["lm"], "-r", recipe, "-o", out, "-q", *small("lm")).code == 0
+        )
     assert json.loads(run("info", tmp_path / "mine", "--json").stdout)["recipe"] == "mine"
 
 
@@ -87,7 +104,10 @@ def test_the_kernels_can_say_whether_they_are_in_use(run):
     facts = json.loads(run("kernels", "--json").stdout)
     assert facts["ready"] is False
     assert facts["library"].endswith(".so")
-    assert run("kernels", "biuld").error == ("kernels cannot 'biuld'", "`seqlab kernels build` compiles them.")
+    assert run("kernels", "biuld").error == (
+        "kernels cannot 'biuld'",
+        "`seqlab kernels build` compiles them.",
+    )
 
 
 def test_kernels_that_are_built_are_in_use(run, kernels):
@@ -117,13 +137,17 @@ def test_a_recipe_is_shown_as_toml_to_copy_and_change(run, name):
 
 
 def test_public_data_is_listed(run):
-    assert [each["name"] for each in json.loads(run("data", "list", "--json").stdout)] == [d.name for d in datasets()]
+    assert [each["name"] for each in json.loads(run("data", "list", "--json").stdout)] == [
+        d.name for d in datasets()
+    ]
     assert "tinyshakespeare" in run("data", "list").stdout
 
 
 def test_synthetic_data_is_made_on_stdout(run):
     said = run("data", "make", "reversals", "-n", 5, "--seed", 7)
-    assert said.stdout == "".join(f"{source}\t{target}\n" for source, target in reversals(5, seed=7))
+    assert said.stdout == "".join(
+        f"{source}\t{target}\n" for source, target in reversals(5, seed=7)
+    )
 
 
 def test_looking_at_a_series(run, files):
@@ -139,10 +163,20 @@ def test_looking_at_a_series(run, files):
 @pytest.mark.parametrize("task", sorted(set(TASKS) - {"forecast"}))
 def test_looking_at_data(run, files, task):
     facts = json.loads(run("data", "look", task, files[task], "--json").stdout)
-    sizes = {"lm": 200, "mask": 100, "bilm": 100, "classify": 300, "tag": 100, "translate": 300, "caption": 120}
+    sizes = {
+        "lm": 200,
+        "mask": 100,
+        "bilm": 100,
+        "classify": 300,
+        "tag": 100,
+        "translate": 300,
+        "caption": 120,
+    }
     sizes |= {"speak": 60}
     assert facts["examples"] == sizes[task]
-    assert facts["first"].startswith(f"{files[task]}[0]: " if task in ("caption", "speak") else f"{files[task]}:1: ")
+    assert facts["first"].startswith(
+        f"{files[task]}[0]: " if task in ("caption", "speak") else f"{files[task]}:1: "
+    )
     if task == "classify":
         assert set(facts["most_frequent"]) == {"odd", "even"}
         assert facts["repeated_sources"] > 0
@@ -152,7 +186,17 @@ def test_looking_at_data(run, files, task):
 
 def test_looking_at_a_column_by_its_number(run, tmp_path):
     (tmp_path / "p.tsv").write_text("1\tone\tun\n")
-    said = run("data", "look", "translate", tmp_path / "p.tsv", "-s", "data.source=2", "-s", "data.target=3", "--json")
+    said = run(
+        "data",
+        "look",
+        "translate",
+        tmp_path / "p.tsv",
+        "-s",
+        "data.source=2",
+        "-s",
+        "data.target=3",
+        "--json",
+    )
     assert json.loads(said.stdout)["first"].endswith("'one' -> 'un'")
 
 
@@ -170,7 +214,9 @@ def test_looking_at_a_column_by_its_number(run, tmp_path):
         (["data", "look", "transalte", "x"], "there is no task 'transalte'"),
     ],
 )
-def test_a_command_that_makes_no_sense_ends_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, words, said):
+def test_a_command_that_makes_no_sense_ends_with_2_and_leaves_nothing(
+    run, tmp_path, monkeypatch, words, said
+):
     monkeypatch.chdir(tmp_path)
     refused = run(*words)
     assert refused.code == 2
@@ -179,7 +225,9 @@ def test_a_command_that_makes_no_sense_ends_with_2_and_leaves_nothing(run, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["foo"], ["predict"], ["train", "--bogus"], ["predict", "m", "--top-k", "many"]])
+@pytest.mark.parametrize(
+    "words", [["foo"], ["predict"], ["train", "--bogus"], ["predict", "m", "--top-k", "many"]]
+)
 def test_a_command_that_does_not_parse_ends_with_2(run, words):
     said = run(*words)
     assert said.code == 2
@@ -193,12 +241,20 @@ def test_the_nearest_name_is_offered(run):
 
 def test_help_begins_with_what_one_does_first_and_cuts_no_sentence(run):
     verbs = [run(*words, "--help").stdout.partition("Commands:\n")[2] for words in ([], ["data"])]
-    assert [line.split()[0] for line in verbs[0].splitlines()][:4] == ["train", "predict", "evaluate", "explain"]
+    assert [line.split()[0] for line in verbs[0].splitlines()][:4] == [
+        "train",
+        "predict",
+        "evaluate",
+        "explain",
+    ]
     assert "..." not in "".join(verbs)
 
 
 def test_synthetic_data_goes_into_a_file_that_its_task_reads(run, tmp_path):
-    assert run("data", "make", "parity", "-n", 50, "-o", tmp_path / "bits.tsv").stdout == f"{tmp_path / 'bits.tsv'}\n"
+    assert (
+        run("data", "make", "parity", "-n", 50, "-o", tmp_path / "bits.tsv").stdout
+        == f"{tmp_path / 'bits.tsv'}\n"
+    )
     facts = json.loads(run("data", "look", "classify", tmp_path / "bits.tsv", "--json").stdout)
     assert set(facts["most_frequent"]) == {"odd", "even"}
     assert "shapes" in run("data", "make", "nothing").error[1]
@@ -213,7 +269,17 @@ def test_a_ladder_without_its_file_is_refused_at_once(run, tmp_path, monkeypatch
 
 
 def test_a_ladder_of_which_nothing_came_fails(run, files, tmp_path):
-    said = run("compare", "tag", files["tag"], "-r", "hmm", "-s", "model.hmm.order=7", "-o", tmp_path / "ladder")
+    said = run(
+        "compare",
+        "tag",
+        files["tag"],
+        "-r",
+        "hmm",
+        "-s",
+        "model.hmm.order=7",
+        "-o",
+        tmp_path / "ladder",
+    )
     assert said.code == 1
     assert "no model was trained to its end." in said.stdout
 
@@ -221,19 +287,26 @@ def test_a_ladder_of_which_nothing_came_fails(run, files, tmp_path):
 def test_a_file_given_as_a_text_is_answered_as_a_text_and_that_is_said(run, models, files):
     said = run("predict", models["classify"], files["classify"])
     assert said.stdout in ("odd\n", "even\n")
-    assert said.stderr == f"note: this answers the text '{files['classify']}'; for the lines of that file: --input\n"
+    assert (
+        said.stderr
+        == f"note: this answers the text '{files['classify']}'; for the lines of that file: --input\n"
+    )
     assert run("predict", models["classify"], "0 1 1").stderr == ""
 
 
 def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, small, tmp_path):
     said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
     note = next(line for line in said.stdout.splitlines() if line.startswith("note: loss "))
-    assert re.search(r": more than twice that of '5-gram' \([\d.]+\); make more than \d+ steps, of smaller", note)
+    assert re.search(
+        r": more than twice that of '5-gram' \([\d.]+\); make more than \d+ steps, of smaller", note
+    )
 
 
 def test_a_translator_of_single_words_is_not_judged_by_bleu():
     right = {"bleu": 0.0, "chrf": 100.0, "exact": 1.0}
-    (finding,) = beside_floor(task_named("translate"), right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}})
+    (finding,) = beside_floor(
+        task_named("translate"), right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}}
+    )
     assert finding.well
     assert finding.said == "chrf 100: 88 above 'copy of the source' (12)"
 
@@ -256,11 +329,21 @@ def test_a_note_says_how_far_a_model_is_from_its_floor(scores, floor, words):
 def test_a_note_names_what_helps():
     recipe = load_recipe("bilstm-classifier")
     few, many = (
-        next(beside_floor(task_named("classify"), {"accuracy": 0.4}, {"x": {"accuracy": 0.5}}, recipe=recipe, steps=n))
+        next(
+            beside_floor(
+                task_named("classify"),
+                {"accuracy": 0.4},
+                {"x": {"accuracy": 0.5}},
+                recipe=recipe,
+                steps=n,
+            )
+        )
         for n in (40, 4000)
     )
     assert few.remedy.startswith("make more than 40 steps, of smaller batches")
-    assert many.remedy.startswith("use the baseline (--recipe linear-classifier), train on more data, or begin with")
+    assert many.remedy.startswith(
+        "use the baseline (--recipe linear-classifier), train on more data, or begin with"
+    )
 
 
 def test_facts_have_no_empty_header(run, models):

@@ -14,7 +14,17 @@ import pytest
 import seqlab
 from seqlab import lab
 
-LINES = ["abc", "", "cab", "a" * 40, "b", "bca", "ab", "c" * 50, "acb"]  # the long ones are cut, one in each half
+LINES = [
+    "abc",
+    "",
+    "cab",
+    "a" * 40,
+    "b",
+    "bca",
+    "ab",
+    "c" * 50,
+    "acb",
+]  # the long ones are cut, one in each half
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
 # all models, in one start of two processes; the leader prints what each says
 SCRIPT = """
@@ -38,7 +48,9 @@ def close(one, other):
         return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
     if isinstance(one, list):
         return len(one) == len(other) and all(map(close, one, other))
-    return one == pytest.approx(other, rel=1e-4, abs=1e-6) if isinstance(one, float) else one == other
+    return (
+        one == pytest.approx(other, rel=1e-4, abs=1e-6) if isinstance(one, float) else one == other
+    )
 
 
 def test_the_lines_of_stdin_are_answered_in_order_as_by_one_process(run, models):
@@ -55,7 +67,19 @@ def test_the_lines_of_stdin_are_answered_in_order_as_by_one_process(run, models)
 
 def test_what_another_process_refuses_is_told_once_and_by_its_line(run, files, small, tmp_path):
     strict = ["-s", "data.max_source=6", "-s", "data.too_long=refuse"]
-    assert run("train", "translate", files["translate"], *small("translate"), *strict, "-o", tmp_path, "-q").code == 0
+    assert (
+        run(
+            "train",
+            "translate",
+            files["translate"],
+            *small("translate"),
+            *strict,
+            "-o",
+            tmp_path,
+            "-q",
+        ).code
+        == 0
+    )
     said = run("predict", tmp_path, "--workers", 2, stdin=b"abc\nab\na\nabcabcabc\n")
     assert said.code == 1
     assert said.stdout == ""
@@ -67,9 +91,18 @@ def test_every_model_is_scored_by_two_processes_as_by_one(models, files, tmp_pat
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     jobs = json.dumps([[task, str(models[task]), str(files[task])] for task in models])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(seqlab.__file__).parent.parent)}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(seqlab.__file__).parent.parent),
+    }
     done = subprocess.run(
-        [*TORCHRUN, script, jobs], env=environment, capture_output=True, text=True, check=False, timeout=240
+        [*TORCHRUN, script, jobs],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines()]
@@ -88,7 +121,9 @@ def working(start, models):
     process.stdin.write(b"abc\n" * 4000)
     process.stdin.flush()
     process.stdout.readline()
-    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
+    )
     (worker,) = map(int, children.stdout.split())
     return process, worker
 

@@ -28,9 +28,17 @@ IMAGE = Image(height=2, width=3, channels=1)
 SERIES = SeriesSource(("sales",), ("price",), (1.0, 2.0), (3.0, 4.0), (0.5,), 7, True)
 LABELS, ANGLES = Labels(("A", "B"), (2, 1)), NumberTarget(Measured((0.0,), (2.0,)), True, "?")
 CODECS = {
-    "text to text": (Codec(TextSource(LETTERS, markers=True, frame=True), TextTarget(WORDS)), TextSource, TextTarget),
+    "text to text": (
+        Codec(TextSource(LETTERS, markers=True, frame=True), TextTarget(WORDS)),
+        TextSource,
+        TextTarget,
+    ),
     "shared": (Codec(TextSource(LETTERS), TextTarget(LETTERS)), TextSource, TextTarget),
-    "words to labels": (Codec(WordSource(WORDS, LETTERS), LabelTarget(LABELS)), WordSource, LabelTarget),
+    "words to labels": (
+        Codec(WordSource(WORDS, LETTERS), LabelTarget(LABELS)),
+        WordSource,
+        LabelTarget,
+    ),
     "vectors to angles": (Codec(VectorSource(SCALE), ANGLES), VectorSource, NumberTarget),
     "text to frames": (Codec(TextSource(LETTERS), VectorTarget(SCALE)), TextSource, VectorTarget),
     "series": (Codec(SERIES, Nothing()), SeriesSource, Nothing),
@@ -82,7 +90,10 @@ def test_words_start_at_their_first_piece():
 
 
 def test_a_label_stands_at_the_first_piece_of_its_word():
-    target, example = LabelTarget(Labels(("A", "B"), (2, 1))), Example(("the", "cat"), ("B", "new"), "here")
+    target, example = (
+        LabelTarget(Labels(("A", "B"), (2, 1))),
+        Example(("the", "cat"), ("B", "new"), "here"),
+    )
     assert target.encode([example], [Places(None, 2)]) == [[1, UNSEEN]]
     assert target.encode([example], [Places([1, 3], 5)]) == [[UNSEEN, 1, UNSEEN, UNSEEN, UNSEEN]]
     assert target.cut([0, 1, 0], source=2, target=9) == [0, 1]
@@ -156,6 +167,8 @@ def test_a_value_is_shown_in_words_and_can_be_typed():
 def test_a_feature_that_never_changes_has_a_deviation_of_one():
     recipe = override(load_recipe("lstm-classifier"), ["source.kind=vectors"])
     frames = np.array([[1.0, 5.0], [3.0, 5.0]], dtype=np.float32)
-    codec = learn_codec(recipe, lambda: [Example(frames, "yes", "here")], None, VectorSource, LabelTarget)
+    codec = learn_codec(
+        recipe, lambda: [Example(frames, "yes", "here")], None, VectorSource, LabelTarget
+    )
     assert codec.source.entry == Measured((2.0, 5.0), (1.0, 1.0))
     assert codec.target.labels.names == ("yes",)

@@ -21,7 +21,10 @@ from seqlab.tasks import build_model, load_bundle
 from seqlab.text import EOS, KINDS, SOS, Normaliser, from_json, learn
 from tests.codec_of_examples import learn as learn_codec
 
-CELLS, CONNECTIONS = ("rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"), ("plain", "residual", "highway", "dense")
+CELLS, CONNECTIONS = (
+    ("rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"),
+    ("plain", "residual", "highway", "dense"),
+)
 POOLINGS = ("final", "mean", "max", "detectors", "theme", "attention")
 SWITCH, CONTEXTS = ("false", "true"), ("first", "every")
 
@@ -39,37 +42,76 @@ HEADS = "model.{0}.kind={1} model.{0}.size=8 model.{0}.heads=2"
 
 def _both(kind, *options):
     sides = ("encoder", "decoder")
-    return " ".join([HEADS.format(s, kind) for s in sides] + [f"model.{s}.{o}" for s in sides for o in options])
+    return " ".join(
+        [HEADS.format(s, kind) for s in sides] + [f"model.{s}.{o}" for s in sides for o in options]
+    )
 
 
 # A task, and settings as `--set` takes them, on top of the small recipe below.
 CASES = [
-    *[("lm", f"model.decoder.kind={c} model.decoder.connection={j}") for c, j in product(CELLS, CONNECTIONS)],
+    *[
+        ("lm", f"model.decoder.kind={c} model.decoder.connection={j}")
+        for c, j in product(CELLS, CONNECTIONS)
+    ],
     *[("lm", f"model.decoder.kind={c} model.tie=true") for c in CELLS],
     ("lm", "model.embedding=6 model.tie=true model.decoder.connection=dense"),
     ("lm", "target.kind=bpe target.size=300"),
-    *[("classify", f"model.pooling={p} model.encoder.bidirectional={b}") for p, b in product(POOLINGS, SWITCH)],
-    *[("classify", f"model.pooling=attention model.encoder.kind={c}") for c in CELLS],
-    *[("tag", f"model.encoder.kind={c} model.encoder.bidirectional={b}") for c, b in product(CELLS, SWITCH)],
-    *[("tag", f"model.encoder.bidirectional=true model.encoder.connection={j}") for j in CONNECTIONS],
     *[
-        ("translate", " ".join(f"model.{side}.kind={c} model.{side}.connection={j}" for side in ("encoder", "decoder")))
+        ("classify", f"model.pooling={p} model.encoder.bidirectional={b}")
+        for p, b in product(POOLINGS, SWITCH)
+    ],
+    *[("classify", f"model.pooling=attention model.encoder.kind={c}") for c in CELLS],
+    *[
+        ("tag", f"model.encoder.kind={c} model.encoder.bidirectional={b}")
+        for c, b in product(CELLS, SWITCH)
+    ],
+    *[
+        ("tag", f"model.encoder.bidirectional=true model.encoder.connection={j}")
+        for j in CONNECTIONS
+    ],
+    *[
+        (
+            "translate",
+            " ".join(
+                f"model.{side}.kind={c} model.{side}.connection={j}"
+                for side in ("encoder", "decoder")
+            ),
+        )
         for c, j in product(CELLS, CONNECTIONS)
     ],
     *[
         ("translate", f"model.encoder.bidirectional={b} model.context={c} model.tie={t}")
         for b, c, t in product(SWITCH, CONTEXTS, SWITCH)
     ],
-    *[("translate", f"model.encoder.bidirectional=true model.encoder.connection={j}") for j in CONNECTIONS],
+    *[
+        ("translate", f"model.encoder.bidirectional=true model.encoder.connection={j}")
+        for j in CONNECTIONS
+    ],
     ("translate", "source.kind=bytes target.kind=words model.encoder.kind=gru"),
     ("translate", "shared=true model.tie=true model.decoder.layers=1"),
     *[("lm", HEADS.format("decoder", kind)) for kind in ("transformer", "universal")],
-    ("lm", HEADS.format("decoder", "transformer") + " model.decoder.positions=rotary model.decoder.window=3"),
-    *[("classify", HEADS.format("encoder", "transformer") + f" model.pooling={p}") for p in POOLINGS],
+    (
+        "lm",
+        HEADS.format("decoder", "transformer")
+        + " model.decoder.positions=rotary model.decoder.window=3",
+    ),
+    *[
+        ("classify", HEADS.format("encoder", "transformer") + f" model.pooling={p}")
+        for p in POOLINGS
+    ],
     *[("tag", HEADS.format("encoder", kind)) for kind in ("transformer", "universal")],
-    *[("translate", f"model.attention.wiring={w} model.attention.score={s}") for w, s in product(WIRINGS, SCORES)],
-    *[("translate", f"model.attention.wiring={w} model.attention.feeding=true") for w in WIRINGS[1:]],
-    *[("translate", f"model.attention.wiring=bahdanau model.decoder.kind={c} model.tie=true") for c in CELLS],
+    *[
+        ("translate", f"model.attention.wiring={w} model.attention.score={s}")
+        for w, s in product(WIRINGS, SCORES)
+    ],
+    *[
+        ("translate", f"model.attention.wiring={w} model.attention.feeding=true")
+        for w in WIRINGS[1:]
+    ],
+    *[
+        ("translate", f"model.attention.wiring=bahdanau model.decoder.kind={c} model.tie=true")
+        for c in CELLS
+    ],
     ("translate", HEADS.format("encoder", "transformer") + " model.attention.score=additive"),
     ("translate", HEADS.format("encoder", "universal") + " model.attention.wiring=luong"),
     ("translate", HEADS.format("decoder", "transformer") + " model.encoder.bidirectional=true"),
@@ -78,7 +120,10 @@ CASES = [
     ("translate", _both("transformer") + " shared=true model.tie=true"),
     ("translate", _both("transformer") + " model.encoder.layers=4 model.decoder.layers=1"),
     ("translate", _both("transformer") + " shared=true model.tie=true model.pointer=true"),
-    ("translate", "shared=true model.attention.wiring=luong model.attention.feeding=true model.pointer=true"),
+    (
+        "translate",
+        "shared=true model.attention.wiring=luong model.attention.feeding=true model.pointer=true",
+    ),
 ]
 
 LETTERS = "model.characters.kind=gru model.characters.size=3 model.characters.bidirectional=true"
@@ -102,7 +147,10 @@ CASES += [
         " ".join([HEADS.format("encoder", "transformer"), *(f"model.encoder.{o}" for o in BERT)])
         + " source.frame=true",
     ),
-    *[("bilm", f"model.encoder.kind={c} model.encoder.connection=residual") for c in ("lstm", "gru")],
+    *[
+        ("bilm", f"model.encoder.kind={c} model.encoder.connection=residual")
+        for c in ("lstm", "gru")
+    ],
     ("classify", "model.pooling=hops model.hop_penalty=0.1 model.encoder.bidirectional=true"),
     ("classify", HEADS.format("encoder", "transformer") + " model.encoder.causal=true"),
     ("classify", f"{ELMO} model.pooling=max"),
@@ -115,11 +163,16 @@ CASES += [
     ("classify", HEADS.format("encoder", "transformer") + " source.kind=vectors"),
     ("lm", "model.decoder=none model.hmm.states=4"),
     *[("tag", f"model.encoder=none model.hmm.order={order} source.endings=2") for order in (1, 2)],
-    *[("tag", f"model.encoder=none source.kind=vectors model.hmm.emissions={e}") for e in ("diagonal", "full")],
+    *[
+        ("tag", f"model.encoder=none source.kind=vectors model.hmm.emissions={e}")
+        for e in ("diagonal", "full")
+    ],
 ]
 
 IMAGE = "source.kind=vectors image.height=6 image.width=5"
-CONVOLUTION = f"{IMAGE} model.encoder.kind=convolution model.encoder.size=8 model.encoder.channels=4"
+CONVOLUTION = (
+    f"{IMAGE} model.encoder.kind=convolution model.encoder.size=8 model.encoder.channels=4"
+)
 GLIMPSE = f"{IMAGE} image.channels=1 model.encoder.kind=glimpse model.encoder.size=5 model.encoder.window=3"
 CASES += [
     ("classify", IMAGE),
@@ -160,12 +213,18 @@ def example(task, text, settings=""):
     source = tuple(text) if task == "tag" else text
     if "image.height" in settings:
         width = (4 if "width=4" in settings else 5) * (1 if "channels=1" in settings else 3)
-        pixels = np.random.default_rng(list(text.encode())).integers(0, 256, (6, width), dtype=np.uint8)
+        pixels = np.random.default_rng(list(text.encode())).integers(
+            0, 256, (6, width), dtype=np.uint8
+        )
         source = Picture(text, pixels)
     elif "kind=vectors" in settings:
-        source = np.asarray([[ord(letter), ord(letter) % 7, 1] for letter in text], dtype=np.float32).reshape(-1, 3)
+        source = np.asarray(
+            [[ord(letter), ord(letter) % 7, 1] for letter in text], dtype=np.float32
+        ).reshape(-1, 3)
     if task == "tag":
-        return Example(source, tuple("vowel" if letter in "aeiou" else "consonant" for letter in text), "")
+        return Example(
+            source, tuple("vowel" if letter in "aeiou" else "consonant" for letter in text), ""
+        )
     label = "long" if len(text) > 4 else "short"
     target = {"lm": text, "mask": "", "bilm": "", "classify": label}.get(task, text[::-1])
     return Example("" if task == "lm" else source, target, "")
@@ -178,7 +237,10 @@ def bundle(task, settings):
         "name": "small",
         "task": task,
         "source": {"kind": {"tag": "words", "caption": "vectors"}.get(task, "characters")},
-        "model": {"embedding": 5 if task == "bilm" else 4, **dict.fromkeys(SIDES.get(task, ("encoder",)), STACK)},
+        "model": {
+            "embedding": 5 if task == "bilm" else 4,
+            **dict.fromkeys(SIDES.get(task, ("encoder",)), STACK),
+        },
         "train": {"steps": 1},
     }
     recipe = override(build_recipe(small, where="test"), settings.split())
@@ -201,9 +263,15 @@ def in_precision(task, settings, dtype):
 
 def batch_of(task, settings, texts=tuple(BATCH)):
     codec = bundle(task, settings).codec
-    sources, targets = zip(*codec.encode([example(task, text, settings) for text in texts]), strict=True)
+    sources, targets = zip(
+        *codec.encode([example(task, text, settings) for text in texts]), strict=True
+    )
     source = None if task == "lm" else padded(sources)
-    return Batch(torch.arange(len(texts)), source, None if task in ("mask", "bilm") else Padded.from_rows(targets))
+    return Batch(
+        torch.arange(len(texts)),
+        source,
+        None if task in ("mask", "bilm") else Padded.from_rows(targets),
+    )
 
 
 def memory_of(model, batch):
@@ -252,7 +320,9 @@ def test_the_future_never_changes_the_past(task, settings):
     model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
     assert isinstance(model.decoder, Decoder)
     memory = memory_of(model, batch)
-    assert laws.the_future_never_changes_the_past(model.decoder, memory, batch.target.values) < 1e-10
+    assert (
+        laws.the_future_never_changes_the_past(model.decoder, memory, batch.target.values) < 1e-10
+    )
 
 
 @every_decoder
@@ -260,7 +330,9 @@ def test_the_future_never_changes_the_past(task, settings):
 def test_reading_equals_stepping(task, settings, dtype):
     model, batch = in_precision(task, settings, dtype), batch_of(task, settings)
     memory = memory_of(model, batch)
-    assert laws.reading_equals_stepping(model.decoder, memory, batch.target.values) < ROUNDING[dtype]
+    assert (
+        laws.reading_equals_stepping(model.decoder, memory, batch.target.values) < ROUNDING[dtype]
+    )
 
 
 @every_decoder
@@ -329,7 +401,9 @@ def test_a_tokenizer_gives_back_what_it_was_given(kind):
     """Every text made of what was seen comes back, from the tokenizer and from its copy on disk."""
     written = [" ".join(TEXTS[i : i + 3]) for i in range(len(TEXTS) - 2)]
     texts = (
-        written if kind in ("words", "wordpiece") else [*written, *(dated[0] for dated in synthetic.dates(40, seed=2))]
+        written
+        if kind in ("words", "wordpiece")
+        else [*written, *(dated[0] for dated in synthetic.dates(40, seed=2))]
     )
     tokenizer = learn(kind, texts, normaliser=Normaliser(), size=2000)
     again = from_json(tokenizer.to_json())

@@ -15,7 +15,9 @@ def sentences():
     """Lengths as translations have them: long-tailed, the target about as long as the source, SOS and EOS included."""
     random = np.random.default_rng(0)
     source = 2 + random.gamma(4.0, 3.0, size=20_000).astype(np.int64)
-    target = 2 + np.maximum(1, np.round(source * random.normal(1.05, 0.15, size=len(source)))).astype(np.int64)
+    target = 2 + np.maximum(
+        1, np.round(source * random.normal(1.05, 0.15, size=len(source)))
+    ).astype(np.int64)
     return np.stack([source, target], axis=1)
 
 
@@ -58,13 +60,17 @@ def test_few_positions_are_pads(sentences, budget):
 
 def test_few_positions_of_real_translations_are_pads(shared_data):
     paths = [str(shared_data(f"multi30k/train.{language}.gz")) for language in ("en", "fr")]
-    pairs = [(len(str(pair.source).split()), len(str(pair.target).split())) for pair in read_pairs(paths)]
+    pairs = [
+        (len(str(pair.source).split()), len(str(pair.target).split())) for pair in read_pairs(paths)
+    ]
     lengths = np.array(pairs) + 2
     assert padded_share(lengths, plan(lengths, budget=4000, seed=0, epoch=0)) < 0.05
 
 
 def test_batches_are_nearly_full(sentences):
-    sizes = [len(rows) * sentences[rows].max() for rows in plan(sentences, budget=2000, seed=0, epoch=0)]
+    sizes = [
+        len(rows) * sentences[rows].max() for rows in plan(sentences, budget=2000, seed=0, epoch=0)
+    ]
     assert np.mean(sizes) > 0.95 * 2000
 
 
@@ -81,7 +87,9 @@ def test_evaluation_goes_from_short_to_long(sentences):
 def test_rows_that_are_equally_long_meet_others_in_the_next_epoch():
     lengths = np.full((100, 1), 10)
     one, other = (plan(lengths, budget=100, seed=0, epoch=epoch) for epoch in (0, 1))
-    assert {frozenset(rows.tolist()) for rows in one} != {frozenset(rows.tolist()) for rows in other}
+    assert {frozenset(rows.tolist()) for rows in one} != {
+        frozenset(rows.tolist()) for rows in other
+    }
 
 
 def write_store(path, rows, *, vocabulary_size=0, dtype=None, width=1):
@@ -115,7 +123,9 @@ def test_a_part_may_be_absent(stores):
 
 def test_a_batch_of_feature_vectors(stores, tmp_path):
     frames = [np.arange(2 * length, dtype=np.float32).reshape(-1, 2) + 0.5 for length in (2, 1, 3)]
-    rows = Rows(source=write_store(tmp_path / "frames", frames, dtype="float32", width=2), target=stores[1])
+    rows = Rows(
+        source=write_store(tmp_path / "frames", frames, dtype="float32", width=2), target=stores[1]
+    )
     source = rows.batch([1, 0]).source
     assert (source.values.dtype, source.values.shape) == (torch.float32, (2, 2, 2))
     assert source.values.tolist() == [[[0.5, 1.5], [0, 0]], [[0.5, 1.5], [2.5, 3.5]]]
@@ -125,10 +135,16 @@ def test_a_batch_of_feature_vectors(stores, tmp_path):
 
 def test_a_batch_of_words_spelled_in_characters(stores, tmp_path):
     words = [[[1, 2, 0]], [[3, 4, 5], [6, 0, 0]], []]
-    rows = Rows(source=write_store(tmp_path / "words", words, vocabulary_size=10, width=3), target=stores[1])
+    rows = Rows(
+        source=write_store(tmp_path / "words", words, vocabulary_size=10, width=3), target=stores[1]
+    )
     source = rows.batch([0, 1, 2]).source
     assert source.values.dtype == torch.int64
-    assert source.values.tolist() == [[[1, 2, 0], [0, 0, 0]], [[3, 4, 5], [6, 0, 0]], [[0, 0, 0], [0, 0, 0]]]
+    assert source.values.tolist() == [
+        [[1, 2, 0], [0, 0, 0]],
+        [[3, 4, 5], [6, 0, 0]],
+        [[0, 0, 0], [0, 0, 0]],
+    ]
     assert [row.tolist() for row in source.rows()] == words
 
 

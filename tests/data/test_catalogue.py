@@ -55,7 +55,10 @@ def test_a_file_is_fetched_and_named(dataset, tmp_path):
 
 def test_what_is_there_is_not_fetched_again(dataset, tmp_path):
     fetch(dataset, tmp_path)
-    assert fetch(replace(dataset, address="http://127.0.0.1:9/text.txt"), tmp_path).read_bytes() == CONTENT
+    assert (
+        fetch(replace(dataset, address="http://127.0.0.1:9/text.txt"), tmp_path).read_bytes()
+        == CONTENT
+    )
 
 
 def test_another_address_is_checked_all_the_same(dataset, server, tmp_path):
@@ -72,7 +75,9 @@ def test_another_address_is_checked_all_the_same(dataset, server, tmp_path):
 )
 def test_another_file_is_not_kept(dataset, tmp_path, change, message):
     directory = tmp_path / "data"
-    with pytest.raises(DataError, match=f"this is not the file that is described: {message}") as caught:
+    with pytest.raises(
+        DataError, match=f"this is not the file that is described: {message}"
+    ) as caught:
         fetch(replace(dataset, **change), directory)
     assert "Nothing was kept" in caught.value.hint
     assert list(directory.iterdir()) == []
@@ -127,4 +132,7 @@ def test_the_descriptions_fit_the_files(shared_data, name, file):
     content = shared_data(file).read_bytes()
     if file.endswith(".gz") and not find(name).address.endswith(".gz"):
         content = gzip.decompress(content)
-    assert (hashlib.sha256(content).hexdigest(), len(content)) == (find(name).sha256, find(name).size)
+    assert (hashlib.sha256(content).hexdigest(), len(content)) == (
+        find(name).sha256,
+        find(name).size,
+    )

@@ -26,7 +26,9 @@ TEXTS = {
 def test_an_encoding_that_is_beyond_doubt_is_read_with_a_note(tmp_path, encoding):
     path = tmp_path / "a.txt"
     path.write_bytes(TEXTS[encoding].encode(encoding))
-    with pytest.warns(SeqlabWarning, match=f"a.txt: read as {encoding}, for instance .*data.encoding=NAME"):
+    with pytest.warns(
+        SeqlabWarning, match=f"a.txt: read as {encoding}, for instance .*data.encoding=NAME"
+    ):
         assert [text for _, text in lines(str(path))] == TEXTS[encoding].split("\n")[:-1]
 
 
@@ -40,7 +42,9 @@ def test_wide_encodings_are_read_as_if_they_were_utf8(tmp_path, encoding, text):
     assert [line for _, line in lines(str(path))] == text.replace("\r", "").split("\n")[:-1]
 
 
-@pytest.mark.parametrize("encoding", [name for name in TEXTS if name not in ("windows-1250", "windows-1253")])
+@pytest.mark.parametrize(
+    "encoding", [name for name in TEXTS if name not in ("windows-1250", "windows-1253")]
+)
 def test_a_few_words_are_refused_with_the_setting_that_reads_them(tmp_path, encoding):
     path = tmp_path / "a.txt"
     word = {"windows-1252": "château", "koi8-r": "нет"}.get(encoding, TEXTS[encoding][:4])
@@ -51,7 +55,9 @@ def test_a_few_words_are_refused_with_the_setting_that_reads_them(tmp_path, enco
     assert [text for _, text in lines(str(path), encoding)] == ["fine", word]
 
 
-@pytest.mark.parametrize("text", ["only £100 it’s “free”", "naïve Cafés", "Señor Muñoz está aquí", "Grüße, Mädchen"])
+@pytest.mark.parametrize(
+    "text", ["only £100 it’s “free”", "naïve Cafés", "Señor Muñoz está aquí", "Grüße, Mädchen"]
+)
 def test_what_may_be_western_is_western(text):
     guess = guess_encoding((text + "\n").encode("windows-1252") * 3)
     assert (guess.name, guess.certain) == ("windows-1252", True)

@@ -95,17 +95,23 @@ def test_every_format_that_is_accepted(kind):
 def test_of_a_moving_picture_the_first_is_used():
     frames = [Pillow.new("RGB", (8, 8), RED), Pillow.new("RGB", (8, 8), WHITE)]
     content = file(frames[0], "gif", save_all=True, append_images=frames[1:])
-    with pytest.warns(SeqlabWarning, match=r"cats.gif: 2 pictures in one file; only the first is used"):
+    with pytest.warns(
+        SeqlabWarning, match=r"cats.gif: 2 pictures in one file; only the first is used"
+    ):
         values = picture_values(content, "cats.gif", SMALL)
     assert one_colour(values) == RED
 
 
 class TestWhatIsNoPicture:
     def test_a_jpeg_that_was_cut_short(self):
-        noisy = Pillow.fromarray(np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+        noisy = Pillow.fromarray(
+            np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        )
         content = file(noisy, "jpeg")
         said, hint = refusal(content[: len(content) // 2])
-        assert said.startswith("cats.tsv:3 (a.png): this cannot be read as a picture: image file is truncated")
+        assert said.startswith(
+            "cats.tsv:3 (a.png): this cannot be read as a picture: image file is truncated"
+        )
         assert "image.bad to 'skip'" in hint
 
     def test_one_pixel(self):
@@ -117,7 +123,9 @@ class TestWhatIsNoPicture:
     def test_a_header_that_promises_too_much_is_not_believed(self, side):
         chunk = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
         header = struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
-        content = b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", 9) + b"IDAT" + zlib.compress(b"0")
+        content = (
+            b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", 9) + b"IDAT" + zlib.compress(b"0")
+        )
         said, hint = refusal(content)
         assert said.endswith(", more than 64,000,000 in all; it was not decoded")
         assert "make the picture smaller" in hint
@@ -129,7 +137,9 @@ class TestWhatIsNoPicture:
         monkeypatch.setattr("subprocess.Popen", pytest.fail)
         said, hint = refusal(content)
         accepted = "PNG, JPEG, GIF, BMP, WEBP, TIFF"
-        assert said.endswith(f": this cannot be read as a picture: it is none of {accepted}, or its header is damaged")
+        assert said.endswith(
+            f": this cannot be read as a picture: it is none of {accepted}, or its header is damaged"
+        )
         assert "convert it to PNG or JPEG" in hint
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"])
@@ -143,7 +153,11 @@ class TestArrays:
         assert one_colour(values, 1) == (51,)
 
     def test_another_size_and_other_colours(self):
-        assert one_colour(picture_values(np.full((9, 9, 1), 80, dtype=np.uint8), "x", SMALL)) == (80, 80, 80)
+        assert one_colour(picture_values(np.full((9, 9, 1), 80, dtype=np.uint8), "x", SMALL)) == (
+            80,
+            80,
+            80,
+        )
 
     @pytest.mark.parametrize(
         ("array", "said"),
@@ -179,4 +193,6 @@ def test_without_pillow_it_says_what_to_install(monkeypatch):
     assert said == "reading pictures needs the package Pillow, which is not installed"
     assert hint == 'pip install "seqlab[images]"'
     same = np.zeros((4, 6, 3), dtype=np.uint8)
-    assert (picture_values(same, "x", SMALL) == 0).all()  # for what has its size already nobody needs it
+    assert (
+        picture_values(same, "x", SMALL) == 0
+    ).all()  # for what has its size already nobody needs it

@@ -83,7 +83,8 @@ def read(reader, data):
 
 
 @pytest.mark.parametrize(
-    "data", [PAIRS, [list(pair) for pair in PAIRS], (TEXTS, LABELS), (np.array(TEXTS), np.array(LABELS))]
+    "data",
+    [PAIRS, [list(pair) for pair in PAIRS], (TEXTS, LABELS), (np.array(TEXTS), np.array(LABELS))],
 )
 def test_pairs(data):
     assert read(read_labelled, data) == PAIRS
@@ -100,7 +101,10 @@ def test_tables_of_any_kind():
 def test_words_with_tags():
     sentences = [(("EU", "rejects"), ("B", "O")), (("it",), ("O",))]
     assert read(read_tagged, [(list(words), list(tags)) for words, tags in sentences]) == sentences
-    assert read(read_tagged, {"tokens": [["EU", "rejects"], ["it"]], "tags": [["B", "O"], ["O"]]}) == sentences
+    assert (
+        read(read_tagged, {"tokens": [["EU", "rejects"], ["it"]], "tags": [["B", "O"], ["O"]]})
+        == sentences
+    )
 
 
 def test_arrays_with_labels():
@@ -169,7 +173,9 @@ SMALL = ["model.embedding=8", "model.encoder.size=8", "train.steps=5", "source.m
 
 def test_a_model_is_trained_scored_and_asked_without_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model = lab.train("classify", {"text": TEXTS * 3, "label": LABELS * 3}, valid=PAIRS, settings=SMALL, out="m").model
+    model = lab.train(
+        "classify", {"text": TEXTS * 3, "label": LABELS * 3}, valid=PAIRS, settings=SMALL, out="m"
+    ).model
     assert model.evaluate(PAIRS).num_examples == 20
     assert model.evaluate(TEXTS, LABELS).num_examples == 20
     assert [answer.output for answer in model.predict(PandasLike({"text": TEXTS}))] == [
@@ -183,7 +189,12 @@ def test_a_forecaster_is_trained_and_asked_without_a_file(tmp_path):
         "when": [datetime(2024, 1, 1) + timedelta(days=n) for n in range(80)],
         "y": [float(n % 7) for n in range(80)],
     }
-    settings = ["forecast.look_back=14", "forecast.horizon=4", "model.encoder.size=8", "train.steps=5"]
+    settings = [
+        "forecast.look_back=14",
+        "forecast.horizon=4",
+        "model.encoder.size=8",
+        "train.steps=5",
+    ]
     model = lab.train("forecast", frame, settings=settings, out=tmp_path / "m").model
     answer = model.predict(PandasLike(frame))
     assert answer.times[0].startswith("2024-03-21")

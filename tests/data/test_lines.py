@@ -92,13 +92,18 @@ def test_bytes_that_are_not_utf8_are_named_and_the_way_out_too(tmp_path):
     path.write_bytes("fine\nchâteau\n".encode("latin-1"))
     message, hint = refusal(path)
     assert message == f"{path}:2: not valid UTF-8: byte 0xe2 at position 3"
-    assert hint == "in windows-1252 there stands 'château'; if that is right: --set data.encoding=windows-1252"
+    assert (
+        hint
+        == "in windows-1252 there stands 'château'; if that is right: --set data.encoding=windows-1252"
+    )
     assert list(lines(str(path), "windows-1252")) == [(1, "fine"), (2, "château")]
 
 
 def test_a_line_that_is_damaged_is_named_with_a_way_to_drop_its_bytes(tmp_path):
     path = tmp_path / "a.txt"
-    path.write_bytes("Grüße aus Köln, schöne Tage überall, früh und spät, für Mädchen\n".encode() * 5 + b"\xff\n")
+    path.write_bytes(
+        "Grüße aus Köln, schöne Tage überall, früh und spät, für Mädchen\n".encode() * 5 + b"\xff\n"
+    )
     message, hint = refusal(path)
     assert message == f"{path}:6: not valid UTF-8: byte 0xff at position 1"
     assert "iconv -c -t UTF-8" in hint
@@ -119,7 +124,8 @@ def test_a_binary_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda whole: whole[:-12], lambda whole: b"no gzip", lambda whole: whole[:-8] + b"8" * 8]
+    "damage",
+    [lambda whole: whole[:-12], lambda whole: b"no gzip", lambda whole: whole[:-8] + b"8" * 8],
 )
 def test_a_damaged_gzip_file(tmp_path, damage):
     path = tmp_path / "a.txt.gz"
@@ -134,4 +140,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("secret")
     path.chmod(0)
-    assert refusal(path) == (f"{path}: cannot be opened: Permission denied", "check its permissions.")
+    assert refusal(path) == (
+        f"{path}: cannot be opened: Permission denied",
+        "check its permissions.",
+    )

@@ -41,8 +41,13 @@ def refusal(examples):
 class TestTexts:
     def test_pairs_by_the_usual_names_else_the_first_two(self, write):
         usual = write("a.parquet", {"id": [1, 2], "Target": ["t", "u"], "source": ["r", "s"]})
-        assert list(read_pairs([usual])) == [Example("r", "t", "a.parquet:1"), Example("s", "u", "a.parquet:2")]
-        assert texts(read_pairs([write("b.parquet", {"en": ["a"], "fr": ["b"], "id": [1]})])) == [("a", "b")]
+        assert list(read_pairs([usual])) == [
+            Example("r", "t", "a.parquet:1"),
+            Example("s", "u", "a.parquet:2"),
+        ]
+        assert texts(read_pairs([write("b.parquet", {"en": ["a"], "fr": ["b"], "id": [1]})])) == [
+            ("a", "b")
+        ]
 
     def test_columns_by_name_and_by_number(self, write):
         path = write("a.parquet", {"id": [7], "en": ["a"], "fr": ["b"]})
@@ -63,7 +68,10 @@ class TestTexts:
         sentences = [(("a", "b"), ("x", "y")), (("c",), ("z",))]
         lists = write("a.parquet", {"words": [["a", "b"], ["c"]], "tags": [["x", "y"], ["z"]]})
         assert texts(read_tagged([lists])) == sentences
-        assert texts(read_tagged([write("b.parquet", {"words": ["a b", "c"], "tags": ["x y", "z"]})])) == sentences
+        assert (
+            texts(read_tagged([write("b.parquet", {"words": ["a b", "c"], "tags": ["x y", "z"]})]))
+            == sentences
+        )
 
     def test_an_entry_of_a_list_is_one_word(self, write):
         for word in ("New York", "", None):
@@ -77,21 +85,27 @@ class TestTexts:
         assert refusal(read_pairs([path]))[0] == "b.parquet:1: 'target' holds no text"
 
     def test_without_rows_there_is_no_example(self, write):
-        path = write("a.parquet", {"source": arrow.array([], "string"), "target": arrow.array([], "string")})
+        path = write(
+            "a.parquet", {"source": arrow.array([], "string"), "target": arrow.array([], "string")}
+        )
         assert refusal(read_pairs([path]))[0] == "a.parquet: no example was found"
 
 
 class TestSeries:
     def test_times_numbers_and_gaps(self, write):
         days = [date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3)]
-        series = read_series(write("a.parquet", {"day": days, "x": [1.5, None, float("nan")], "n": [1, 2, 3]}))
+        series = read_series(
+            write("a.parquet", {"day": days, "x": [1.5, None, float("nan")], "n": [1, 2, 3]})
+        )
         assert series.columns == ("x", "n")
         assert future_times(series, 1) == ["2024-01-04"]
         np.testing.assert_equal(series.values, [[1.5, 1], [np.nan, 2], [np.nan, 3]])
 
     @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
     def test_time_stamps_of_every_unit(self, write, unit):
-        moments = arrow.array([datetime(2024, 1, 1, 22), datetime(2024, 1, 1, 23)], arrow.timestamp(unit))
+        moments = arrow.array(
+            [datetime(2024, 1, 1, 22), datetime(2024, 1, 1, 23)], arrow.timestamp(unit)
+        )
         series = read_series(write("a.parquet", {"time": moments, "x": [1, 2]}))
         assert future_times(series, 1) == ["2024-01-02 00:00:00"]
 
@@ -102,8 +116,14 @@ class TestSeries:
 
 def test_memory_does_not_grow_with_the_file(write):
     rows = 200_000
-    columns = {"source": [f"source {n}" for n in range(rows)], "target": ["target " * 20] * rows, "other": ["o"] * rows}
-    path = write("a.parquet", columns, row_group_size=5_000, use_dictionary=False, compression="none")
+    columns = {
+        "source": [f"source {n}" for n in range(rows)],
+        "target": ["target " * 20] * rows,
+        "other": ["o"] * rows,
+    }
+    path = write(
+        "a.parquet", columns, row_group_size=5_000, use_dictionary=False, compression="none"
+    )
     del columns
     before = arrow.total_allocated_bytes()
     most = 0
@@ -138,8 +158,13 @@ class TestRefusals:
             assert "cut short" in hint
 
     def test_a_damaged_page_is_named_by_the_last_good_row(self, write, tmp_path):
-        columns = {"source": [f"{n}" for n in range(4_000)], "target": [f"{n}" for n in range(4_000)]}
-        path = write("a.parquet", columns, row_group_size=2_000, compression="gzip", use_dictionary=False)
+        columns = {
+            "source": [f"{n}" for n in range(4_000)],
+            "target": [f"{n}" for n in range(4_000)],
+        }
+        path = write(
+            "a.parquet", columns, row_group_size=2_000, compression="gzip", use_dictionary=False
+        )
         content = bytearray((tmp_path / path).read_bytes())
         half = parquet.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
         content[half + 30 : half + 200] = bytes(170)
@@ -152,7 +177,9 @@ class TestRefusals:
             1, arrow.py_buffer(np.array([0, 2], np.int32)), arrow.py_buffer(b"\xff\xfe")
         )
         path = write("a.parquet", {"source": data, "target": ["b"]})
-        assert refusal(read_pairs([path]))[0].startswith("a.parquet: this cannot be read as Parquet past row 0: ")
+        assert refusal(read_pairs([path]))[0].startswith(
+            "a.parquet: this cannot be read as Parquet past row 0: "
+        )
 
     def test_compressed_from_outside(self, write):
         assert "gunzip" in refusal(read_pairs(["a.parquet.gz"]))[1]
@@ -178,6 +205,15 @@ def test_a_model_learns_from_parquet_what_it_learns_from_tsv(write, tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
     settings = ["train.steps=2", "source.size=300"]
     for ending in ("parquet", "tsv"):
-        lab.train("translate", f"pairs.{ending}", recipe="transformer-tiny", settings=settings, out=f"{ending}-model")
-    weights = [(tmp_path / f"{ending}-model" / "model.safetensors").read_bytes() for ending in ("parquet", "tsv")]
+        lab.train(
+            "translate",
+            f"pairs.{ending}",
+            recipe="transformer-tiny",
+            settings=settings,
+            out=f"{ending}-model",
+        )
+    weights = [
+        (tmp_path / f"{ending}-model" / "model.safetensors").read_bytes()
+        for ending in ("parquet", "tsv")
+    ]
     assert weights[0] == weights[1]

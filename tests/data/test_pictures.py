@@ -31,7 +31,9 @@ def folder(here):
     (here / "pets" / "deep").mkdir(parents=True)
     (here / "pets" / "cat.png").write_bytes(png(pixels(10)))
     (here / "pets" / "deep" / "dog.png").write_bytes(png(pixels(20)))
-    (here / "pets" / "captions.tsv").write_text("cat.png#0\ta cat\ndog.png#0\ta dog\ncat.png#1\tone cat\n")
+    (here / "pets" / "captions.tsv").write_text(
+        "cat.png#0\ta cat\ndog.png#0\ta dog\ncat.png#1\tone cat\n"
+    )
     return here / "pets"
 
 
@@ -59,7 +61,9 @@ class TestForms:
 
     def test_a_table_beside_its_pictures(self, folder):
         (folder / "some.csv").write_text("id,caption,image\n1,a cat,cat.png\n")
-        with pytest.warns(SeqlabWarning, match=r"1 picture has nothing said of it and is not used: deep/dog.png"):
+        with pytest.warns(
+            SeqlabWarning, match=r"1 picture has nothing said of it and is not used: deep/dog.png"
+        ):
             assert found([folder / "some.csv"]) == PETS[:1]
 
     @pytest.mark.parametrize("order", [1, -1])
@@ -81,7 +85,10 @@ class TestForms:
         for label, shade in (("cats", 10), ("dogs", 20)):
             (here / "pets" / label).mkdir(parents=True)
             (here / "pets" / label / "one.png").write_bytes(png(pixels(shade)))
-        assert found(["pets"], labels=True) == [("cats/one.png", 10, "cats"), ("dogs/one.png", 20, "dogs")]
+        assert found(["pets"], labels=True) == [
+            ("cats/one.png", 10, "cats"),
+            ("dogs/one.png", 20, "dogs"),
+        ]
 
     def test_labels_in_a_table(self, folder):
         (folder / "labels.tsv").write_text("image\tlabel\ncat.png\tcat\ndeep/dog.png\tdog\n")
@@ -91,7 +98,9 @@ class TestForms:
         captions = [["a cat", "one cat"], ["a dog", ""]]
         boxes = np.asarray([[[0, 0, 0.5, 0.5]], [[0.5, 0.5, 1, 1]]])
         images = np.stack([pixels(10), pixels(20)])
-        np.savez("pets.npz", images=images, captions=captions, nouns=[["cat"], ["dog"]], boxes=boxes)
+        np.savez(
+            "pets.npz", images=images, captions=captions, nouns=[["cat"], ["dog"]], boxes=boxes
+        )
         assert found(["pets.npz"]) == [
             ("images/0", 10, "a cat"),
             ("images/0", 10, "one cat"),
@@ -101,12 +110,17 @@ class TestForms:
         assert (last.where, last.boxes) == ("pets.npz[1]", (("dog", 0.5, 0.5, 1.0, 1.0),))
 
     def test_a_table_that_names_entries_of_arrays(self, here):
-        np.savez("art.npz", one=np.stack([pixels(1), pixels(2)]), other=np.stack([pixels(3), pixels(4)]))
+        np.savez(
+            "art.npz", one=np.stack([pixels(1), pixels(2)]), other=np.stack([pixels(3), pixels(4)])
+        )
         (here / "t.tsv").write_text("other/1\ta cat\none/0\ta dog\n")
         assert found(["t.tsv", "art.npz"]) == [("other/1", 4, "a cat"), ("one/0", 1, "a dog")]
 
     def test_features_in_place_of_pixels(self, here):
-        save_file({"cat": np.full((2, 3, 5), 7, np.float32), "dog": np.full((6, 5), 8, np.float32)}, "f.safetensors")
+        save_file(
+            {"cat": np.full((2, 3, 5), 7, np.float32), "dog": np.full((6, 5), 8, np.float32)},
+            "f.safetensors",
+        )
         (here / "t.tsv").write_text("cat\ta cat\ndog\ta dog\n")
         examples = list(read_pictures(["t.tsv", "f.safetensors"], None, labels=False))
         assert [e.source.values.shape for e in examples] == [(6, 5), (6, 5)]
@@ -121,11 +135,18 @@ class TestOne:
         with zipfile.ZipFile("all.zip", "w") as archive:
             archive.write(folder / "cat.png", "cat.png")
         np.savez("all.npz", images=pixels(30)[None])
-        shades = {"pets/cat.png": 10, "all.zip/cat.png": 10, "all.npz/images/0": 30, str(folder / "cat.png"): 10}
+        shades = {
+            "pets/cat.png": 10,
+            "all.zip/cat.png": 10,
+            "all.npz/images/0": 30,
+            str(folder / "cat.png"): 10,
+        }
         for path, shade in shades.items():
             assert (load_picture(path, SMALL) == shade).all()
 
-    @pytest.mark.parametrize("path", ["pets/cow.png", "cow.png", "all.npz/images/1", "all.npz/images/x", "none/a.png"])
+    @pytest.mark.parametrize(
+        "path", ["pets/cow.png", "cow.png", "all.npz/images/1", "all.npz/images/x", "none/a.png"]
+    )
     def test_one_that_is_not_there(self, folder, path):
         np.savez("all.npz", images=pixels(30)[None])
         with pytest.raises(DataError, match=f"{path}: there is no such picture"):
@@ -138,17 +159,23 @@ class TestWhatIsWrong:
         said, hint = refusal(["pets"])
         assert said == "pets/captions.tsv:2 (cow.png): there is no such picture"
         assert hint == "'cow.png' was looked for in pets."
-        with pytest.warns(SeqlabWarning, match=r"captions.tsv:2 \(cow.png\): there is no such picture; skipped"):
+        with pytest.warns(
+            SeqlabWarning, match=r"captions.tsv:2 \(cow.png\): there is no such picture; skipped"
+        ):
             assert found(["pets"], SKIP) == [PETS[0], PETS[2]]
 
     def test_a_picture_without_a_caption(self, folder):
         (folder / "cow.png").write_bytes(png(pixels(30)))
-        with pytest.warns(SeqlabWarning, match=r"pets: 1 picture has nothing said of it and is not used: cow.png"):
+        with pytest.warns(
+            SeqlabWarning, match=r"pets: 1 picture has nothing said of it and is not used: cow.png"
+        ):
             assert found(["pets"]) == PETS
 
     def test_a_caption_that_is_empty(self, folder):
         (folder / "captions.tsv").write_text("cat.png\t \ndog.png\ta dog\n")
-        assert refusal(["pets"])[0] == "pets/captions.tsv:1 (cat.png): nothing is said of this picture"
+        assert (
+            refusal(["pets"])[0] == "pets/captions.tsv:1 (cat.png): nothing is said of this picture"
+        )
 
     def test_many_bad_files_are_named_and_then_counted(self, folder):
         lines = [f"{number}.png\ta cat\n" for number in range(9)]
@@ -157,7 +184,9 @@ class TestWhatIsWrong:
             warnings.simplefilter("always")
             assert found(["pets"], SKIP) == [PETS[0], PETS[2]]
         said = [str(each.message) for each in caught]
-        assert [text.partition("(")[2].partition(")")[0] for text in said[:5]] == [f"{n}.png" for n in range(5)]
+        assert [text.partition("(")[2].partition(")")[0] for text in said[:5]] == [
+            f"{n}.png" for n in range(5)
+        ]
         assert said[5:] == ["and 4 more pictures skipped"]
 
     def test_nothing_left(self, folder):
@@ -178,9 +207,15 @@ class TestWhatIsWrong:
         assert said == "pets: there is no labels.tsv, and no sub-directory for each label in it"
 
     def test_features_of_different_networks(self, here):
-        save_file({"cat": np.zeros((2, 5), np.float32), "dog": np.zeros((2, 6), np.float32)}, "f.safetensors")
+        save_file(
+            {"cat": np.zeros((2, 5), np.float32), "dog": np.zeros((2, 6), np.float32)},
+            "f.safetensors",
+        )
         (here / "t.tsv").write_text("cat\ta cat\ndog\ta dog\n")
-        assert refusal(["t.tsv", "f.safetensors"], None)[0] == "t.tsv:2 (dog): 6 features where those before have 5"
+        assert (
+            refusal(["t.tsv", "f.safetensors"], None)[0]
+            == "t.tsv:2 (dog): 6 features where those before have 5"
+        )
 
     def test_features_without_a_table(self, here):
         save_file({"cat": np.zeros((2, 5), np.float32)}, "f.safetensors")

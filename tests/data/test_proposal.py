@@ -8,7 +8,9 @@ import pytest
 from seqlab.data.proposal import holds_vectors, propose
 from seqlab.errors import DataError, UsageError
 
-TEXTS = [f"this is {word} film number {n}, I think" for n in range(15) for word in ("a fine", "no good")]
+TEXTS = [
+    f"this is {word} film number {n}, I think" for n in range(15) for word in ("a fine", "no good")
+]
 DAYS = [str(day) for day in np.arange("2024-01-01", "2024-01-31", dtype="datetime64[D]")]
 FILES = {
     "label.tsv": (
@@ -21,9 +23,21 @@ FILES = {
         "classify",
         "30 lines of a text and a label",
     ),
-    "names.txt": ([f"Name{n}\t{'pn'[n % 2]}" for n in range(30)], "classify", "30 lines of a text and a label"),
-    "stars.csv": (["id,review,stars", *(f'{n},"{t}",{n % 5}' for n, t in enumerate(TEXTS))], "classify", "30 lines"),
-    "pairs.tsv": ([f"{text}\tc'est le film {n}" for n, text in enumerate(TEXTS)], "translate", "30 lines of two texts"),
+    "names.txt": (
+        [f"Name{n}\t{'pn'[n % 2]}" for n in range(30)],
+        "classify",
+        "30 lines of a text and a label",
+    ),
+    "stars.csv": (
+        ["id,review,stars", *(f'{n},"{t}",{n % 5}' for n, t in enumerate(TEXTS))],
+        "classify",
+        "30 lines",
+    ),
+    "pairs.tsv": (
+        [f"{text}\tc'est le film {n}" for n, text in enumerate(TEXTS)],
+        "translate",
+        "30 lines of two texts",
+    ),
     "pairs.csv": (
         ["en,fr", *(f'"{t}",c\'est le film {n}' for n, t in enumerate(TEXTS))],
         "translate",
@@ -31,7 +45,11 @@ FILES = {
     ),
     "ner.conll": (["EU B-ORG", "rejects O", "", "Peter B-PER"], "tag", "2 sentences"),
     "ner.txt": (["EU NNP O", "rejects VBZ O", "", "Peter NNP B"] * 9, "tag", "10 sentences"),
-    "tags.tsv": ([f"the cat sees word{n}\tDET NOUN VERB NOUN" for n in range(30)], "tag", "30 sentences with a tag"),
+    "tags.tsv": (
+        [f"the cat sees word{n}\tDET NOUN VERB NOUN" for n in range(30)],
+        "tag",
+        "30 sentences with a tag",
+    ),
     "kaggle.csv": (
         ["Sentence #,Word,Tag", "Sentence: 1,EU,B", ",is,O", "Sentence: 2,It,O", ",is,O"],
         "tag",
@@ -64,8 +82,16 @@ FILES = {
         "lm",
         "3 lines of text",
     ),
-    "files.tsv": ([f"{'ab'[n % 2]}\tf{n}.npy" for n in range(30)], "classify", "30 .npy files with a label each"),
-    "captions.tsv": ([f"p{n}.jpg\t{text}" for n, text in enumerate(TEXTS)], "caption", "30 pictures with a text each"),
+    "files.tsv": (
+        [f"{'ab'[n % 2]}\tf{n}.npy" for n in range(30)],
+        "classify",
+        "30 .npy files with a label each",
+    ),
+    "captions.tsv": (
+        [f"p{n}.jpg\t{text}" for n, text in enumerate(TEXTS)],
+        "caption",
+        "30 pictures with a text each",
+    ),
     "rows.jsonl": (
         [f'{{"a": "{text}", "b": "{"pn"[n % 2]}"}}' for n, text in enumerate(TEXTS)],
         "classify",
@@ -80,7 +106,10 @@ def test_the_task_follows_from_what_stands_in_the_file(tmp_path, monkeypatch, na
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("\n".join(rows) + "\n")
     proposal = propose([name])
-    assert (proposal.task, proposal.command.split(" --")[0]) == (task, f"seqlab train {task} {name}")
+    assert (proposal.task, proposal.command.split(" --")[0]) == (
+        task,
+        f"seqlab train {task} {name}",
+    )
     assert proposal.reason.startswith(f"{name}: ")
     assert reason in proposal.reason
 
@@ -96,7 +125,9 @@ def test_a_table_of_vectors_is_told_from_one_of_texts(tmp_path, monkeypatch):
     for name in ("files.tsv", "label.tsv", "captions.tsv"):
         (tmp_path / name).write_text("\n".join(FILES[name][0]))
     np.savez("frames.npz", values=np.zeros((4, 2)), lengths=[2, 2], labels=["a", "b"])
-    assert [holds_vectors([name]) for name in ("files.tsv", "label.tsv", "captions.tsv", "frames.npz")] == [1, 0, 0, 1]
+    assert [
+        holds_vectors([name]) for name in ("files.tsv", "label.tsv", "captions.tsv", "frames.npz")
+    ] == [1, 0, 0, 1]
     assert not holds_vectors(["a.en", "a.fr"])
 
 
@@ -105,8 +136,14 @@ def test_parallel_files_folders_and_archives(tmp_path, monkeypatch):
     (tmp_path / "a.en").write_text("\n".join(TEXTS))
     (tmp_path / "a.fr").write_text("\n".join(f"le film {n}" for n in range(30)))
     (tmp_path / "a.lab").write_text("\n".join("pn" * 15))
-    (tmp_path / "a.tag").write_text("\n".join(" ".join("AB"[n % 2] for n in range(len(t.split()))) for t in TEXTS))
-    assert [propose(["a.en", other]).task for other in ("a.fr", "a.lab", "a.tag")] == ["translate", "classify", "tag"]
+    (tmp_path / "a.tag").write_text(
+        "\n".join(" ".join("AB"[n % 2] for n in range(len(t.split()))) for t in TEXTS)
+    )
+    assert [propose(["a.en", other]).task for other in ("a.fr", "a.lab", "a.tag")] == [
+        "translate",
+        "classify",
+        "tag",
+    ]
     np.savez("frames.npz", values=np.zeros((4, 2)), lengths=[2, 2], labels=["a", "b"])
     np.savez("pictures.npz", images=np.zeros((2, 4, 4)), captions=["a", "b"])
     os.makedirs("folder/a")
@@ -118,8 +155,12 @@ def test_parallel_files_folders_and_archives(tmp_path, monkeypatch):
 
 def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "prices.csv"
-    path.write_text("\n".join(["text,price", *(f'"{text}",{n * 1.37}' for n, text in enumerate(TEXTS))]))
-    with pytest.raises(DataError, match="30 lines of a text and a number, which is regression") as refused:
+    path.write_text(
+        "\n".join(["text,price", *(f'"{text}",{n * 1.37}' for n, text in enumerate(TEXTS))])
+    )
+    with pytest.raises(
+        DataError, match="30 lines of a text and a number, which is regression"
+    ) as refused:
         propose([str(path)])
     assert "ranges" in refused.value.hint
     with pytest.raises(UsageError, match="3 files"):

@@ -10,7 +10,12 @@ from seqlab.recipe import Image
 
 
 def test_a_scene_depends_on_its_key_alone():
-    one, same, other, elsewhere = scene(3, seed=1), scene(3, seed=1), scene(4, seed=1), scene(3, seed=2)
+    one, same, other, elsewhere = (
+        scene(3, seed=1),
+        scene(3, seed=1),
+        scene(4, seed=1),
+        scene(3, seed=2),
+    )
     assert (one.pixels == same.pixels).all()
     assert one.captions == same.captions
     assert not (one.pixels == other.pixels).all()
@@ -48,5 +53,7 @@ def test_what_cannot_be_made(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="pictures are written into an"):
         make_pictures("shapes", 5, tmp_path / "x.png", seed=1)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(DataError, match="the digits come with the package scikit-learn, which is not installed"):
+    with pytest.raises(
+        DataError, match="the digits come with the package scikit-learn, which is not installed"
+    ):
         make_pictures("digits", 5, tmp_path / "x.npz", seed=1)

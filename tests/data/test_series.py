@@ -10,7 +10,12 @@ from seqlab.data.times import calendar
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 
 MONTHS = ["Month,Passengers", "1949-11,104", "1949-12,118", "1950-01,115"]
-HOURS = ["date,load,OT", "2016-07-01 22:00:00,1,2.5", "2016-07-01 23:00:00,NA,3", "2016-07-02 00:00:00,,4"]
+HOURS = [
+    "date,load,OT",
+    "2016-07-01 22:00:00,1,2.5",
+    "2016-07-01 23:00:00,NA,3",
+    "2016-07-02 00:00:00,,4",
+]
 
 
 @pytest.fixture
@@ -89,20 +94,28 @@ def test_rows_that_are_out_of_order_are_sorted_and_a_time_that_is_there_twice_is
     assert series.times == ("2024-01-01", "2024-01-02", "2024-01-03")
     assert series.values[:, 0].tolist() == [2, 1, 3]
     with pytest.warns(SeqlabWarning, match="in the file the last is first"):
-        assert read_series(table(["date,x", "2024-01-02,1", "2024-01-01,2"])).values[:, 0].tolist() == [2, 1]
+        assert read_series(table(["date,x", "2024-01-02,1", "2024-01-01,2"])).values[
+            :, 0
+        ].tolist() == [2, 1]
     twice = table(["date,x", "2024-01-02,1", "2024-01-01,2", "2024-01-02,2"])
     assert "series.csv:4: 2024-01-02 is there twice, on line 2 too" in refusal(twice)
 
 
 def test_what_is_no_time_is_refused(table):
-    assert "series.csv:3: 'soon' is not a time like the others" in refusal(table(["date,x", "2024-01-02,1", "soon,2"]))
+    assert "series.csv:3: 'soon' is not a time like the others" in refusal(
+        table(["date,x", "2024-01-02,1", "soon,2"])
+    )
     assert "series.csv:2: 'soon' is not a time" in refusal(table(["date,x", "soon,2"]))
 
 
 def test_tables_without_content_are_refused(table):
     assert "no rows below the header" in refusal(table(["date,x"]))
-    assert "column 'x' has no observation at all" in refusal(table(["date,x", "2024-01-02,", "2024-01-03,NA"]))
-    assert "series.csv:2: 1 cells where the header has 2" in refusal(table(["date,x", "2024-01-02"]))
+    assert "column 'x' has no observation at all" in refusal(
+        table(["date,x", "2024-01-02,", "2024-01-03,NA"])
+    )
+    assert "series.csv:2: 1 cells where the header has 2" in refusal(
+        table(["date,x", "2024-01-02"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +157,13 @@ JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
         (["1-01", "1-02", "1-03"], "1-01", "1-04", "monthly", (12,)),
         (["1964-11", "1964-12", "1965-01"], "1964-11", "1965-02", "monthly", (12,)),
         (["Nov-64", "Dec-64", "Jan-65"], "1964-11", "1965-02", "monthly", (12,)),
-        (["November 1964", "December 1964", "January 1965"], "1964-11", "1965-02", "monthly", (12,)),
+        (
+            ["November 1964", "December 1964", "January 1965"],
+            "1964-11",
+            "1965-02",
+            "monthly",
+            (12,),
+        ),
         (["196411", "196412", "196501"], "1964-11", "1965-02", "monthly", (12,)),
         (["01/11/2020", "01/12/2020", "01/01/2021"], "2020-11-01", "2021-02-01", "monthly", (12,)),
         (["2020-01-31", "2020-02-29", "2020-03-31"], "2020-01-31", "2020-04-30", "monthly", (12,)),
@@ -156,12 +175,36 @@ JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
         (["30.12.2023", "31.12.2023", "01.01.2024"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
         (["12/30/2023", "12/31/2023", "1/1/2024"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
         (["03/04/2023", "04/04/2023", "05/04/2023"], "2023-04-03", "2023-04-06", "daily", (7, 365)),
-        (["03/04/2023", "03/05/2023", "03/06/2023", "03/13/2023"], "2023-03-04", "2023-03-14", "daily", (7, 365)),
+        (
+            ["03/04/2023", "03/05/2023", "03/06/2023", "03/13/2023"],
+            "2023-03-04",
+            "2023-03-14",
+            "daily",
+            (7, 365),
+        ),
         (["30-Dec-23", "31-Dec-23", "1-Jan-24"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
-        (["Dec 30, 2023", "Dec 31, 2023", "Jan 1, 2024"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
+        (
+            ["Dec 30, 2023", "Dec 31, 2023", "Jan 1, 2024"],
+            "2023-12-30",
+            "2024-01-02",
+            "daily",
+            (7, 365),
+        ),
         (["2024-01-01", "2024-01-08", "2024-01-15"], "2024-01-01", "2024-01-22", "weekly", (52,)),
-        (["1700000000", "1700003600", "1700007200"], "2023-11-14 22:13:20", "2023-11-15 01:13:20", "hourly", (24, 168)),
-        (["1700000000000", "1700003600000"], "2023-11-14 22:13:20", "2023-11-15 00:13:20", "hourly", (24, 168)),
+        (
+            ["1700000000", "1700003600", "1700007200"],
+            "2023-11-14 22:13:20",
+            "2023-11-15 01:13:20",
+            "hourly",
+            (24, 168),
+        ),
+        (
+            ["1700000000000", "1700003600000"],
+            "2023-11-14 22:13:20",
+            "2023-11-15 00:13:20",
+            "hourly",
+            (24, 168),
+        ),
         (
             ["31.12.2023 23:45", "01.01.2024 00:00"],
             "2023-12-31 23:45:00",
@@ -169,7 +212,13 @@ JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
             "every 15 minutes",
             None,
         ),
-        (["1/1/2024 11:00 PM", "1/2/2024 12:00 AM"], "2024-01-01 23:00:00", "2024-01-02 01:00:00", "hourly", None),
+        (
+            ["1/1/2024 11:00 PM", "1/2/2024 12:00 AM"],
+            "2024-01-01 23:00:00",
+            "2024-01-02 01:00:00",
+            "hourly",
+            None,
+        ),
         (
             ["2023-12-31T23:00:00Z", "2024-01-01T00:00:00Z"],
             "2023-12-31T23:00:00Z",
@@ -183,7 +232,9 @@ def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, f
     quoted = [f'"{stamp}",{n}' for n, stamp in enumerate(stamps)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeqlabWarning)
-        series = read_series(table(["When,x", *quoted]) if not stamps[0].isdecimal() else table(["Date,x", *quoted]))
+        series = read_series(
+            table(["When,x", *quoted]) if not stamps[0].isdecimal() else table(["Date,x", *quoted])
+        )
     assert series.times[0] == first
     assert future_times(series, 1) == [following]
     facts = facts_of(series)
@@ -193,7 +244,9 @@ def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, f
 
 def test_missing_time_stamps_are_filled_in_as_missing_values(table):
     rows = [f"{day},{place}" for place, day in enumerate(JANUARY) if place not in (3, 4, 20)]
-    with pytest.warns(SeqlabWarning, match=r"3 time stamps are missing \(daily, the first is 2024-01-04\)"):
+    with pytest.warns(
+        SeqlabWarning, match=r"3 time stamps are missing \(daily, the first is 2024-01-04\)"
+    ):
         series = read_series(table(["date,x", *rows]))
     assert series.times == tuple(JANUARY)
     assert np.flatnonzero(np.isnan(series.values[:, 0])).tolist() == [3, 4, 20]
@@ -203,7 +256,9 @@ def test_missing_time_stamps_are_filled_in_as_missing_values(table):
 def test_weekends_are_not_missing_where_there_are_none(table):
     days = np.arange("2024-01-01", "2024-02-10", dtype="datetime64[D]")
     weekdays = [str(day) for day in days if np.is_busday(day) and str(day) != "2024-01-15"]
-    with pytest.warns(SeqlabWarning, match=r"1 time stamp is missing \(weekdays, the first is 2024-01-15\)"):
+    with pytest.warns(
+        SeqlabWarning, match=r"1 time stamp is missing \(weekdays, the first is 2024-01-15\)"
+    ):
         series = read_series(table(["date,x", *(f"{day},1.5" for day in weekdays)]))
     assert len(series) == len(weekdays) + 1
     assert future_times(series, 2) == ["2024-02-12", "2024-02-13"]
@@ -223,8 +278,13 @@ def test_a_time_column_is_known_by_what_it_holds(table):
 
 
 def test_text_and_columns_that_count_are_set_aside_with_a_warning(table):
-    rows = ["No,date,x,wind", *(f"{n + 1},{day},{n * 2},{'NW' if n % 2 else 'SE'}" for n, day in enumerate(JANUARY))]
-    with pytest.warns(SeqlabWarning, match=r"set aside: 'No' \(it counts the rows\), 'wind' \(text such as 'SE'\)"):
+    rows = [
+        "No,date,x,wind",
+        *(f"{n + 1},{day},{n * 2},{'NW' if n % 2 else 'SE'}" for n, day in enumerate(JANUARY)),
+    ]
+    with pytest.warns(
+        SeqlabWarning, match=r"set aside: 'No' \(it counts the rows\), 'wind' \(text such as 'SE'\)"
+    ):
         assert read_series(table(rows)).columns == ("x",)
     assert "no column holds numbers" in refusal(table(["date,x", "2024-01-01,a", "2024-01-02,b"]))
 
@@ -245,7 +305,13 @@ def test_numbers_as_they_are_written_elsewhere(table, rows, expected):
 
 
 @pytest.mark.parametrize(
-    "rows", [["3", "4.5", "6"], ["x", "3", "4.5", "6"], ["3 0", "4.5 1", "6 2"], ["3\t0", "4.5\t1", "6\t2"]]
+    "rows",
+    [
+        ["3", "4.5", "6"],
+        ["x", "3", "4.5", "6"],
+        ["3 0", "4.5 1", "6 2"],
+        ["3\t0", "4.5\t1", "6\t2"],
+    ],
 )
 @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.tsv"])
 def test_a_series_without_times_and_without_names(table, rows, name):
@@ -256,14 +322,23 @@ def test_a_series_without_times_and_without_names(table, rows, name):
 
 
 def test_lines_of_text_below_the_table_are_left_out(table):
-    rows = ['"Month","Sales of shampoo"', '"1-01",266.0', '"1-02",145.9', '"1-03",183.1', "", "Sales over three years"]
+    rows = [
+        '"Month","Sales of shampoo"',
+        '"1-01",266.0',
+        '"1-02",145.9',
+        '"1-03",183.1',
+        "",
+        "Sales over three years",
+    ]
     with pytest.warns(SeqlabWarning, match="series.csv:6: 'Sales over three years' is no row"):
         assert len(read_series(table(rows))) == 3
 
 
 def test_many_series_one_below_the_other_are_columns_side_by_side(table):
     rows = [
-        f"{day},{shop},{10 * number + place}" for number, shop in enumerate("AB") for place, day in enumerate(JANUARY)
+        f"{day},{shop},{10 * number + place}"
+        for number, shop in enumerate("AB")
+        for place, day in enumerate(JANUARY)
     ]
     series = read_series(table(["date,shop,sales", *rows[:-1]]))
     assert series.columns == ("A", "B")
@@ -273,7 +348,9 @@ def test_many_series_one_below_the_other_are_columns_side_by_side(table):
     assert read_series(table(["date,shop,sales", *rows]), columns=["B"]).values[0].tolist() == [10]
     assert read_series(table(["date,shop,sales", *rows]), columns=["sales"]).columns == ("A", "B")
     twice = table(["date,shop,sales", *rows, rows[3]])
-    assert "series.csv:64: 2024-01-04 of 'A' is there twice, on line 5 too" in refusal(twice, ids="shop")
+    assert "series.csv:64: 2024-01-04 of 'A' is there twice, on line 5 too" in refusal(
+        twice, ids="shop"
+    )
 
 
 def test_two_columns_may_tell_series_apart_and_each_may_have_several_values(table):
@@ -283,7 +360,9 @@ def test_two_columns_may_tell_series_apart_and_each_may_have_several_values(tabl
     assert series.columns[:3] == ("1/1 sales", "1/1 price", "1/2 sales")
     assert series.values.shape == (8, 8)
     assert series.values[1, 2] == 13.5
-    one = read_series(table(["date,store,item,sales,price", *rows]), columns=["sales"], ids="store,item")
+    one = read_series(
+        table(["date,store,item,sales,price", *rows]), columns=["sales"], ids="store,item"
+    )
     assert one.columns == ("1/1", "1/2", "2/1", "2/2")
 
 
@@ -337,4 +416,6 @@ def test_real_series(shared_data, name, shape, frequency, season):
 
 
 def test_a_row_that_is_cut_short_at_the_end_is_refused(table):
-    assert "series.csv:5: 1 cells" in refusal(table(["day,x", "2024-01-01,1.5", "2024-01-02,", "2024-01-03,3", "2"]))
+    assert "series.csv:5: 1 cells" in refusal(
+        table(["day,x", "2024-01-01,1.5", "2024-01-02,", "2024-01-03,3", "2"])
+    )

@@ -80,7 +80,10 @@ class TestPairs:
 
     def test_two_parallel_files(self, write):
         paths = [write("a.en", "one\n\ntwo\n"), write("a.fr", "un\n\n\n\n\n")]
-        assert list(read_pairs(paths)) == [Example("one", "un", "a.en:1"), Example("two", "", "a.en:3")]
+        assert list(read_pairs(paths)) == [
+            Example("one", "un", "a.en:1"),
+            Example("two", "", "a.en:3"),
+        ]
 
     def test_a_line_with_one_column(self, write):
         path = write("pairs.tsv", "a\tb\nBonjour tout le monde\n")
@@ -108,11 +111,15 @@ class TestPairs:
     def test_a_column_that_must_be_named(self, write):
         message, hint = refusal(read_pairs([write("p.csv", "de,en,fr\n1,a,b\n")], source="en"))
         assert message == "p.csv:2: there is no column 'target'"
-        assert hint == "say which column is the target, by name or by number; there are: de, en, fr."
+        assert (
+            hint == "say which column is the target, by name or by number; there are: de, en, fr."
+        )
         assert found(read_pairs([write("p.csv", "id,en,fr\n1,a,b\n")], source="en")) == [("a", "b")]
 
     def test_columns_are_numbered_from_one(self, write):
-        assert refusal(read_pairs([write("p.tsv", "a\tb\n")], source="0"))[0] == "there is no column 0"
+        assert (
+            refusal(read_pairs([write("p.tsv", "a\tb\n")], source="0"))[0] == "there is no column 0"
+        )
 
     @pytest.mark.parametrize("text", ['source,target\na,"b\nc,d\n', 'source,target\na,"b"x\n'])
     def test_broken_csv(self, write, text):
@@ -157,8 +164,14 @@ class TestPairs:
             list(read_pairs(["a", "b", "c"]))
 
     def test_a_header_and_nothing_else(self, write):
-        assert refusal(read_pairs([write("p.csv", "source,target\n")]))[0] == "p.csv: no example was found"
-        assert refusal(read_pairs([write("p.tsv", "source\ttarget\n")]))[0] == "p.tsv: no example was found"
+        assert (
+            refusal(read_pairs([write("p.csv", "source,target\n")]))[0]
+            == "p.csv: no example was found"
+        )
+        assert (
+            refusal(read_pairs([write("p.tsv", "source\ttarget\n")]))[0]
+            == "p.tsv: no example was found"
+        )
 
 
 class TestLabelled:
@@ -170,7 +183,9 @@ class TestLabelled:
 
     @pytest.mark.parametrize("header", ["Text\tLABEL", "text\tlabel"])
     def test_tsv_with_the_usual_header(self, write, header):
-        assert found(read_labelled([write("a.tsv", f"{header}\nfine film\tpos\n")])) == [("fine film", "pos")]
+        assert found(read_labelled([write("a.tsv", f"{header}\nfine film\tpos\n")])) == [
+            ("fine film", "pos")
+        ]
 
     def test_columns_by_number_and_by_name(self, write):
         path = write("a.tsv", "pos\t9\tid\tfine film\n")
@@ -179,7 +194,9 @@ class TestLabelled:
         assert found(read_labelled([path], text="sentence")) == [("fine film", "1")]
 
     def test_csv_and_jsonl(self, write):
-        assert found(read_labelled([write("a.csv", "id,label,text\n7,pos,fine\n")])) == [("fine", "pos")]
+        assert found(read_labelled([write("a.csv", "id,label,text\n7,pos,fine\n")])) == [
+            ("fine", "pos")
+        ]
         path = write("a.jsonl", '{"text": "fine", "label": 1}\n{"text": "dull", "label": false}\n')
         assert found(read_labelled([path])) == [("fine", "1"), ("dull", "false")]
 
@@ -214,14 +231,24 @@ class TestTagged:
             Example(("No",), ("INTJ",), "a.conllu:8"),
         ]
 
-    @pytest.mark.parametrize(("tag", "first"), [("xpos", "PRP"), ("LEMMA", "I"), ("deprel", "nsubj"), ("5", "PRP")])
+    @pytest.mark.parametrize(
+        ("tag", "first"), [("xpos", "PRP"), ("LEMMA", "I"), ("deprel", "nsubj"), ("5", "PRP")]
+    )
     def test_conllu_has_many_tags(self, write, tag, first):
         assert next(read_tagged([write("a.conllu", CONLLU)], tag=tag)).target[0] == first
 
     def test_conll_takes_the_last_column_or_another(self, write):
-        path = write("a.conll", "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\n\nPeter NNP B-PER\n")
-        assert found(read_tagged([path])) == [(("EU", "rejects"), ("B-ORG", "O")), (("Peter",), ("B-PER",))]
-        assert found(read_tagged([path], tag="2")) == [(("EU", "rejects"), ("NNP", "VBZ")), (("Peter",), ("NNP",))]
+        path = write(
+            "a.conll", "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\n\nPeter NNP B-PER\n"
+        )
+        assert found(read_tagged([path])) == [
+            (("EU", "rejects"), ("B-ORG", "O")),
+            (("Peter",), ("B-PER",)),
+        ]
+        assert found(read_tagged([path], tag="2")) == [
+            (("EU", "rejects"), ("NNP", "VBZ")),
+            (("Peter",), ("NNP",)),
+        ]
 
     def test_conll_words_may_hold_spaces_between_tabs(self, write):
         assert found(read_tagged([write("a.conll", "New York\tB-LOC\n# \tO\n")])) == [
@@ -240,10 +267,18 @@ class TestTagged:
         [
             ("a.tsv", "the cat\tDET NOUN\nsleeps\tVERB\n", {}),
             ("a.tsv", "words\ttags\nthe cat\tDET NOUN\nsleeps\tVERB\n", {}),
-            ("a.tsv", "n\ttext\tpos\n1\tthe cat\tDET NOUN\n2\tsleeps\tVERB\n", {"words": "text", "tag": "pos"}),
+            (
+                "a.tsv",
+                "n\ttext\tpos\n1\tthe cat\tDET NOUN\n2\tsleeps\tVERB\n",
+                {"words": "text", "tag": "pos"},
+            ),
             ("a.tsv", "1\tthe cat\tDET NOUN\n2\tsleeps\tVERB\n", {"words": "2", "tag": "3"}),
             ("a.csv", "tags,words\nDET NOUN,the cat\nVERB,sleeps\n", {}),
-            ("a.jsonl", '{"words": "the cat", "tags": "DET NOUN"}\n{"words": "sleeps", "tags": "VERB"}\n', {}),
+            (
+                "a.jsonl",
+                '{"words": "the cat", "tags": "DET NOUN"}\n{"words": "sleeps", "tags": "VERB"}\n',
+                {},
+            ),
         ],
     )
     def test_two_columns_of_a_table(self, write, name, content, columns):
@@ -252,8 +287,13 @@ class TestTagged:
 
     def test_a_tsv_with_a_word_a_row_is_conll(self, write):
         path = write("a.tsv", "The\tDET\ncat\tNOUN\n\nsleeps\tVERB\n")
-        assert found(read_tagged([path])) == [(("The", "cat"), ("DET", "NOUN")), (("sleeps",), ("VERB",))]
-        assert found(read_tagged([write("b.tsv", "I\tPRON\ncat\tNOUN\n")])) == [(("I", "cat"), ("PRON", "NOUN"))]
+        assert found(read_tagged([path])) == [
+            (("The", "cat"), ("DET", "NOUN")),
+            (("sleeps",), ("VERB",)),
+        ]
+        assert found(read_tagged([write("b.tsv", "I\tPRON\ncat\tNOUN\n")])) == [
+            (("I", "cat"), ("PRON", "NOUN"))
+        ]
 
     def test_without_spaces_each_character_is_tagged(self, write):
         """Proteins: amino acids and their secondary structure."""
@@ -264,7 +304,10 @@ class TestTagged:
             (("G",), ("C",)),
         ]
         pair = [write("a.seq", "MKV\nAC\n"), write("a.ss", "CHH\nCE\n")]
-        assert found(read_tagged(pair)) == [(tuple("MKV"), tuple("CHH")), (tuple("AC"), tuple("CE"))]
+        assert found(read_tagged(pair)) == [
+            (tuple("MKV"), tuple("CHH")),
+            (tuple("AC"), tuple("CE")),
+        ]
         path = write("b.csv", "seq,ss\nMKV,CHH\nAC,CE\nACD,CE\n")
         message, hint = refusal(read_tagged([path], words="seq", tag="ss"))
         assert message == "b.csv:4: 3 characters but 2 tags: 'ACD'"
@@ -287,7 +330,10 @@ class TestTagged:
         message, hint = refusal(read_tagged([write("a.conll", "EU NNP\n")], tag="3"))
         assert message == "a.conll:1: 2 columns where 3 are needed: 'EU NNP'"
         assert hint.endswith("here: 1 'EU', 2 'NNP'.")
-        assert refusal(read_tagged([write("b.conll", "EU\t\n")]))[0] == "b.conll:1: an empty tag: 'EU '"
+        assert (
+            refusal(read_tagged([write("b.conll", "EU\t\n")]))[0]
+            == "b.conll:1: an empty tag: 'EU '"
+        )
 
     def test_conllu_has_ten_columns(self, write):
         assert refusal(read_tagged([write("a.conllu", "1\tI\tPRON\n")]))[0] == (
@@ -295,7 +341,9 @@ class TestTagged:
         )
 
     def test_a_tag_that_is_not_there(self, write):
-        with pytest.raises(UsageError, match="there is no column 'upso' in a CoNLL-U file") as caught:
+        with pytest.raises(
+            UsageError, match="there is no column 'upso' in a CoNLL-U file"
+        ) as caught:
             read_tagged([write("a.conllu", CONLLU)], tag="upso")
         assert caught.value.hint == "did you mean 'upos'?"
         with pytest.raises(UsageError, match="'ner' is not a column of tags in a CoNLL file"):
@@ -308,7 +356,10 @@ class TestTagged:
 
 @pytest.mark.parametrize(
     ("name", "sentences", "words"),
-    [("ud-en-ewt/en_ewt-ud-dev.conllu.gz", 2001, 25147), ("wnut17/emerging.dev.conll.gz", 1009, 15733)],
+    [
+        ("ud-en-ewt/en_ewt-ud-dev.conllu.gz", 2001, 25147),
+        ("wnut17/emerging.dev.conll.gz", 1009, 15733),
+    ],
 )
 def test_real_treebanks_have_the_size_that_is_known(shared_data, name, sentences, words):
     examples = list(read_tagged([str(shared_data(name))]))
@@ -318,7 +369,10 @@ def test_real_treebanks_have_the_size_that_is_known(shared_data, name, sentences
 class TestTaggedByStrangers:
     """Files of tagged words that are written in other ways than CoNLL."""
 
-    SENTENCES: ClassVar = [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("Peter", "B."), ("B-PER", "I-PER"))] * 3
+    SENTENCES: ClassVar = [
+        (("EU", "rejects", "it"), ("B-ORG", "O", "O")),
+        (("Peter", "B."), ("B-PER", "I-PER")),
+    ] * 3
 
     def rows(self):
         for number, (words, tags) in enumerate(self.SENTENCES, start=1):
@@ -326,23 +380,33 @@ class TestTaggedByStrangers:
                 yield number, place, word, tag
 
     def test_a_word_a_row_and_a_column_that_numbers_the_sentences(self, write):
-        first = [f"{'' if place else f'Sentence: {n}'},{word},X,{tag}" for n, place, word, tag in self.rows()]
+        first = [
+            f"{'' if place else f'Sentence: {n}'},{word},X,{tag}"
+            for n, place, word, tag in self.rows()
+        ]
         every = [f"{n},{word},X,{tag}" for n, _, word, tag in self.rows()]
         for lines in (first, every):
             path = write("ner.csv", "\n".join(["Sentence #,Word,POS,Tag", *lines]))
             with pytest.warns(SeqlabWarning, match="of the columns POS, Tag the last is the tag"):
                 assert found(read_tagged([path])) == self.SENTENCES
-            assert found(read_tagged([path], words="Word", tag="POS"))[1] == (("Peter", "B."), ("X", "X"))
+            assert found(read_tagged([path], words="Word", tag="POS"))[1] == (
+                ("Peter", "B."),
+                ("X", "X"),
+            )
 
     def test_a_word_a_row_and_blank_lines(self, write):
         lines = [
-            "" * place or ("\n" if n > 1 and not place else "") + f"{word},{tag}" for n, place, word, tag in self.rows()
+            "" * place or ("\n" if n > 1 and not place else "") + f"{word},{tag}"
+            for n, place, word, tag in self.rows()
         ]
-        assert found(read_tagged([write("a.csv", "word,tag\n" + "\n".join(lines))])) == self.SENTENCES
+        assert (
+            found(read_tagged([write("a.csv", "word,tag\n" + "\n".join(lines))])) == self.SENTENCES
+        )
 
     def test_a_column_that_counts_the_words_is_left_out(self, write):
         lines = [
-            f"{'' if place or n == 1 else chr(10)}{place + 1}\t{word}\t{tag}" for n, place, word, tag in self.rows()
+            f"{'' if place or n == 1 else chr(10)}{place + 1}\t{word}\t{tag}"
+            for n, place, word, tag in self.rows()
         ]
         assert found(read_tagged([write("a.conll", "\n".join(lines))])) == self.SENTENCES
 
@@ -354,13 +418,20 @@ class TestTaggedByStrangers:
         ]
 
     def test_conllu_under_another_name(self, write):
-        assert found(read_tagged([write("a.txt", CONLLU)])) == found(read_tagged([write("a.conllu", CONLLU)]))
+        assert found(read_tagged([write("a.txt", CONLLU)])) == found(
+            read_tagged([write("a.conllu", CONLLU)])
+        )
 
     def test_tags_before_the_words(self, write):
         lines = [f"{'NV'[n % 2]} word{n}" + "\n" * (n % 5 == 4) for n in range(60)]
-        with pytest.warns(SeqlabWarning, match="the words are read from column 2 and the tags from column 1"):
+        with pytest.warns(
+            SeqlabWarning, match="the words are read from column 2 and the tags from column 1"
+        ):
             examples = found(read_tagged([write("a.conll", "\n".join(lines))]))
-        assert examples[0] == (("word0", "word1", "word2", "word3", "word4"), ("N", "V", "N", "V", "N"))
+        assert examples[0] == (
+            ("word0", "word1", "word2", "word3", "word4"),
+            ("N", "V", "N", "V", "N"),
+        )
 
     def test_lists_in_json(self, write):
         rows = [

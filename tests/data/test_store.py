@@ -15,7 +15,9 @@ ROWS = [[3, 1, 2], [], [0], [65535, 7]]
 
 def write_store(path, rows, *, vocabulary_size=0, dtype=None, width=1):
     """One column alone."""
-    return write_stores([Column(Path(path), vocabulary_size, dtype, width)], ((row,) for row in rows))[0]
+    return write_stores(
+        [Column(Path(path), vocabulary_size, dtype, width)], ((row,) for row in rows)
+    )[0]
 
 
 def contents(store):
@@ -78,7 +80,12 @@ def test_more_rows_than_are_held_in_memory(tmp_path):
 
 def test_no_rows_at_all(tmp_path):
     store = write_store(tmp_path / "tokens.bin", [], vocabulary_size=10)
-    assert (len(store), store.num_tokens, store.flat.tolist(), store.lengths.tolist()) == (0, 0, [], [])
+    assert (len(store), store.num_tokens, store.flat.tolist(), store.lengths.tolist()) == (
+        0,
+        0,
+        [],
+        [],
+    )
 
 
 @pytest.mark.parametrize("bad", [10, -1, 70000])
@@ -88,7 +95,11 @@ def test_an_id_outside_the_vocabulary_leaves_the_old_store_alone(tmp_path, bad):
     with pytest.raises(DataError, match=f"the id {bad} is outside a vocabulary of 10"):
         write_store(path, [[1, bad]], vocabulary_size=10)
     assert TokenStore.open(path)[0].tolist() == ROWS[0]
-    assert sorted(part.name for part in tmp_path.iterdir()) == ["tokens.bin", "tokens.bin.json", "tokens.bin.offsets"]
+    assert sorted(part.name for part in tmp_path.iterdir()) == [
+        "tokens.bin",
+        "tokens.bin.json",
+        "tokens.bin.offsets",
+    ]
 
 
 def test_a_source_that_breaks_off_leaves_nothing_behind(tmp_path):
@@ -121,7 +132,9 @@ def cut(path):
 def test_a_store_that_was_cut(tmp_path, part, damage):
     write_store(tmp_path / "tokens.bin", ROWS, vocabulary_size=1 << 16)
     damage(tmp_path / part)
-    with pytest.raises(DataError, match=r"the token store is damaged: \d+ bytes where \d+ are needed") as caught:
+    with pytest.raises(
+        DataError, match=r"the token store is damaged: \d+ bytes where \d+ are needed"
+    ) as caught:
         TokenStore.open(tmp_path / "tokens.bin")
     assert "prepare the data again" in caught.value.hint
 
@@ -180,7 +193,9 @@ def test_a_bad_id_in_one_column_leaves_neither(tmp_path):
 
 
 IDS = st.lists(st.integers(0, 99), min_size=3, max_size=3)
-FEATURES = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3)
+FEATURES = st.lists(
+    st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3
+)
 
 
 @pytest.fixture(scope="module")
@@ -201,17 +216,24 @@ def law_of_wide_rows(store, rows, dtype):
     assert (values.shape, values.dtype) == ((len(rows), longest, 3), dtype)
     assert values.tolist() == [row + [[0, 0, 0]] * (longest - len(row)) for row in rows]
     assert lengths.tolist() == store.lengths.tolist()
-    assert all(store[i].dtype == dtype and store[i].shape == (len(row), 3) for i, row in enumerate(rows))
+    assert all(
+        store[i].dtype == dtype and store[i].shape == (len(row), 3) for i, row in enumerate(rows)
+    )
 
 
 @given(rows=st.lists(st.lists(IDS, max_size=4), max_size=5), as_arrays=st.booleans())
 def test_words_spelled_in_characters_come_back(place, rows, as_arrays):
-    given_rows = [np.array(row, dtype=np.int32).reshape(-1, 3) for row in rows] if as_arrays else rows
+    given_rows = (
+        [np.array(row, dtype=np.int32).reshape(-1, 3) for row in rows] if as_arrays else rows
+    )
     law_of_wide_rows(write_store(place, given_rows, vocabulary_size=100, width=3), rows, np.int64)
     law_of_wide_rows(TokenStore.open(place), rows, np.int64)
 
 
-@given(rows=st.lists(st.lists(FEATURES, max_size=4), max_size=5), dtype=st.sampled_from(["float32", "float64"]))
+@given(
+    rows=st.lists(st.lists(FEATURES, max_size=4), max_size=5),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
 def test_vectors_come_back(place, rows, dtype):
     vectors = [np.array(row, dtype=dtype).reshape(-1, 3) for row in rows]
     store = write_store(place, vectors, dtype="float32", width=3)
@@ -221,7 +243,9 @@ def test_vectors_come_back(place, rows, dtype):
 
 
 def test_wide_rows_are_mapped_not_read(tmp_path):
-    store = write_store(tmp_path / "wide.bin", [np.ones((4, 2), dtype=np.float32)], dtype="float32", width=2)
+    store = write_store(
+        tmp_path / "wide.bin", [np.ones((4, 2), dtype=np.float32)], dtype="float32", width=2
+    )
     assert isinstance(store.flat, np.memmap)
     assert (tmp_path / "wide.bin").stat().st_size == 4 * 2 * 4
 
@@ -235,7 +259,9 @@ def test_vectors_of_one_feature_keep_their_axis(tmp_path):
 
 def test_integers_can_be_features_and_columns_can_come_first_on_disk(tmp_path):
     by_columns = np.asfortranarray(np.arange(6).reshape(3, 2))
-    assert contents(write_store(tmp_path / "v.bin", [by_columns], dtype="float32", width=2)) == [by_columns.tolist()]
+    assert contents(write_store(tmp_path / "v.bin", [by_columns], dtype="float32", width=2)) == [
+        by_columns.tolist()
+    ]
 
 
 def test_more_vectors_than_are_held_in_memory(tmp_path):
@@ -259,7 +285,9 @@ def test_a_store_from_before_there_were_widths(tmp_path):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
 def test_a_feature_that_is_not_finite_leaves_nothing_behind(tmp_path, bad):
     rows = [np.zeros((2, 2)), np.array([[0, 0], [0, 0], [1, bad]])]
-    with pytest.raises(DataError, match=r"vectors\.bin: row 1, position 2 holds (nan|-?inf)") as caught:
+    with pytest.raises(
+        DataError, match=r"vectors\.bin: row 1, position 2 holds (nan|-?inf)"
+    ) as caught:
         write_store(tmp_path / "vectors.bin", rows, dtype="float32", width=2)
     assert "Nothing was written" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
@@ -270,7 +298,9 @@ def test_a_character_outside_the_vocabulary(tmp_path):
         write_store(tmp_path / "wide.bin", [[[1, 2], [3, 10]]], vocabulary_size=10, width=2)
 
 
-@pytest.mark.parametrize("row", [[[1, 2, 3]], [1, 2], np.ones((4, 3), dtype=int), np.ones((2, 2, 2), dtype=int)])
+@pytest.mark.parametrize(
+    "row", [[[1, 2, 3]], [1, 2], np.ones((4, 3), dtype=int), np.ones((2, 2, 2), dtype=int)]
+)
 def test_a_row_of_another_width(tmp_path, row):
     with pytest.raises(ValueError, match=r"row 1 has the shape \(.*\), not \(T, 2\)"):
         write_store(tmp_path / "wide.bin", [[[1, 2]], row], vocabulary_size=10, width=2)

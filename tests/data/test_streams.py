@@ -18,10 +18,17 @@ def test_each_chunk_goes_on_where_the_last_one_ended():
     assert streams.num_batches(0) == 4
 
 
-@given(length=st.integers(2, 300), rows=st.integers(1, 20), steps=st.integers(1, 40), epoch=st.integers(0, 5))
+@given(
+    length=st.integers(2, 300),
+    rows=st.integers(1, 20),
+    steps=st.integers(1, 40),
+    epoch=st.integers(0, 5),
+)
 def test_no_token_is_predicted_twice_and_few_are_left_out(length, rows, steps, epoch):
     streams = Streams(np.arange(length), rows=rows, steps=steps, seed=1)
-    batches = [streams.batch(epoch, index).target.values for index in range(streams.num_batches(epoch))]
+    batches = [
+        streams.batch(epoch, index).target.values for index in range(streams.num_batches(epoch))
+    ]
     predicted = [token for batch in batches for token in batch[:, 1:].flatten().tolist()]
 
     assert batches
@@ -34,18 +41,29 @@ def test_no_token_is_predicted_twice_and_few_are_left_out(length, rows, steps, e
 def test_whole_rows_predict_everything():
     streams = Streams(np.arange(1 + 4 * 5 * 7), rows=4, steps=5, seed=0)
     predicted = [streams.batch(0, index).target.values[:, 1:] for index in range(7)]
-    assert sorted(token for batch in predicted for token in batch.flatten().tolist()) == list(range(1, 141))
+    assert sorted(token for batch in predicted for token in batch.flatten().tolist()) == list(
+        range(1, 141)
+    )
     assert streams.num_batches(0) == 7
 
 
 def test_borders_move_from_epoch_to_epoch_and_are_keyed():
     def first_token(seed, epoch):
-        return Streams(np.arange(10_000), rows=4, steps=50, seed=seed).batch(epoch, 0).target.values[0, 0].item()
+        return (
+            Streams(np.arange(10_000), rows=4, steps=50, seed=seed)
+            .batch(epoch, 0)
+            .target.values[0, 0]
+            .item()
+        )
 
     assert first_token(0, 0) == 0
     assert len({first_token(0, epoch) for epoch in range(10)}) > 5
-    assert [first_token(3, epoch) for epoch in range(10)] == [first_token(3, epoch) for epoch in range(10)]
-    assert [first_token(3, epoch) for epoch in range(10)] != [first_token(4, epoch) for epoch in range(10)]
+    assert [first_token(3, epoch) for epoch in range(10)] == [
+        first_token(3, epoch) for epoch in range(10)
+    ]
+    assert [first_token(3, epoch) for epoch in range(10)] != [
+        first_token(4, epoch) for epoch in range(10)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +77,9 @@ def test_a_short_text_gets_fewer_rows_then_fewer_steps(length, shape):
 
 
 def test_a_store_on_disk_is_streamed(tmp_path):
-    [store] = write_stores([Column(tmp_path / "text", 100)], [(list(range(50)),), (list(range(50, 100)),)])
+    [store] = write_stores(
+        [Column(tmp_path / "text", 100)], [(list(range(50)),), (list(range(50, 100)),)]
+    )
     batch = Streams(store.flat, rows=3, steps=8, seed=0).batch(0, 1)
     assert batch.target.values[0].tolist() == list(range(8, 17))
     assert [part.target.values.tolist() for part in in_order(store.flat, steps=60)] == [

@@ -4,7 +4,17 @@ from itertools import pairwise
 
 import pytest
 
-from seqlab.data.synthetic import FIRST, LANGUAGES, LAST, STYLES, copies, dates, parity, reversals, split_dates
+from seqlab.data.synthetic import (
+    FIRST,
+    LANGUAGES,
+    LAST,
+    STYLES,
+    copies,
+    dates,
+    parity,
+    reversals,
+    split_dates,
+)
 from seqlab.errors import DataError
 
 babel_dates = pytest.importorskip("babel.dates", reason="dates need the extra 'demo'")
@@ -32,7 +42,11 @@ def test_forty_languages_and_plain_spaces():
 
 def test_no_text_means_two_days():
     """Every day of a leap year and of a year that begins on another weekday, in every language and style."""
-    days = [datetime.date(year, 1, 1) + datetime.timedelta(days=i) for year in (1999, 2000) for i in range(365)]
+    days = [
+        datetime.date(year, 1, 1) + datetime.timedelta(days=i)
+        for year in (1999, 2000)
+        for i in range(365)
+    ]
     meaning: dict[str, datetime.date] = {}
     for day in days:
         for language in LANGUAGES:

@@ -12,7 +12,11 @@ from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import DataError, SeqlabWarning
 
-TEXTS = [f"this is {adjective} film number {n}, I think" for n in range(10) for adjective in ("a fine", "no good")]
+TEXTS = [
+    f"this is {adjective} film number {n}, I think"
+    for n in range(10)
+    for adjective in ("a fine", "no good")
+]
 LABELS = ["pos", "neg"] * 10
 PAIRS = list(zip(TEXTS, LABELS, strict=True))
 
@@ -42,7 +46,9 @@ def read(reader, path, **columns):
 @pytest.mark.parametrize("delimiter", ["\t", ",", ";", "|"])
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.txt"])
 @pytest.mark.parametrize("header", [[], [["text", "label"]], [["Kommentar", "Wertung"]]])
-def test_delimiter_and_header_are_found_whatever_the_name_of_the_file(write, name, delimiter, header):
+def test_delimiter_and_header_are_found_whatever_the_name_of_the_file(
+    write, name, delimiter, header
+):
     path = write(name, [*header, *PAIRS], delimiter)
     assert read(read_labelled, path)[0] == PAIRS
 
@@ -59,23 +65,38 @@ def test_swapped_columns_are_read_with_a_note(write):
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-@pytest.mark.parametrize("texts", [TEXTS, [f"Name{n}" for n in range(20)], ["".join(f"{n:05b}") for n in range(20)]])
+@pytest.mark.parametrize(
+    "texts", [TEXTS, [f"Name{n}" for n in range(20)], ["".join(f"{n:05b}") for n in range(20)]]
+)
 def test_labels_come_again_and_texts_do_not(write, texts, order):
     pairs = list(zip(texts, LABELS, strict=True))
-    assert read(read_labelled, write("a.tsv", [[pair[place] for place in order] for pair in pairs]))[0] == pairs
+    assert (
+        read(read_labelled, write("a.tsv", [[pair[place] for place in order] for pair in pairs]))[0]
+        == pairs
+    )
 
 
 def test_two_columns_of_a_few_rows_are_label_and_text_unless_only_one_can_be_a_text(write):
-    assert read(read_labelled, write("a.tsv", [["yes", "x"], ["no", "yy"]]))[0] == [("x", "yes"), ("yy", "no")]
-    assert read(read_labelled, write("a.tsv", [["a fine film", "pos"], ["dull film", "neg"]]))[0] == [
+    assert read(read_labelled, write("a.tsv", [["yes", "x"], ["no", "yy"]]))[0] == [
+        ("x", "yes"),
+        ("yy", "no"),
+    ]
+    assert read(read_labelled, write("a.tsv", [["a fine film", "pos"], ["dull film", "neg"]]))[
+        0
+    ] == [
         ("a fine film", "pos"),
         ("dull film", "neg"),
     ]
 
 
 def test_other_columns_are_set_aside_and_named(write):
-    rows = [[str(n), f"2024-01-{n + 1:02}", label, text, str(n * 1.5)] for n, (text, label) in enumerate(PAIRS)]
-    examples, note = read(read_labelled, write("a.csv", [["nr", "when", "verdict", "what", "score2"], *rows], ","))
+    rows = [
+        [str(n), f"2024-01-{n + 1:02}", label, text, str(n * 1.5)]
+        for n, (text, label) in enumerate(PAIRS)
+    ]
+    examples, note = read(
+        read_labelled, write("a.csv", [["nr", "when", "verdict", "what", "score2"], *rows], ",")
+    )
     assert examples == PAIRS
     assert note.startswith(
         "a.csv: reading the text from 'what' and the label from 'verdict'; not used: nr, when, score2 (--set"
@@ -101,9 +122,15 @@ def test_of_two_label_columns_the_one_with_words_is_taken(write):
 
 
 def test_a_label_is_there_in_nearly_every_row_and_not_always_the_same(write):
-    rows = [["NO_QUERY", "gold" if n == 3 else "", 0.5 + n, label, text] for n, (text, label) in enumerate(PAIRS)]
+    rows = [
+        ["NO_QUERY", "gold" if n == 3 else "", 0.5 + n, label, text]
+        for n, (text, label) in enumerate(PAIRS)
+    ]
     assert read(read_labelled, write("a.tsv", rows))[0] == PAIRS
-    named = [["query", "sentiment_gold", "sentiment_confidence", "airline_sentiment", "text"], *rows]
+    named = [
+        ["query", "sentiment_gold", "sentiment_confidence", "airline_sentiment", "text"],
+        *rows,
+    ]
     examples, note = read(read_labelled, write("a.csv", named, ","))
     assert examples == PAIRS
     assert "reading the text from 'text' and the label from 'airline_sentiment'" in note
@@ -138,8 +165,12 @@ def test_labels_that_are_texts_are_refused_with_what_to_type(write):
 
 
 def test_labels_that_are_measured_are_refused_with_what_to_do(write):
-    path = write("a.csv", [["text", "price"], *([text, n * 1.37] for n, text in enumerate(TEXTS))], ",")
-    with pytest.raises(DataError, match=r"20 of the first 20 labels are different numbers.*regression") as refused:
+    path = write(
+        "a.csv", [["text", "price"], *([text, n * 1.37] for n, text in enumerate(TEXTS))], ","
+    )
+    with pytest.raises(
+        DataError, match=r"20 of the first 20 labels are different numbers.*regression"
+    ) as refused:
         list(read_labelled([path]))
     assert "ranges" in refused.value.hint
     assert "data.target=COLUMN" in refused.value.hint
@@ -150,9 +181,13 @@ def test_pairs_leave_out_numbers_that_only_count(write):
     examples, note = read(read_pairs, write("a.tsv", rows))
     assert examples[2] == ("a house 2 x", "une maison 2 x")
     assert "not used: 1" in note
-    examples, note = read(read_pairs, write("a.csv", [["English", "French"], *(row[1:] for row in rows)], ","))
+    examples, note = read(
+        read_pairs, write("a.csv", [["English", "French"], *(row[1:] for row in rows)], ",")
+    )
     assert (examples[0], note) == (("a house 0 x", "une maison 0 x"), "")
-    examples, note = read(read_pairs, write("b.tsv", [["English", "French"], *(row[1:] for row in rows)]))
+    examples, note = read(
+        read_pairs, write("b.tsv", [["English", "French"], *(row[1:] for row in rows)])
+    )
     assert examples[0] == ("a house 0 x", "une maison 0 x")
     assert "the first line names the columns: English, French" in note
 
@@ -160,7 +195,14 @@ def test_pairs_leave_out_numbers_that_only_count(write):
 def test_a_first_row_that_is_like_the_others_is_no_header(write):
     for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
         assert read(read_labelled, write(name, PAIRS, delimiter))[0] == PAIRS
-        assert len(read(read_labelled, write(name, [(n % 2, t) for n, t in enumerate(TEXTS)], delimiter))[0]) == 20
+        assert (
+            len(
+                read(
+                    read_labelled, write(name, [(n % 2, t) for n, t in enumerate(TEXTS)], delimiter)
+                )[0]
+            )
+            == 20
+        )
 
 
 def test_fasttext_lines(tmp_path, monkeypatch):

@@ -46,7 +46,9 @@ def refusal(examples):
 def header(shape, descr="<f4", *, by_columns=False):
     """The beginning of an .npy file that promises an array of this shape."""
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": by_columns, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": descr, "fortran_order": by_columns, "shape": shape}
+    )
     return stream.getvalue()
 
 
@@ -60,21 +62,29 @@ class TestTable:
             ("labels.tsv", "label\tfile\nyes\ta/one.npy\n\nno\ttwo.npy\n", (2, 4)),
             ("all.csv", "id,Label,File\n1,yes,a/one.npy\n2,no,two.npy \n", (2, 3)),
             ("all.csv", "path,class\na/one.npy,yes\ntwo.npy,no\n", (2, 3)),
-            ("all.jsonl", '{"label": "yes", "file": "a/one.npy"}\n{"label": "no", "file": "two.npy"}\n', (1, 2)),
+            (
+                "all.jsonl",
+                '{"label": "yes", "file": "a/one.npy"}\n{"label": "no", "file": "two.npy"}\n',
+                (1, 2),
+            ),
         ],
     )
     def test_paths_and_labels(self, recordings, name, text, lines):
         (recordings / name).write_text(text)
         places = (f"{name}:{lines[0]} (a/one.npy)", f"{name}:{lines[1]} (two.npy)")
         examples = list(read_vectors([name]))
-        assert found(examples) == [(*both, where) for both, where in zip(self.BOTH, places, strict=True)]
+        assert found(examples) == [
+            (*both, where) for both, where in zip(self.BOTH, places, strict=True)
+        ]
         assert all(example.source.dtype == np.float32 for example in examples)
 
     def test_compressed_and_elsewhere(self, recordings, monkeypatch):
         """Paths are relative to the table, wherever one stands."""
         (recordings / "all.tsv.gz").write_bytes(gzip.compress(b"a/one.npy\tyes\n"))
         monkeypatch.chdir(recordings / "a")
-        assert found(read_vectors(["../all.tsv.gz"])) == [(ONE.tolist(), "yes", "../all.tsv.gz:1 (a/one.npy)")]
+        assert found(read_vectors(["../all.tsv.gz"])) == [
+            (ONE.tolist(), "yes", "../all.tsv.gz:1 (a/one.npy)")
+        ]
 
     def test_the_target_by_number_and_by_name(self, recordings):
         (recordings / "n.tsv").write_text("a/one.npy\tyes\tonce upon a time\n")
@@ -84,10 +94,15 @@ class TestTable:
 
     def test_a_label_for_each_frame(self, recordings):
         (recordings / "n.tsv").write_text("a/one.npy\tsil ah  sil\ntwo.npy\tah\n")
-        assert [example.target for example in read_vectors(["n.tsv"], words=True)] == [("sil", "ah", "sil"), ("ah",)]
+        assert [example.target for example in read_vectors(["n.tsv"], words=True)] == [
+            ("sil", "ah", "sil"),
+            ("ah",),
+        ]
 
     def test_many_texts_are_refused_only_as_labels(self, recordings):
-        (recordings / "n.tsv").write_text("".join(f"a/one.npy\the said {number}\n" for number in range(30)))
+        (recordings / "n.tsv").write_text(
+            "".join(f"a/one.npy\the said {number}\n" for number in range(30))
+        )
         assert len(list(read_vectors(["n.tsv"]))) == 30
         assert len({example.target for example in read_vectors(["n.tsv"], words=True)}) == 30
         assert "these are texts, not labels" in refusal(read_vectors(["n.tsv"], few_labels=True))[0]
@@ -145,13 +160,24 @@ class TestTable:
 
 
 class TestDirectory:
-    @pytest.mark.parametrize(("name", "text"), [("labels.tsv", "one.npy\tyes\n"), ("labels.csv", "f,l\none.npy,yes\n")])
+    @pytest.mark.parametrize(
+        ("name", "text"), [("labels.tsv", "one.npy\tyes\n"), ("labels.csv", "f,l\none.npy,yes\n")]
+    )
     def test_with_a_table_of_labels(self, recordings, name, text):
         (recordings / "a" / name).write_text(text)
-        assert found(read_vectors(["a"])) == [(ONE.tolist(), "yes", f"a/{name}:{1 + (name == 'labels.csv')} (one.npy)")]
+        assert found(read_vectors(["a"])) == [
+            (ONE.tolist(), "yes", f"a/{name}:{1 + (name == 'labels.csv')} (one.npy)")
+        ]
 
     def test_with_a_directory_for_each_label(self, place):
-        for name in ("data/no/2", "data/no/1", "data/yes/1", "data/.cache/1", "data/no/.hidden", "data/top/deeper/1"):
+        for name in (
+            "data/no/2",
+            "data/no/1",
+            "data/yes/1",
+            "data/.cache/1",
+            "data/no/.hidden",
+            "data/top/deeper/1",
+        ):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             np.save(f"{name}.npy", TWO)
         (place / "data" / "no" / "notes.txt").write_text("not frames")
@@ -207,7 +233,9 @@ class TestArchive:
     def test_pads_may_hold_anything(self, place):
         values = np.full((1, 3, 2), np.nan)
         values[0, :2] = 1
-        assert len(next(read_vectors(self.save(values=values, lengths=[2], labels=["a"]))).source) == 2
+        assert (
+            len(next(read_vectors(self.save(values=values, lengths=[2], labels=["a"]))).source) == 2
+        )
 
     def test_a_label_for_each_frame(self, place):
         ends = [("0", "1", "2"), ("3",)]
@@ -219,14 +247,19 @@ class TestArchive:
 
     def test_single_numbers(self, place):
         paths = self.save(values=np.arange(4), lengths=[3, 1], labels=["a", "b"])
-        assert [example.source.tolist() for example in read_vectors(paths)] == [[[0], [1], [2]], [[3]]]
+        assert [example.source.tolist() for example in read_vectors(paths)] == [
+            [[0], [1], [2]],
+            [[3]],
+        ]
 
     def test_another_array_of_labels(self, place):
         paths = self.save(values=self.VALUES, lengths=[3, 1], labels=[0, 1], speaker=["x", "y"])
         assert [example.target for example in read_vectors(paths, target="speaker")] == ["x", "y"]
 
     @given(
-        lengths=st.lists(st.integers(1, 5), min_size=1, max_size=6), width=st.integers(1, 3), by_columns=st.booleans()
+        lengths=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+        width=st.integers(1, 3),
+        by_columns=st.booleans(),
     )
     def test_what_is_saved_is_read(self, tmp_path_factory, lengths, width, by_columns):
         path = str(tmp_path_factory.getbasetemp() / "saved.npz")
@@ -243,17 +276,33 @@ class TestArchive:
             ({"values": None}, False, "d.npz: there is no array 'values'"),
             ({"lengths": None}, False, "d.npz: there is no array 'lengths'"),
             ({"labels": None}, False, "d.npz: there is no array 'labels'"),
-            ({"lengths": [3, 2]}, False, "d.npz: the lengths add up to 5 frames where 'values' has 4"),
-            ({"lengths": [3, 0, 1]}, False, "d.npz: length 1 is 0 where 1 to 4 frames are possible"),
+            (
+                {"lengths": [3, 2]},
+                False,
+                "d.npz: the lengths add up to 5 frames where 'values' has 4",
+            ),
+            (
+                {"lengths": [3, 0, 1]},
+                False,
+                "d.npz: length 1 is 0 where 1 to 4 frames are possible",
+            ),
             (
                 {"lengths": [3, 99]},
                 False,
                 "d.npz: length 1 is 99 where 1 to 4 frames are possible",
             ),
-            ({"lengths": [3.0, 1.0]}, False, "d.npz: 'lengths': an array of dtype float64 where integers are needed"),
+            (
+                {"lengths": [3.0, 1.0]},
+                False,
+                "d.npz: 'lengths': an array of dtype float64 where integers are needed",
+            ),
             ({"values": np.zeros((3, 4, 2))}, False, "d.npz: 2 lengths for 3 sequences"),
             ({"labels": ["a"]}, False, "d.npz: 'labels' has the shape (1,) where (2,) is needed"),
-            ({"labels": list("abcd")}, False, "d.npz: 'labels' has the shape (4,) where (2,) is needed"),
+            (
+                {"labels": list("abcd")},
+                False,
+                "d.npz: 'labels' has the shape (4,) where (2,) is needed",
+            ),
             ({}, True, "d.npz: 'labels' has the shape (2,) where (4,) is needed"),
             ({"labels": ["a", ""]}, False, "d.npz[1]: the label is empty"),
             (
@@ -266,7 +315,11 @@ class TestArchive:
                 False,
                 "d.npz: 'values': an array of dtype datetime64[s] where numbers are needed",
             ),
-            ({"values": np.zeros((0, 2))}, False, "d.npz: 'values': nothing in an array of shape (0, 2)"),
+            (
+                {"values": np.zeros((0, 2))},
+                False,
+                "d.npz: 'values': nothing in an array of shape (0, 2)",
+            ),
             ({"values": np.zeros(())}, False, "d.npz: 'values': nothing in an array of shape ()"),
             (
                 {"values": np.array([[0, 0], [0, 0], [0, 0], [0, np.nan]])},
@@ -302,7 +355,9 @@ class TestArchive:
 
     def test_an_array_that_unpacks_to_too_much(self, place, monkeypatch):
         """A few hundred bytes of a zip file can unpack to terabytes: what is declared is looked at first."""
-        paths = self.save(np.savez_compressed, values=np.zeros((100_000, 2)), lengths=[100_000], labels=["a"])
+        paths = self.save(
+            np.savez_compressed, values=np.zeros((100_000, 2)), lengths=[100_000], labels=["a"]
+        )
         assert (place / "d.npz").stat().st_size < 10_000
         monkeypatch.setattr(arrays, "MOST_BYTES", 1_000_000)
         message, hint = refusal(read_vectors(paths))
@@ -313,11 +368,16 @@ class TestArchive:
         """What the zip file declares is all that is ever unpacked."""
         with zipfile.ZipFile("d.npz", "w") as archive:
             archive.writestr("values.npy", header((1_000_000, 2)) + bytes(16))
-        assert refusal(read_vectors(["d.npz"]))[0] == "d.npz: 'values': 16 bytes where its header promises 8,000,000"
+        assert (
+            refusal(read_vectors(["d.npz"]))[0]
+            == "d.npz: 'values': 16 bytes where its header promises 8,000,000"
+        )
 
     def test_a_damaged_archive(self, place):
         """Any byte turned gives the same examples or a refusal, never another error."""
-        paths = self.save(np.savez_compressed, values=self.VALUES, lengths=[3, 1], labels=["a", "b"])
+        paths = self.save(
+            np.savez_compressed, values=self.VALUES, lengths=[3, 1], labels=["a", "b"]
+        )
         whole, expected = (place / "d.npz").read_bytes(), found(read_vectors(paths))
         for at in range(len(whole)):
             (place / "d.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
@@ -350,18 +410,30 @@ class TestOneFile:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            (np.array([[0, 0], [0, np.inf]]), "a.npy: frame 1, feature 1 is inf where a finite number is needed"),
-            (np.array([0.0, 1e300]), "a.npy: frame 1, feature 0 is 1e+300 where a finite number is needed"),
+            (
+                np.array([[0, 0], [0, np.inf]]),
+                "a.npy: frame 1, feature 1 is inf where a finite number is needed",
+            ),
+            (
+                np.array([0.0, 1e300]),
+                "a.npy: frame 1, feature 0 is 1e+300 where a finite number is needed",
+            ),
             (np.zeros((0, 13)), "a.npy: nothing in an array of shape (0, 13)"),
             (np.zeros((3, 0)), "a.npy: nothing in an array of shape (3, 0)"),
-            (np.zeros((2, 3, 4)), "a.npy: an array of shape (2, 3, 4) where (frames, features) is needed"),
+            (
+                np.zeros((2, 3, 4)),
+                "a.npy: an array of shape (2, 3, 4) where (frames, features) is needed",
+            ),
             (np.array([{}]), "a.npy: an array of dtype object where numbers are needed"),
             (np.array(["x"]), "a.npy: an array of dtype <U1 where numbers are needed"),
             (
                 np.zeros(2, dtype="f4,f4"),
                 "a.npy: an array of dtype [('f0', '<f4'), ('f1', '<f4')] where numbers are needed",
             ),
-            (np.zeros(2, dtype=complex), "a.npy: an array of dtype complex128 where numbers are needed"),
+            (
+                np.zeros(2, dtype=complex),
+                "a.npy: an array of dtype complex128 where numbers are needed",
+            ),
         ],
     )
     def test_what_is_not_a_sequence_of_frames(self, place, values, message):
@@ -374,11 +446,17 @@ class TestOneFile:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (header((1 << 20, 1 << 20)), "a.npy: 1,099,511,627,776 numbers, more than 2,147,483,648"),
+            (
+                header((1 << 20, 1 << 20)),
+                "a.npy: 1,099,511,627,776 numbers, more than 2,147,483,648",
+            ),
             (header((10, 2)) + bytes(79), "a.npy: 79 bytes where its header promises 80"),
             (header((-1, 2)) + bytes(8), "a.npy: nothing in an array of shape (-1, 2)"),
             (b"", "a.npy: this cannot be read as NumPy writes it: EOF"),
-            (b"PK\x03\x04, an archive", "a.npy: this cannot be read as NumPy writes it: the magic string"),
+            (
+                b"PK\x03\x04, an archive",
+                "a.npy: this cannot be read as NumPy writes it: the magic string",
+            ),
             (b"\x93NUMPY\x09\x00", "a.npy: this cannot be read as NumPy writes it"),
             (
                 b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{" * 100_000,

@@ -15,7 +15,12 @@ def table(rows=12, columns=2, known=0):
 
 def windows(values, num_variables=2, *, begin=LOOK, end=None):
     return Windows(
-        values, num_variables, look_back=LOOK, horizon=AHEAD, begin=begin, end=len(values) if end is None else end
+        values,
+        num_variables,
+        look_back=LOOK,
+        horizon=AHEAD,
+        begin=begin,
+        end=len(values) if end is None else end,
     )
 
 

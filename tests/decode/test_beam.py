@@ -18,7 +18,9 @@ class Markov:
     """A decoder whose next token depends on the last one alone."""
 
     def __init__(self, size, seed):
-        self.table = (torch.randn(size, size, generator=torch.Generator().manual_seed(seed)) * 2).log_softmax(-1)
+        self.table = (
+            torch.randn(size, size, generator=torch.Generator().manual_seed(seed)) * 2
+        ).log_softmax(-1)
 
     def start(self, memory):
         return (), (torch.zeros(memory.rows, 1),)
@@ -87,7 +89,9 @@ def test_the_slides_beam_step_by_step():
     )  # fmt: skip
     beams, texts = [], [""]
     for step in found.steps:
-        parents, tokens, scores, ends = (x[0].tolist() for x in (step.parents, step.tokens, step.scores, step.ends))
+        parents, tokens, scores, ends = (
+            x[0].tolist() for x in (step.parents, step.tokens, step.scores, step.ends)
+        )
         kept = [c for c in step.live(2)[0].tolist() if not ends[c] and scores[c] > -math.inf]
         texts = [f"{texts[parents[c]]} {slide.WORDS[tokens[c]]}".strip() for c in kept]
         beams.append([(text, scores[c]) for text, c in zip(texts, kept, strict=True)])
@@ -101,7 +105,9 @@ def test_the_slides_beam_step_by_step():
     ]
     for beam, wanted in zip(beams, expected, strict=True):
         assert [text for text, _ in beam] == [text for text, _ in wanted]
-        assert [score for _, score in beam] == pytest.approx([score for _, score in wanted], abs=0.05)
+        assert [score for _, score in beam] == pytest.approx(
+            [score for _, score in wanted], abs=0.05
+        )
     best = found.best[0][0]
     assert " ".join(slide.WORDS[i] for i in best.tokens) == "he hit me with a pie"
     assert best.score == pytest.approx(-4.3, abs=0.05)
@@ -109,12 +115,18 @@ def test_the_slides_beam_step_by_step():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_beam_one_is_greedy(seed):
-    decoder, prefix, limits = Markov(8, seed), Padded.from_rows([[0], [0, 5], [2, 6, 1]]), Limits(end=END, most=6)
+    decoder, prefix, limits = (
+        Markov(8, seed),
+        Padded.from_rows([[0], [0, 5], [2, 6, 1]]),
+        Limits(end=END, most=6),
+    )
     greedy = generate(decoder, Memory(3), prefix, Greedy(), limits, rows=torch.arange(3))
     found = beam_search(decoder, Memory(3), prefix, Beam(width=1), limits)
     for row, hypotheses in zip(range(3), found.best, strict=True):
         assert list(hypotheses[0].tokens) == greedy.tokens.rows()[row].tolist()
-        assert hypotheses[0].log_probability == pytest.approx(float(greedy.log_probability[row]), abs=1e-5)
+        assert hypotheses[0].log_probability == pytest.approx(
+            float(greedy.log_probability[row]), abs=1e-5
+        )
 
 
 def _everything(decoder, last, room):
@@ -127,7 +139,10 @@ def _everything(decoder, last, room):
         if token == END:
             out.append(((END,), log_p))
         else:
-            out += [((token, *rest), log_p + more) for rest, more in _everything(decoder, token, room - 1)]
+            out += [
+                ((token, *rest), log_p + more)
+                for rest, more in _everything(decoder, token, room - 1)
+            ]
     return out
 
 
@@ -135,7 +150,11 @@ def _everything(decoder, last, room):
 def test_a_beam_as_wide_as_everything_is_exact(seed):
     decoder = Markov(5, seed)
     found = beam_search(
-        decoder, Memory(1), Padded.from_rows([[0]]), Beam(width=700, length_penalty=0.0), Limits(END, 4)
+        decoder,
+        Memory(1),
+        Padded.from_rows([[0]]),
+        Beam(width=700, length_penalty=0.0),
+        Limits(END, 4),
     )
     best, log_p = max(_everything(decoder, 0, 4), key=lambda output: output[1])
     top = found.best[0][0]
@@ -152,8 +171,12 @@ def test_a_wider_beam_finds_what_greedy_misses():
     decoder = Markov(5, 0)
     decoder.table = table
     start, limits = Padded.from_rows([[0]]), Limits(END, 2)
-    narrow = beam_search(decoder, Memory(1), start, Beam(width=1, length_penalty=0.0), limits).best[0][0]
-    wide = beam_search(decoder, Memory(1), start, Beam(width=2, length_penalty=0.0), limits).best[0][0]
+    narrow = beam_search(decoder, Memory(1), start, Beam(width=1, length_penalty=0.0), limits).best[
+        0
+    ][0]
+    wide = beam_search(decoder, Memory(1), start, Beam(width=2, length_penalty=0.0), limits).best[
+        0
+    ][0]
     assert (narrow.tokens[0], wide.tokens) == (1, (2,))
     assert wide.log_probability > narrow.log_probability
 
@@ -171,12 +194,16 @@ def test_rows_do_not_disturb_each_other():
 def test_scores_are_normalised_by_length():
     decoder, start, limits = Markov(8, 1), Padded.from_rows([[0]]), Limits(END, 6)
     for alpha in (0.0, 0.5, 1.0):
-        for h in beam_search(decoder, Memory(1), start, Beam(width=4, length_penalty=alpha), limits).best[0]:
+        for h in beam_search(
+            decoder, Memory(1), start, Beam(width=4, length_penalty=alpha), limits
+        ).best[0]:
             assert h.score == pytest.approx(h.log_probability / len(h.log_probabilities) ** alpha)
 
 
 def test_n_best_come_in_order_and_without_repetition():
-    best = beam_search(Markov(8, 2), Memory(1), Padded.from_rows([[0]]), Beam(width=5), Limits(END, 6)).best[0]
+    best = beam_search(
+        Markov(8, 2), Memory(1), Padded.from_rows([[0]]), Beam(width=5), Limits(END, 6)
+    ).best[0]
     assert len(best) == 5
     assert len({(h.tokens, h.ended) for h in best}) == 5
     assert [h.score for h in best] == sorted((h.score for h in best), reverse=True)
@@ -184,8 +211,12 @@ def test_n_best_come_in_order_and_without_repetition():
 
 def test_no_n_gram_comes_twice():
     decoder = Markov(6, 0)
-    decoder.table = torch.tensor([[0.0, 5, 0, -9, 0, 0]]).repeat(6, 1).log_softmax(-1)  # would say 1 1 1 1 ...
-    best = beam_search(decoder, Memory(1), Padded.from_rows([[0]]), Beam(width=2, no_repeat=2), Limits(END, 9)).best[0]
+    decoder.table = (
+        torch.tensor([[0.0, 5, 0, -9, 0, 0]]).repeat(6, 1).log_softmax(-1)
+    )  # would say 1 1 1 1 ...
+    best = beam_search(
+        decoder, Memory(1), Padded.from_rows([[0]]), Beam(width=2, no_repeat=2), Limits(END, 9)
+    ).best[0]
     for h in best:
         pairs = list(itertools.pairwise(h.tokens))
         assert len(pairs) == len(set(pairs))
@@ -193,7 +224,9 @@ def test_no_n_gram_comes_twice():
 
 def test_minimum_length_and_a_result_where_nothing_ends():
     decoder, start = Markov(8, 4), Padded.from_rows([[0]])
-    for h in beam_search(decoder, Memory(1), start, Beam(width=3, min_length=4), Limits(END, 8)).best[0]:
+    for h in beam_search(
+        decoder, Memory(1), start, Beam(width=3, min_length=4), Limits(END, 8)
+    ).best[0]:
         assert len(h.tokens) >= 4
     endless = beam_search(decoder, Memory(1), start, Beam(width=3), Limits(None, 5)).best[0]
     assert [len(h.tokens) for h in endless] == [5, 5, 5]
@@ -201,7 +234,10 @@ def test_minimum_length_and_a_result_where_nothing_ends():
 
 
 def test_the_empty_batch():
-    assert beam_search(Markov(8, 4), Memory(0), Padded.from_rows([]), Beam(), Limits(END, 5)).best == []
+    assert (
+        beam_search(Markov(8, 4), Memory(0), Padded.from_rows([]), Beam(), Limits(END, 5)).best
+        == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ class Markov:
         count = state[0][:, None] + 1 + torch.arange(tokens.shape[1])
         logits = self.table[tokens]
         if self.patience is not None:  # after so many tokens it wants nothing but the end
-            tired = torch.full((5,), -30.0, dtype=torch.float64).index_fill(0, torch.tensor(END), 0.0)
+            tired = torch.full((5,), -30.0, dtype=torch.float64).index_fill(
+                0, torch.tensor(END), 0.0
+            )
             logits = torch.where((count > self.patience)[..., None], tired, logits)
         return logits, (state[0] + tokens.shape[1],)
 
@@ -55,7 +57,9 @@ GREEDY = Greedy()
 def run(decoder, prefixes, rule=GREEDY, *, end=END, most=20, never=(), rows=None):
     limits = Limits(end=end, most=most, never=never)
     rows = torch.arange(len(prefixes)) if rows is None else torch.tensor(rows)
-    return generate(decoder, Memory(len(prefixes)), Padded.from_rows(prefixes), rule, limits, rows=rows)
+    return generate(
+        decoder, Memory(len(prefixes)), Padded.from_rows(prefixes), rule, limits, rows=rows
+    )
 
 
 def words(generated):
@@ -79,7 +83,9 @@ def test_each_row_continues_its_own_prefix():
     assert out.log_probability.exp().tolist() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("rule", [Greedy(), Sample(seed=5), Sample(2.0, top_k=3, top_p=0.9, seed=6)])
+@pytest.mark.parametrize(
+    "rule", [Greedy(), Sample(seed=5), Sample(2.0, top_k=3, top_p=0.9, seed=6)]
+)
 def test_prefixes_of_unequal_length_give_each_row_what_it_gets_alone(rule):
     prefixes = [[SOS, B, A, C, B], [SOS], [SOS, A, A], [SOS, C, A, A, A, B, B], [SOS, B]]
     rows = [40, 7, 3, 0, 12]
@@ -108,7 +114,9 @@ def test_a_row_that_never_ends_is_cut_not_lost():
     table[:, END] = 0.0
     out = run(Markov(table), [[SOS], [A, B]], most=6)
     assert words(out) == [[A, B, C, A, B, C], [C, A, B, C, A, B]]
-    assert out.log_probability[0].exp().item() == pytest.approx(0.6 * (6 / 9) * (7 / 9) * (2 / 4) * (6 / 9) * (7 / 9))
+    assert out.log_probability[0].exp().item() == pytest.approx(
+        0.6 * (6 / 9) * (7 / 9) * (2 / 4) * (6 / 9) * (7 / 9)
+    )
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, [A]), (3, [A, B, C]), (4, [A, B, C])])
@@ -165,7 +173,9 @@ def test_no_rows_give_no_rows():
 
 def test_samples_do_not_depend_on_the_batch():
     together = words(run(Markov(), [[SOS]] * 40, Sample(seed=3)))
-    halves = [words(run(Markov(), [[SOS]] * 20, Sample(seed=3), rows=range(s, s + 20))) for s in (0, 20)]
+    halves = [
+        words(run(Markov(), [[SOS]] * 20, Sample(seed=3), rows=range(s, s + 20))) for s in (0, 20)
+    ]
     assert halves[0] + halves[1] == together
     assert words(run(Markov(), [[SOS]] * 40, Sample(seed=4))) != together
     assert len(set(map(tuple, together))) > 10
@@ -179,7 +189,9 @@ def test_samples_come_as_often_as_their_probability_says():
         counts = torch.bincount(token, minlength=5)
         assert counts[expected == 0].eq(0).all()
         possible = expected > 0
-        assert ((counts - expected)[possible] ** 2 / expected[possible]).sum() < 20  # at most 4 degrees of freedom
+        assert (
+            (counts - expected)[possible] ** 2 / expected[possible]
+        ).sum() < 20  # at most 4 degrees of freedom
 
 
 @pytest.mark.parametrize("rule", [Greedy(), Sample(seed=9)])
@@ -194,7 +206,9 @@ def test_a_stream_is_what_generate_gives(rule):
 
 def test_a_stream_speaks_before_it_has_finished():
     decoder = Markov()
-    tokens = stream(decoder, Memory(1), Padded.from_rows([[SOS]]), Greedy(), Limits(end=END, most=8), row=0)
+    tokens = stream(
+        decoder, Memory(1), Padded.from_rows([[SOS]]), Greedy(), Limits(end=END, most=8), row=0
+    )
     assert next(tokens)[0] == A
     assert len(decoder.reads) == 1
 
@@ -250,7 +264,10 @@ def test_greedy_takes_the_likeliest():
         (Sample(temperature=0.5), [16 / 30, 9 / 30, 4 / 30, 1 / 30]),
         (Sample(top_k=2), [4 / 7, 3 / 7, 0, 0]),
         (Sample(top_p=0.75), [4 / 9, 3 / 9, 2 / 9, 0]),
-        (Sample(top_k=3, top_p=0.75), [4 / 7, 3 / 7, 0, 0]),  # of the top 3, two have 7/9 of the mass
+        (
+            Sample(top_k=3, top_p=0.75),
+            [4 / 7, 3 / 7, 0, 0],
+        ),  # of the top 3, two have 7/9 of the mass
         (Sample(temperature=0.5, top_p=0.75), [16 / 25, 9 / 25, 0, 0]),
         (Sample(top_p=0.01), [1, 0, 0, 0]),
         (Sample(top_k=1), [1, 0, 0, 0]),

@@ -33,8 +33,13 @@ def test_em_makes_up_for_a_wrong_guess_of_the_noises(followed):
 
 def test_filter_and_smoother_know_how_far_off_they_are(followed):
     """Errors measured in expected deviations are of size one."""
-    for estimate, deviation in (("filtered", "filtered_deviation"), ("smoothed", "smoothed_deviation")):
-        apart = np.stack([(getattr(f, estimate) - f.path) / getattr(f, deviation) for f in followed])
+    for estimate, deviation in (
+        ("filtered", "filtered_deviation"),
+        ("smoothed", "smoothed_deviation"),
+    ):
+        apart = np.stack(
+            [(getattr(f, estimate) - f.path) / getattr(f, deviation) for f in followed]
+        )
         assert np.sqrt(np.square(apart).mean()) == pytest.approx(1, abs=0.2)
 
 

@@ -94,8 +94,16 @@ WHOLE = re.compile(r"^\S.*<<'EOF'.*\n(?:.*\n)*?EOF$|^\S(?:.*\\\n)*.*$", re.MULTI
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_command_can_be_understood(page):
     """Also those that stand in a sentence or a table."""
-    written = [stage for command in commands(page) if "EOF" not in command.text for stage in command.stages[0]]
-    written += [shlex.split(span.replace("\\|", "|").replace("\n", " ")) for span in SPAN.findall(page.read_text())]
+    written = [
+        stage
+        for command in commands(page)
+        if "EOF" not in command.text
+        for stage in command.stages[0]
+    ]
+    written += [
+        shlex.split(span.replace("\\|", "|").replace("\n", " "))
+        for span in SPAN.findall(page.read_text())
+    ]
     for words in written:
         if "seqlab" in words[:5] and words[0] not in ("pip", "make"):
             understood(words[words.index("seqlab") + 1 :])
@@ -118,11 +126,20 @@ def understood(words):
         task = asked["task"]
         if not task.islower():  # TASK, or a file that a task is proposed for
             return
-        names = [name for name in (asked.get("recipes") or "").split(",") if name] or [asked.get("recipe")]
+        names = [name for name in (asked.get("recipes") or "").split(",") if name] or [
+            asked.get("recipe")
+        ]
         for name in names:
             if name is None or not name.endswith(".toml"):
                 recipe = find_recipe(task, name) if name else load_recipe(default_recipes()[task])
-                override(recipe, [each for each in asked["settings"] or () if not re.search(r"\.\.\.|=[A-Z]$", each)])
+                override(
+                    recipe,
+                    [
+                        each
+                        for each in asked["settings"] or ()
+                        if not re.search(r"\.\.\.|=[A-Z]$", each)
+                    ],
+                )
     if words[0] == "explain" and asked["view"] is not None:
         assert asked["view"] in VIEWS
     if words[0] == "recipes" and asked["name"] is not None:
@@ -132,7 +149,9 @@ def understood(words):
 
 
 @pytest.mark.parametrize(
-    "page", [*TUTORIALS, ROOT / "docs" / "lectures.md", ROOT / "docs" / "choosing.md"], ids=lambda p: p.stem
+    "page",
+    [*TUTORIALS, ROOT / "docs" / "lectures.md", ROOT / "docs" / "choosing.md"],
+    ids=lambda p: p.stem,
 )
 def test_a_page_works_from_an_empty_directory(page, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -151,14 +170,25 @@ def test_the_readme_works_with_files_that_the_reader_brings(run, tmp_path, monke
     bring_files(tmp_path)
     short = shortened(["train", "translate", "pairs.tsv", "--recipe", "dates-attention"])
     assert run(*short, "--out", "runs/dates-attention", "-q").code == 0
-    follow(ROOT / "README.md", run, lambda words: shortened(words) + ["--overwrite"] * (words[0] == "train"))
+    follow(
+        ROOT / "README.md",
+        run,
+        lambda words: shortened(words) + ["--overwrite"] * (words[0] == "train"),
+    )
 
 
 def test_every_page_is_run_or_has_a_reason():
-    run = {*TUTORIALS, ROOT / "README.md", ROOT / "docs" / "lectures.md", ROOT / "docs" / "choosing.md"}
+    run = {
+        *TUTORIALS,
+        ROOT / "README.md",
+        ROOT / "docs" / "lectures.md",
+        ROOT / "docs" / "choosing.md",
+    }
     for page in PAGES:
         name = page.relative_to(ROOT).as_posix()
-        assert page in run or name in ONLY_READ or all(left_out(each) for each in commands(page)), name
+        assert page in run or name in ONLY_READ or all(left_out(each) for each in commands(page)), (
+            name
+        )
 
 
 def left_out(command):
@@ -189,7 +219,9 @@ def follow(page, run, changed):
             if words[0] == "seqlab":
                 said = run(*changed(words[1:]), stdin=given)
                 assert bool(said.code) is fails, f"{command.text}\n{said.stdout}{said.stderr}"
-                assert not fails or said.stderr.endswith(command.shown), f"{command.text}\n{said.stderr}"
+                assert not fails or said.stderr.endswith(command.shown), (
+                    f"{command.text}\n{said.stderr}"
+                )
                 given = said.stdout.encode()
             else:
                 given = subprocess.run(words, input=given, capture_output=True, check=True).stdout
@@ -213,12 +245,20 @@ def bring_files(folder):
     """Small files with the names of the README."""
     draw = random.Random(1)
     written = [(text, iso) for text, iso, _ in dates(60, seed=1)]
-    words = [[draw.choice(["the", "cat", "sat", "on", "a", "mat"]) for _ in range(6)] for _ in range(60)]
+    words = [
+        [draw.choice(["the", "cat", "sat", "on", "a", "mat"]) for _ in range(6)] for _ in range(60)
+    ]
     lines = "".join(" ".join(each) + "\n" for each in words)
     rest = "\t_" * 6 + "\n"
-    sentences = "".join("".join(f"{n}\t{w}\t_\t{w[0].upper()}{rest}" for n, w in enumerate(s, 1)) + "\n" for s in words)
+    sentences = "".join(
+        "".join(f"{n}\t{w}\t_\t{w[0].upper()}{rest}" for n, w in enumerate(s, 1)) + "\n"
+        for s in words
+    )
     labelled = "".join(f"{draw.choice(['good', 'bad'])}\t{' '.join(each)}\n" for each in words)
-    hours = "".join(f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00,{h % 24 + draw.random():.2f}\n" for h in range(480))
+    hours = "".join(
+        f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00,{h % 24 + draw.random():.2f}\n"
+        for h in range(480)
+    )
     files = {
         "pairs.tsv": "".join(f"{source}\t{target}\n" for source, target in written),
         "test.tsv": "".join(f"{source}\t{target}\n" for source, target in written[:5]),
@@ -228,7 +268,9 @@ def bring_files(folder):
         "book.txt": lines * 5,
         "wiki.txt": lines,
         "series.csv": f"time,value\n{hours}",
-        "captions.tsv": "".join(f"{n}.png\ta picture of {each[0]}\n" for n, each in enumerate(words)),
+        "captions.tsv": "".join(
+            f"{n}.png\ta picture of {each[0]}\n" for n, each in enumerate(words)
+        ),
     }
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")

@@ -14,7 +14,9 @@ def run(cell, names):
     code = ast.parse(cell)
     last = code.body.pop() if isinstance(code.body[-1], ast.Expr) else None
     exec(compile(code, "cell", "exec"), names)
-    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    return (
+        None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    )
 
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -40,7 +42,10 @@ def test_every_cell_runs_and_views_show_themselves(shown):
 
 def test_the_model_of_a_notebook_has_learnt_what_the_text_says(shown):
     name, _, names = shown
-    said = {"first-model": ("14 July 1999", "1999-07-14"), "attention-inside-out": ("abcde", "edcba")}[name]
+    said = {
+        "first-model": ("14 July 1999", "1999-07-14"),
+        "attention-inside-out": ("abcde", "edcba"),
+    }[name]
     assert names["model"].predict(said[0]).output == said[1]
     assert names["model"].metrics["validation"]["exact"] > 0.7
 

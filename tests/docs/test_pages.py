@@ -24,13 +24,19 @@ def test_a_made_page_is_up_to_date(page, pages):
 
 
 def test_every_equation_of_the_lectures_has_a_function_and_a_test():
-    rows = [line.split(" | ") for line in (ROOT / "docs" / "equations.md").read_text().splitlines() if "](../" in line]
+    rows = [
+        line.split(" | ")
+        for line in (ROOT / "docs" / "equations.md").read_text().splitlines()
+        if "](../" in line
+    ]
     ids = {int(i) for row in rows for i in re.findall(r"\bE(\d+)", row[0])}
     assert ids >= set(range(1, 69))
     assert all("test_" in row[-1] or "through `" in row[-1] for row in rows)
 
 
-@pytest.mark.parametrize("path", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda p: p.name
+)
 def test_no_link_of_the_documents_is_dead(path):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
         assert "://" in target or (path.parent / target).exists(), target
@@ -43,7 +49,9 @@ def test_every_experiment_that_the_documents_name_is_there(path):
 
 
 def test_every_function_that_the_companion_names_is_where_it_says():
-    named = re.findall(r"\[`([\w.]+)`\]\(\.\./(seqlab/[\w/]+\.py)\)", (ROOT / "docs" / "lectures.md").read_text())
+    named = re.findall(
+        r"\[`([\w.]+)`\]\(\.\./(seqlab/[\w/]+\.py)\)", (ROOT / "docs" / "lectures.md").read_text()
+    )
     assert len(named) > 50
     for name, path in named:
         module = path.removesuffix(".py").replace("/", ".")
@@ -52,5 +60,7 @@ def test_every_function_that_the_companion_names_is_where_it_says():
 
 
 def test_every_system_and_worked_example_of_the_lectures_has_a_row():
-    rows = re.findall(r"^\| ([SW]\d+) \|", (ROOT / "docs" / "lectures.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([SW]\d+) \|", (ROOT / "docs" / "lectures.md").read_text(), re.MULTILINE
+    )
     assert {*rows} == {f"S{n}" for n in range(1, 31)} | {f"W{n}" for n in range(1, 12)}

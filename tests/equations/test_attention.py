@@ -42,7 +42,9 @@ def test_the_lectures_worked_example():
     assert q.tolist() == [-1, 1, 0, 1]
     assert dot_score(q[None], x).tolist() == [[-1, 1, -1]]
 
-    z, weights = attend(q[None, None], x[None], (x @ W_V.mT)[None], torch.ones(1, 1, 3, dtype=torch.bool))
+    z, weights = attend(
+        q[None, None], x[None], (x @ W_V.mT)[None], torch.ones(1, 1, 3, dtype=torch.bool)
+    )
 
     low, high = 2 * math.exp(-0.5), math.exp(0.5)
     torch.testing.assert_close(z[0, 0], torch.tensor([low, high]) / (low + high))
@@ -53,7 +55,12 @@ def test_the_lectures_worked_example():
 def test_masked_scores_become_the_softmax_of_what_is_left():
     """W3: "I am space invader" (the slide's own rows 2 to 4 are not the softmax of its scores)."""
     score = torch.tensor(
-        [[0.11, 0.04, 0.05, 0.3], [0.19, 0.53, 0.42, 0.37], [0.81, 0.21, 0.05, 0.09], [0.51, 0.43, 0.12, 0.03]]
+        [
+            [0.11, 0.04, 0.05, 0.3],
+            [0.19, 0.53, 0.42, 0.37],
+            [0.81, 0.21, 0.05, 0.09],
+            [0.51, 0.43, 0.12, 0.03],
+        ]
     )
     expected = torch.tensor(
         [
@@ -76,7 +83,9 @@ def test_attend_equals_torchs_fused_attention():
     q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
     visible = torch.rand(2, 1, 5, 7) > 0.3
     visible[..., 0] = True
-    torch.testing.assert_close(attend(q, k, v, visible)[0], scaled_dot_product_attention(q, k, v, attn_mask=visible))
+    torch.testing.assert_close(
+        attend(q, k, v, visible)[0], scaled_dot_product_attention(q, k, v, attn_mask=visible)
+    )
 
 
 def test_self_attention_is_attention_of_a_sequence_to_itself():
@@ -88,14 +97,19 @@ def test_self_attention_is_attention_of_a_sequence_to_itself():
 
 
 def test_scores_by_hand():
-    query, key = torch.randn(1, 2, 3, dtype=torch.float64), torch.randn(1, 4, 3, dtype=torch.float64)
+    query, key = (
+        torch.randn(1, 2, 3, dtype=torch.float64),
+        torch.randn(1, 4, 3, dtype=torch.float64),
+    )
     W, v = torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
     for s in range(2):
         for t in range(4):
             h, other = query[0, s], key[0, t]
             torch.testing.assert_close(dot_score(query, key)[0, s, t], h @ other)
             torch.testing.assert_close(general_score(query, key, W)[0, s, t], h @ W @ other)
-            torch.testing.assert_close(additive_score(query, key, v)[0, s, t], v @ (h + other).tanh())
+            torch.testing.assert_close(
+                additive_score(query, key, v)[0, s, t], v @ (h + other).tanh()
+            )
             torch.testing.assert_close(scaled_score(query, key)[0, s, t], h @ other / math.sqrt(3))
 
 
@@ -111,25 +125,35 @@ def test_heads_are_split_and_joined_again():
 
 def test_queries_are_the_last_positions_of_the_keys():
     assert causal(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
-    assert causal(2, 4, window=2).tolist() == [[False, True, True, False], [False, False, True, True]]
+    assert causal(2, 4, window=2).tolist() == [
+        [False, True, True, False],
+        [False, False, True, True],
+    ]
 
 
 def test_the_penalty_is_zero_for_hops_that_look_at_places_of_their_own():
     apart = torch.eye(5)[:3][None]
     assert diversity_penalty(apart).item() == 0
     same = torch.eye(5)[[0, 0, 0]][None]
-    assert diversity_penalty(same).item() == pytest.approx(6)  # six entries off the diagonal are 1 where 0 is wanted
+    assert diversity_penalty(same).item() == pytest.approx(
+        6
+    )  # six entries off the diagonal are 1 where 0 is wanted
 
 
 def test_hops_overlap_by_the_weight_that_lies_on_the_same_places():
-    weights = torch.tensor([[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]])
+    weights = torch.tensor(
+        [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]]
+    )
     assert hop_overlap(weights).tolist() == [0.25, 1.0]
 
 
 def test_looking_at_each_place_once_in_all_costs_nothing():
     weights = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [0, 0, 1]], [[1, 0, 0], [1, 0, 0], [0, 0, 1]]])
     everything, two = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, False]] * 2)
-    assert doubly_stochastic_penalty(weights, everything).tolist() == [0, 2]  # (1 - 2)² + (1 - 0)² + 0
+    assert doubly_stochastic_penalty(weights, everything).tolist() == [
+        0,
+        2,
+    ]  # (1 - 2)² + (1 - 0)² + 0
     assert doubly_stochastic_penalty(weights, two).tolist() == [1, 3]
 
 
@@ -152,7 +176,9 @@ every_pool = pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS.keys())
 
 def padded(lengths, *, pad=0.0, width=None, seed=0):
     width = max(lengths) if width is None else width
-    states = torch.randn(len(lengths), width, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    states = torch.randn(
+        len(lengths), width, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     rows = Padded(states, torch.tensor(lengths))
     return rows.with_values(states.masked_fill(~rows.real[..., None], pad))
 
@@ -181,12 +207,16 @@ def test_indifferent_attention_is_the_mean():
 
 
 @every_pool
-@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4), pad=st.sampled_from([7.0, math.inf, math.nan]))
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    pad=st.sampled_from([7.0, math.inf, math.nan]),
+)
 def test_pads_change_nothing(pool, lengths, pad):
     """Law: a batch equals its rows one by one, whatever lies at the pads."""
     rows = padded(lengths, pad=pad, width=7)
     alone = [
-        pool(row[None], torch.ones(1, len(row), dtype=torch.bool), torch.tensor([len(row)])) for row in rows.rows()
+        pool(row[None], torch.ones(1, len(row), dtype=torch.bool), torch.tensor([len(row)]))
+        for row in rows.rows()
     ]
     torch.testing.assert_close(pool(rows.values, rows.real, rows.lengths), torch.cat(alone))
 
@@ -240,10 +270,20 @@ def test_the_zero_vector_is_like_nothing():
 def test_masked_softmax_is_the_softmax_of_what_is_left():
     """W3; the slide's own rows 2 to 4 are not the softmax of its scores."""
     score = torch.tensor(
-        [[0.11, 0.04, 0.05, 0.3], [0.19, 0.53, 0.42, 0.37], [0.81, 0.21, 0.05, 0.09], [0.51, 0.43, 0.12, 0.03]]
+        [
+            [0.11, 0.04, 0.05, 0.3],
+            [0.19, 0.53, 0.42, 0.37],
+            [0.81, 0.21, 0.05, 0.09],
+            [0.51, 0.43, 0.12, 0.03],
+        ]
     )
     expected = torch.tensor(
-        [[1, 0, 0, 0], [0.41581, 0.58419, 0, 0], [0.49591, 0.27216, 0.23192, 0], [0.31066, 0.28678, 0.21033, 0.19223]]
+        [
+            [1, 0, 0, 0],
+            [0.41581, 0.58419, 0, 0],
+            [0.49591, 0.27216, 0.23192, 0],
+            [0.31066, 0.28678, 0.21033, 0.19223],
+        ]
     )
     causal = torch.ones(4, 4).tril().bool()
     torch.testing.assert_close(masked_softmax(score, causal), expected, atol=1e-5, rtol=0)

@@ -12,7 +12,10 @@ corpora = st.dictionaries(st.text("abc", min_size=1, max_size=8), st.integers(1,
 
 def counts_at_each_merge(word_counts, merges, end_of_word=None):
     """How frequent each pair was at the moment when it was merged."""
-    words = {(*word, end_of_word) if end_of_word else tuple(word): count for word, count in word_counts.items()}
+    words = {
+        (*word, end_of_word) if end_of_word else tuple(word): count
+        for word, count in word_counts.items()
+    }
     found = []
     for pair in merges:
         found.append(pair_counts(words)[pair])
@@ -49,7 +52,10 @@ def test_with_an_end_of_word_the_third_merge_is_est_and_the_end():
 
 def test_a_word_never_seen_is_cut_into_what_is_known():
     assert segment("lowest", learn(LECTURE, 4)) == ("low", "est")
-    assert segment("lowest", learn(LECTURE, 5, end_of_word=END), end_of_word=END) == ("low", "est" + END)
+    assert segment("lowest", learn(LECTURE, 5, end_of_word=END), end_of_word=END) == (
+        "low",
+        "est" + END,
+    )
     assert segment("", learn(LECTURE, 4)) == ()
 
 
@@ -70,12 +76,19 @@ def test_learning_stops_when_every_word_is_one_symbol():
 @given(corpora, st.integers(0, 10), st.sampled_from([None, END]))
 def test_segments_spell_the_word_and_are_what_learning_left(word_counts, num_merges, end_of_word):
     merges = learn(word_counts, num_merges, end_of_word=end_of_word)
-    left = {(*word, end_of_word) if end_of_word else tuple(word): count for word, count in word_counts.items()}
+    left = {
+        (*word, end_of_word) if end_of_word else tuple(word): count
+        for word, count in word_counts.items()
+    }
     for pair in merges:
         left = merge(left, pair)
-    segmented = {segment(word, merges, end_of_word=end_of_word): count for word, count in word_counts.items()}
+    segmented = {
+        segment(word, merges, end_of_word=end_of_word): count for word, count in word_counts.items()
+    }
     assert segmented == left
-    assert ["".join(symbols) for symbols in segmented] == [word + (end_of_word or "") for word in word_counts]
+    assert ["".join(symbols) for symbols in segmented] == [
+        word + (end_of_word or "") for word in word_counts
+    ]
 
 
 @given(corpora.filter(lambda corpus: any(len(word) > 1 for word in corpus)))

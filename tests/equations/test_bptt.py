@@ -16,7 +16,9 @@ def numbers(*shape, seed=0):
 def rnn():
     """x, h0 and the five parameters by their letters, the way `forward` takes them."""
     shapes = {"x": (T, D), "h0": (H,), "W": (H, H), "U": (H, D), "b": (H,), "V": (V, H), "c": (V,)}
-    return {name: 0.7 * numbers(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
+    return {
+        name: 0.7 * numbers(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())
+    }
 
 
 def loss(o, gold=None):
@@ -92,7 +94,9 @@ def test_state_gradients_are_autograds(rnn):
 @pytest.mark.parametrize("chunk", [1, 2, 3, T, T + 1])
 def test_truncated_bptt_is_autograd_with_the_state_detached(rnn, chunk):
     """E35."""
-    torch.testing.assert_close(explicit(rnn, bptt.truncated, chunk=chunk)._asdict(), by_autograd(rnn, chunk=chunk))
+    torch.testing.assert_close(
+        explicit(rnn, bptt.truncated, chunk=chunk)._asdict(), by_autograd(rnn, chunk=chunk)
+    )
 
 
 def test_truncation_loses_something_of_the_recurrence_and_nothing_of_the_output(rnn):
@@ -104,7 +108,12 @@ def test_truncation_loses_something_of_the_recurrence_and_nothing_of_the_output(
 @pytest.mark.parametrize("distance", [0, 1, 5])
 def test_no_gradient_exceeds_the_bound(distance):
     """E36: ∂h_m/∂h_0 of the tanh RNN, whose slope is at most 1."""
-    W, U, b, x = 0.9 * numbers(H, H), numbers(H, D, seed=1), numbers(H, seed=2), numbers(distance, D, seed=3)
+    W, U, b, x = (
+        0.9 * numbers(H, H),
+        numbers(H, D, seed=1),
+        numbers(H, seed=2),
+        numbers(distance, D, seed=3),
+    )
 
     def last_state(h0):
         h, _ = bptt.forward(x, h0, W, U, b, torch.zeros(1, H).double(), torch.zeros(1).double())
@@ -134,7 +143,9 @@ def test_clipping_is_torchs():
 
     torch.testing.assert_close(norm, expected_norm)
     for ours, parameter in zip(clipped, parameters, strict=True):
-        torch.testing.assert_close(ours, parameter.grad, rtol=1e-5, atol=0)  # torch divides by ‖g‖ + 1e-6
+        torch.testing.assert_close(
+            ours, parameter.grad, rtol=1e-5, atol=0
+        )  # torch divides by ‖g‖ + 1e-6
     assert gradients[0].equal(numbers(3, 4))
 
 
@@ -164,7 +175,9 @@ def test_clipping_survives_a_gradient_of_zero_or_none(threshold):
 def test_the_expanded_sum_is_autograd():
     """W9: h_t = W_hx x_t + W_hh h_{t-1}, y_t = W_hy h_t, L = mean of losses."""
     x, target, h0 = numbers(T, D), numbers(T, 2, seed=1), numbers(H, seed=2)
-    W_hx, W_hh, W_hy = (numbers(*shape, seed=3).requires_grad_() for shape in [(H, D), (H, H), (2, H)])
+    W_hx, W_hh, W_hy = (
+        numbers(*shape, seed=3).requires_grad_() for shape in [(H, D), (H, H), (2, H)]
+    )
 
     states = [h0]
     for x_t in x:

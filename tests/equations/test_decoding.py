@@ -26,12 +26,14 @@ HELO = "helo"
 HELLO_LOGITS = torch.tensor([[1.0, 2.2, -3.0, 4.1], [0.5, 0.3, -1.0, 1.2]])
 
 
-probability_rows = st.lists(st.sampled_from([0.0, 1e-30, 1e-8, 0.1, 0.5, 3.0]), min_size=1, max_size=6).filter(any)
+probability_rows = st.lists(
+    st.sampled_from([0.0, 1e-30, 1e-8, 0.1, 0.5, 3.0]), min_size=1, max_size=6
+).filter(any)
 
 
-few_logits = st.lists(st.sampled_from([-math.inf, -3.0, 0.0, 0.5, 2.0]), min_size=1, max_size=6).filter(
-    lambda row: max(row) > -math.inf
-)
+few_logits = st.lists(
+    st.sampled_from([-math.inf, -3.0, 0.0, 0.5, 2.0]), min_size=1, max_size=6
+).filter(lambda row: max(row) > -math.inf)
 
 
 def numbers(*shape, seed=0):
@@ -46,7 +48,9 @@ def test_sampling_hello_is_not_greedy():
     probabilities = HELLO_LOGITS.softmax(-1)
     softmax = torch.tensor([[0.038, 0.125, 0.001, 0.837], [0.247, 0.202, 0.055, 0.497]])
     torch.testing.assert_close(probabilities, softmax, atol=6e-4, rtol=0)
-    torch.testing.assert_close(probabilities[1], torch.tensor([0.249, 0.204, 0.055, 0.501]), atol=5e-3, rtol=0)
+    torch.testing.assert_close(
+        probabilities[1], torch.tensor([0.249, 0.204, 0.055, 0.501]), atol=5e-3, rtol=0
+    )
     assert [HELO[token] for token in greedy_choice(HELLO_LOGITS)] == ["o", "o"]
     assert HELO[choose(probabilities[:1], torch.tensor([0.1]))] == "e"
     assert HELO[choose(probabilities[:1], torch.tensor([0.9]))] == "o"
@@ -55,7 +59,9 @@ def test_sampling_hello_is_not_greedy():
 def test_all_sequences_together_have_probability_one():
     logits = numbers(1, 3, 4)
     every = torch.tensor(list(itertools.product(range(4), repeat=3)))
-    log_p = sequence_log_probability(logits.expand(64, 3, 4), every, torch.ones(64, 3, dtype=torch.bool))
+    log_p = sequence_log_probability(
+        logits.expand(64, 3, 4), every, torch.ones(64, 3, dtype=torch.bool)
+    )
     torch.testing.assert_close(log_p.exp().sum(), torch.tensor(1.0, dtype=torch.float64))
     assert log_p.argmax() == every.eq(greedy_choice(logits[0])).all(1).nonzero()
 
@@ -76,7 +82,9 @@ def test_pads_cost_nothing_whatever_they_hold():
 
 
 def test_nothing_is_certain_to_be_said_when_nothing_is():
-    log_p = sequence_log_probability(numbers(2, 3, 4), torch.zeros(2, 3).long(), torch.zeros(2, 3).bool())
+    log_p = sequence_log_probability(
+        numbers(2, 3, 4), torch.zeros(2, 3).long(), torch.zeros(2, 3).bool()
+    )
     assert log_p.equal(torch.zeros(2, dtype=torch.float64))
 
 
@@ -116,7 +124,14 @@ def test_top_0_is_nothing_to_say():
 
 @pytest.mark.parametrize(
     ("p", "survivors"),
-    [(1e-20, [1]), (0.49, [1]), (0.51, [1, 3]), (0.74, [1, 3]), (0.76, [0, 1, 3]), (1.0, [0, 1, 2, 3])],
+    [
+        (1e-20, [1]),
+        (0.49, [1]),
+        (0.51, [1, 3]),
+        (0.74, [1, 3]),
+        (0.76, [0, 1, 3]),
+        (1.0, [0, 1, 2, 3]),
+    ],
 )
 def test_top_p_keeps_the_smallest_set_that_reaches_p(p, survivors):
     logits = torch.tensor([[0.2, 0.5, 0.05, 0.25]]).log()
@@ -157,7 +172,10 @@ def test_evenly_spread_uniforms_give_the_probabilities_back():
     torch.testing.assert_close(chosen, probabilities, atol=1 / count, rtol=0)
 
 
-@given(probability_rows, st.sampled_from([0.0, 1e-45, 1e-9, 0.5, 1 - 2**-24, 1.0]) | st.floats(0, 1, width=32))
+@given(
+    probability_rows,
+    st.sampled_from([0.0, 1e-45, 1e-9, 0.5, 1 - 2**-24, 1.0]) | st.floats(0, 1, width=32),
+)
 def test_the_impossible_is_never_chosen(row, uniform):
     """Also where rounding would lead past the last possible token; the row need not be normalised."""
     token = choose(torch.tensor([row]), torch.tensor([uniform]))
@@ -174,7 +192,9 @@ def test_a_beam_step_keeps_the_best_of_all_extensions():
     scores, log_p = numbers(2, 3, seed=1), numbers(2, 3, 5, seed=2).log_softmax(-1)
     kept, parents, tokens = beam_step(scores, log_p, 4)
     for row in range(2):
-        every = {(k, v): float(scores[row, k] + log_p[row, k, v]) for k in range(3) for v in range(5)}
+        every = {
+            (k, v): float(scores[row, k] + log_p[row, k, v]) for k in range(3) for v in range(5)
+        }
         best = sorted(every, key=every.__getitem__, reverse=True)[:4]
         assert list(zip(parents[row].tolist(), tokens[row].tolist(), strict=True)) == best
         assert kept[row].tolist() == pytest.approx([every[pair] for pair in best])
@@ -192,7 +212,10 @@ def test_cross_entropy_and_its_gradient_are_torchs(label_smoothing):
     generator = torch.Generator().manual_seed(0)
     ours = torch.randn(6, 5, generator=generator, dtype=torch.float64).requires_grad_()
     theirs = ours.detach().clone().requires_grad_()
-    gold, weight = torch.randint(5, (6,), generator=generator), torch.rand(6, generator=generator, dtype=torch.float64)
+    gold, weight = (
+        torch.randint(5, (6,), generator=generator),
+        torch.rand(6, generator=generator, dtype=torch.float64),
+    )
 
     loss = cross_entropy(ours, gold, label_smoothing=label_smoothing)
     expected = F.cross_entropy(theirs, gold, label_smoothing=label_smoothing, reduction="none")

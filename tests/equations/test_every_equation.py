@@ -45,7 +45,10 @@ ORACLES = {
     ("tests/kernels/test_forward_backward.py", "seqlab.kernels.forward_backward"): "E7 E8 E9",
     ("tests/kernels/test_kalman.py", "seqlab.kernels.kalman"): "E12 E13 E14 E15 E68",
     ("tests/kernels/test_recurrent.py", "seqlab.kernels.recurrent"): "E17 E24 E25 E31 E32 E33 E34",
-    ("tests/layers/test_transformer.py", "seqlab.layers.transformer"): "E1 E42 E45 E46 E47 E50 E52 E53",
+    (
+        "tests/layers/test_transformer.py",
+        "seqlab.layers.transformer",
+    ): "E1 E42 E45 E46 E47 E50 E52 E53",
     ("tests/layers/test_pooling.py", "seqlab.layers.pooling"): "E38 E39",
     ("tests/layers/test_stack.py", "seqlab.layers.stack"): "E20",
     ("tests/models/test_attentive.py", "seqlab.models.recurrent"): "E40",
@@ -79,10 +82,16 @@ def called(path):
                 else:
                     functions[known] = f"{node.module.rpartition('.')[2]}.{name.name}"
     return {
-        functions[node.id] if isinstance(node, ast.Name) else f"{modules[node.value.id]}.{node.attr}"
+        functions[node.id]
+        if isinstance(node, ast.Name)
+        else f"{modules[node.value.id]}.{node.attr}"
         for node in ast.walk(tree(path))
         if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in functions)
-        or (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules)
+        or (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in modules
+        )
     }
 
 
@@ -91,7 +100,11 @@ def imported(path):
     nodes = list(ast.walk(tree(path)))
     whole = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     parts = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    return whole | {node.module for node in parts} | {f"{node.module}.{n.name}" for node in parts for n in node.names}
+    return (
+        whole
+        | {node.module for node in parts}
+        | {f"{node.module}.{n.name}" for node in parts for n in node.names}
+    )
 
 
 @cache
@@ -103,10 +116,15 @@ def equations():
         names, elsewhere = {function.name for function in own}, called(path)
         for function in own:
             ids = IDS.match(ast.get_docstring(function) or "")
-            words = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} - {function.name}
+            words = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} - {
+                function.name
+            }
             calls = {f"{path.stem}.{name}" for name in words & names}
             calls |= {name for name in elsewhere if name.partition(".")[2] in words}
-            found[f"{path.stem}.{function.name}"] = (set(ids[0].split(", ")) if ids else set(), calls)
+            found[f"{path.stem}.{function.name}"] = (
+                set(ids[0].split(", ")) if ids else set(),
+                calls,
+            )
     return found
 
 
@@ -142,7 +160,9 @@ def test_so_is_every_function_of_an_equation():
 
 @pytest.mark.parametrize("module", USED)
 def test_a_module_calls_the_equations_that_it_is_said_to_call(module):
-    assert not module.startswith(("seqlab.equations", "seqlab_claims"))  # neither is what a user's model runs on
+    assert not module.startswith(
+        ("seqlab.equations", "seqlab_claims")
+    )  # neither is what a user's model runs on
     assert set(USED[module].split()) <= ids_of(reached(source_of(module)))
 
 

@@ -4,7 +4,9 @@ from seqlab.equations.glimpse import filter_bank, place_window, read_window
 
 
 def window(numbers, *, height=9, width=9, num_filters=3):
-    return place_window(torch.tensor([numbers]), height=height, width=width, num_filters=num_filters)
+    return place_window(
+        torch.tensor([numbers]), height=height, width=width, num_filters=num_filters
+    )
 
 
 def banks(seen, *, num_filters, height, width):
@@ -51,5 +53,7 @@ def test_the_place_of_the_window_has_the_gradient_of_what_it_sees():
         seen = place_window(numbers, height=6, width=5, num_filters=3)
         return read_window(pixels, *banks(seen, num_filters=3, height=6, width=5), seen.intensity)
 
-    numbers = 0.3 * torch.randn(2, 5, dtype=torch.double, generator=torch.Generator().manual_seed(2))
+    numbers = 0.3 * torch.randn(
+        2, 5, dtype=torch.double, generator=torch.Generator().manual_seed(2)
+    )
     assert torch.autograd.gradcheck(read, (numbers.requires_grad_(),))

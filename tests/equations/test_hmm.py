@@ -16,7 +16,11 @@ def chain(num_states, *shape, seed=0, spread=1.0):
     """A random π and A, and `log_b` of the given shape."""
     generator = torch.Generator().manual_seed(seed)
     draw = lambda *size: torch.randn(*size, generator=generator, **FLOAT64)  # noqa: E731
-    return draw(num_states).softmax(-1), draw(num_states, num_states).softmax(-1), spread * draw(*shape, num_states)
+    return (
+        draw(num_states).softmax(-1),
+        draw(num_states, num_states).softmax(-1),
+        spread * draw(*shape, num_states),
+    )
 
 
 def joint_table(pi, A, log_b):
@@ -67,7 +71,9 @@ def test_everything_equals_the_joint_table(num_states, lengths, seed, spread, ze
         torch.testing.assert_close(log_likelihood[row], table.logsumexp(0), atol=1e-8, rtol=1e-12)
         torch.testing.assert_close(gamma[row, :length], expected, atol=1e-8, rtol=0)
         torch.testing.assert_close(best[row], table.max(), atol=1e-8, rtol=1e-12)
-        torch.testing.assert_close(joint_of(path[row, :length], pi, A, log_b[row]), table.max(), atol=1e-8, rtol=1e-12)
+        torch.testing.assert_close(
+            joint_of(path[row, :length], pi, A, log_b[row]), table.max(), atol=1e-8, rtol=1e-12
+        )
         for t in range(length):
             seen = marginals(*joint_table(pi, A, log_b[row, : t + 1]), num_states)[0][-1]
             torch.testing.assert_close(filtered[row, t], seen, atol=1e-8, rtol=0)
@@ -88,7 +94,9 @@ def test_backward_is_the_likelihood_of_what_follows():
     log_beta = hmm.log_backward(A, log_b, lengths)
     for row, length in enumerate(lengths.tolist()):
         for t in range(length - 1):
-            rest = torch.stack([joint_table(A[i], A, log_b[row, t + 1 : length])[1].logsumexp(0) for i in range(3)])
+            rest = torch.stack(
+                [joint_table(A[i], A, log_b[row, t + 1 : length])[1].logsumexp(0) for i in range(3)]
+            )
             torch.testing.assert_close(log_beta[row, t], rest)
         torch.testing.assert_close(log_beta[row, length - 1], torch.zeros(3, **FLOAT64))
 
@@ -121,7 +129,9 @@ def test_weights_count_rows():
     pi, A, log_b = chain(3, 3, 5)
     lengths = torch.tensor([5, 2, 4])
     weighted = hmm.posterior(pi, A, log_b, lengths, torch.tensor([2.0, 0.0, 1.0], **FLOAT64)).xi
-    torch.testing.assert_close(weighted, hmm.posterior(pi, A, log_b[[0, 0, 2]], lengths[[0, 0, 2]]).xi)
+    torch.testing.assert_close(
+        weighted, hmm.posterior(pi, A, log_b[[0, 0, 2]], lengths[[0, 0, 2]]).xi
+    )
 
 
 def test_a_missing_observation_is_predicted_and_not_conditioned():
@@ -177,7 +187,9 @@ def test_reestimation_divides_counts():
     counts = torch.tensor([[3.0, 1.0], [0.0, 2.0], [0.0, 0.0]], **FLOAT64)
     assert hmm.reestimate(counts, last).tolist() == [[0.75, 0.25], [0.0, 1.0], [0.3, 0.7]]
     smoothed = hmm.reestimate(counts, last, pseudo=1.0)
-    torch.testing.assert_close(smoothed, torch.tensor([[4 / 6, 2 / 6], [0.0, 1.0], [0.3, 0.7]], **FLOAT64))
+    torch.testing.assert_close(
+        smoothed, torch.tensor([[4 / 6, 2 / 6], [0.0, 1.0], [0.3, 0.7]], **FLOAT64)
+    )
 
 
 @pytest.mark.parametrize("steep", [1.0, 400.0])
@@ -196,8 +208,14 @@ def test_moves_of_pairs_are_those_of_their_matrix(steep):
         (hmm.forward(pi, moves, log_b, lengths), hmm.forward(pi, matrix, log_b, lengths)),
         (hmm.log_backward(moves, log_b, lengths), hmm.log_backward(matrix, log_b, lengths)),
         (hmm.viterbi(pi, moves, log_b, lengths), hmm.viterbi(pi, matrix, log_b, lengths)),
-        (hmm.posterior(pi, moves, log_b, lengths, weights), hmm.posterior(pi, matrix, log_b, lengths, weights)),
-        (fast.posterior(pi, moves, log_b, lengths, weights), hmm.posterior(pi, matrix, log_b, lengths, weights)),
+        (
+            hmm.posterior(pi, moves, log_b, lengths, weights),
+            hmm.posterior(pi, matrix, log_b, lengths, weights),
+        ),
+        (
+            fast.posterior(pi, moves, log_b, lengths, weights),
+            hmm.posterior(pi, matrix, log_b, lengths, weights),
+        ),
     ):
         if isinstance(pairs, hmm.Posterior):
             pairs = pairs._replace(xi=hmm.as_matrix(pairs.xi))

@@ -18,7 +18,12 @@ def numbers(*shape, seed=0):
 def evidence(y, real, seen=None, x=None):
     """Rows as the equations want them; all entries were seen at the steps, or at the entries, that `seen` marks."""
     entries = real[..., None].expand(y.shape)
-    return Evidence(y, real, entries if seen is None else entries & (seen[..., None] if seen.dim() == 2 else seen), x)
+    return Evidence(
+        y,
+        real,
+        entries if seen is None else entries & (seen[..., None] if seen.dim() == 2 else seen),
+        x,
+    )
 
 
 def a_covariance(size, seed):
@@ -58,7 +63,9 @@ def given_entries(system, y, seen, x=None):
     at = seen.flatten().nonzero()[:, 0]
     v, S, U = (y.flatten() - Z @ m)[at], S[at][:, at], (Z @ cov)[at]
     K = torch.linalg.solve(S, U).mT
-    log_p = -0.5 * (v @ torch.linalg.solve(S, v) + torch.logdet(S) + len(at) * math.log(2 * math.pi))
+    log_p = -0.5 * (
+        v @ torch.linalg.solve(S, v) + torch.logdet(S) + len(at) * math.log(2 * math.pi)
+    )
     return (m + K @ v).view(T, H), (cov - K @ U).view(T, H, T, H).transpose(1, 2), log_p
 
 
@@ -88,12 +95,18 @@ def a_pattern(case, T, seed):
 def test_filter_and_smoother_equal_one_big_gaussian(case, inputs):
     T = 7
     for seed in range(3):
-        system, y, x = a_system(seed, inputs=inputs), numbers(T, D, seed=seed + 7), numbers(T, X, seed=seed + 8)
+        system, y, x = (
+            a_system(seed, inputs=inputs),
+            numbers(T, D, seed=seed + 7),
+            numbers(T, X, seed=seed + 8),
+        )
         x = x if inputs else None
         seen = a_pattern(case, T, seed)
         hidden = torch.where(seen, y, math.nan)  # whatever lies at a missing value must not matter
         real = torch.ones(1, T, dtype=torch.bool)
-        filtered = kalman_filter(system, evidence(hidden[None], real, seen[None], None if x is None else x[None]))
+        filtered = kalman_filter(
+            system, evidence(hidden[None], real, seen[None], None if x is None else x[None])
+        )
         smoothed = rts_smoother(system, filtered, real)
 
         for t in range(T):
@@ -116,7 +129,10 @@ def test_filter_and_smoother_equal_one_big_gaussian(case, inputs):
 def test_a_mask_of_steps_is_a_mask_of_all_their_entries():
     system, y, real = a_system(), numbers(2, 6, D), torch.ones(2, 6, dtype=torch.bool)
     steps = numbers(2, 6, seed=3) > 0
-    one, other = (kalman_filter(system, evidence(y, real, m)) for m in (steps, steps[..., None].expand(2, 6, D)))
+    one, other = (
+        kalman_filter(system, evidence(y, real, m))
+        for m in (steps, steps[..., None].expand(2, 6, D))
+    )
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -127,21 +143,31 @@ def ragged(lengths, T):
 @pytest.mark.parametrize("inputs", [False, True])
 def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
     lengths, T = [9, 4, 0, 1, 9], 12
-    system, y, x = a_system(2, inputs=inputs), numbers(5, T, D), numbers(5, T, X, seed=1) if inputs else None
+    system, y, x = (
+        a_system(2, inputs=inputs),
+        numbers(5, T, D),
+        numbers(5, T, X, seed=1) if inputs else None,
+    )
     seen, real = numbers(5, T, D, seed=2) > -0.5, ragged(lengths, T)
     y = torch.where(real[..., None], y, math.nan)
     together = kalman_filter(system, evidence(y, real, seen, x))
     smooth = rts_smoother(system, together, real)
     for row, length in enumerate(lengths):
         part = slice(row, row + 1), slice(0, max(length, 1))
-        alone = kalman_filter(system, evidence(y[part], real[part], seen[part], None if x is None else x[part]))
+        alone = kalman_filter(
+            system, evidence(y[part], real[part], seen[part], None if x is None else x[part])
+        )
         for a, b in zip(alone[:4], together[:4], strict=True):
             close(a, b[part], atol=1e-11)
         for a, b in zip(rts_smoother(system, alone, real[part]), smooth, strict=True):
             close(a, b[part], atol=1e-11)
         close(alone.log_likelihood, together.log_likelihood[row : row + 1], atol=1e-11)
         if length:  # a pad holds the state where it was
-            close(together.mean[row, length:], together.mean[row, length - 1].expand(T - length, H), atol=1e-11)
+            close(
+                together.mean[row, length:],
+                together.mean[row, length - 1].expand(T - length, H),
+                atol=1e-11,
+            )
     assert together.log_likelihood[2] == 0
     close(together.mean[2], system.m_1.expand(T, H))
     assert smooth.lagged[1, 4:].eq(0).all()
@@ -149,7 +175,11 @@ def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
 
 @given(st.integers(0, 10_000))
 def test_conditioning_never_widens_and_smoothing_never_widens_further(seed):
-    system, y, real = a_system(seed), numbers(2, 5, D, seed=seed), torch.ones(2, 5, dtype=torch.bool)
+    system, y, real = (
+        a_system(seed),
+        numbers(2, 5, D, seed=seed),
+        torch.ones(2, 5, dtype=torch.bool),
+    )
     filtered = kalman_filter(system, evidence(y, real, numbers(2, 5, D, seed=seed + 1) > 0))
     smoothed = rts_smoother(system, filtered, real)
     for wide, narrow in (
@@ -162,7 +192,9 @@ def test_conditioning_never_widens_and_smoothing_never_widens_further(seed):
 @pytest.mark.parametrize("silent", ["Q", "R", "P_1", "Q R", "Q R P_1"])
 def test_zero_noise_gives_no_nan(silent):
     system = a_system(1)
-    system = system._replace(**{name: torch.zeros_like(getattr(system, name)) for name in silent.split()})
+    system = system._replace(
+        **{name: torch.zeros_like(getattr(system, name)) for name in silent.split()}
+    )
     states = [system.m_1]
     for _ in range(19):
         states.append(system.W_hh @ states[-1])
@@ -176,7 +208,9 @@ def test_zero_noise_gives_no_nan(silent):
 
 def test_two_sensors_without_noise_that_say_the_same():
     """S is singular: the density is a spike, but the state is known and nothing overflows."""
-    system = a_system()._replace(W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64))
+    system = a_system()._replace(
+        W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64)
+    )
     y, real = numbers(1, 30, 1).expand(1, 30, 2), torch.ones(1, 30, dtype=torch.bool)
     filtered = kalman_filter(system, evidence(y, real))
     close(filtered.mean.sum(-1), y[..., 0], atol=1e-5)
@@ -196,7 +230,9 @@ def test_one_sighting_of_a_level_by_hand():
     filtered = kalman_filter(system, evidence(2 * one[None], torch.ones(1, 1, dtype=torch.bool)))
     assert filtered.mean.item() == pytest.approx(1)
     assert filtered.covariance.item() == pytest.approx(0.5)
-    assert filtered.log_likelihood.item() == pytest.approx(-0.5 * (4 / 2 + math.log(2 * math.pi * 2)))
+    assert filtered.log_likelihood.item() == pytest.approx(
+        -0.5 * (4 / 2 + math.log(2 * math.pi * 2))
+    )
 
 
 def test_one_step_by_hand():

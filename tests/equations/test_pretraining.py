@@ -29,7 +29,9 @@ def test_the_shares_over_many_tokens():
     tokens, others = torch.full(shape, 10), torch.full(shape, 11)
     chance, fate = (torch.rand(shape, generator=random) for _ in range(2))
 
-    corrupted, guessed = corrupt(tokens, torch.ones(shape, dtype=torch.bool), chance, fate, others, mask=MASK)
+    corrupted, guessed = corrupt(
+        tokens, torch.ones(shape, dtype=torch.bool), chance, fate, others, mask=MASK
+    )
 
     assert float(guessed.double().mean()) == pytest.approx(0.15, abs=0.005)
     seen = corrupted[guessed]
@@ -64,9 +66,15 @@ def test_a_mix_of_layers_by_hand():
 
 
 def test_layers_of_equal_score_give_their_mean_times_the_gain():
-    layers = torch.randn(3, 2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    layers = torch.randn(
+        3, 2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     for score in (0.0, 7.0):
-        mixed = mix_layers(layers, torch.full((3,), score, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64))
+        mixed = mix_layers(
+            layers,
+            torch.full((3,), score, dtype=torch.float64),
+            torch.tensor(0.5, dtype=torch.float64),
+        )
         torch.testing.assert_close(mixed, 0.5 * layers.mean(0))
 
 
@@ -75,7 +83,11 @@ class TestTheThemesLoss:
 
     def loss(self, *tokens, eligible=None):
         row = torch.tensor([tokens])
-        return float(theme_loss(self.LOGITS, row, torch.ones_like(row).bool() if eligible is None else eligible))
+        return float(
+            theme_loss(
+                self.LOGITS, row, torch.ones_like(row).bool() if eligible is None else eligible
+            )
+        )
 
     def test_by_hand(self):
         total = math.log(sum(math.exp(o) for o in range(4)))

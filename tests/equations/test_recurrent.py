@@ -52,11 +52,17 @@ def test_the_output_is_a_linear_layer():
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
 def test_the_rnn_is_torchs(nonlinearity):
-    module, x, h0 = torchs(nn.RNN, nonlinearity=nonlinearity), numbers(B, T, D), numbers(B, H, seed=1)
+    module, x, h0 = (
+        torchs(nn.RNN, nonlinearity=nonlinearity),
+        numbers(B, T, D),
+        numbers(B, H, seed=1),
+    )
     b = module.bias_ih_l0 + module.bias_hh_l0
 
     def step(x_t, h):
-        return recurrent.rnn_step(x_t, h, module.weight_hh_l0, module.weight_ih_l0, b, getattr(torch, nonlinearity))
+        return recurrent.rnn_step(
+            x_t, h, module.weight_hh_l0, module.weight_ih_l0, b, getattr(torch, nonlinearity)
+        )
 
     torch.testing.assert_close(unrolled(step, x, h0), module(x, h0[None])[0])
 
@@ -87,7 +93,10 @@ def test_a_stack_is_torchs():
 
 
 def test_two_directions_are_torchs():
-    module, x = torchs(nn.RNN, bidirectional=True, bias=False), Padded(numbers(B, T, D), torch.tensor([T, T]))
+    module, x = (
+        torchs(nn.RNN, bidirectional=True, bias=False),
+        Padded(numbers(B, T, D), torch.tensor([T, T])),
+    )
     h0 = torch.zeros(B, H, dtype=torch.float64)
     zero = torch.zeros(H, dtype=torch.float64)
 
@@ -95,7 +104,9 @@ def test_two_directions_are_torchs():
         return recurrent.rnn_step(x_t, h, module.weight_hh_l0, module.weight_ih_l0, zero)
 
     def backward(x_t, h):
-        return recurrent.rnn_step(x_t, h, module.weight_hh_l0_reverse, module.weight_ih_l0_reverse, zero)
+        return recurrent.rnn_step(
+            x_t, h, module.weight_hh_l0_reverse, module.weight_ih_l0_reverse, zero
+        )
 
     read_backwards = x.with_values(unrolled(backward, x.reversed().values, h0)).reversed().values
     both = recurrent.bidirectional(unrolled(forward, x.values, h0), read_backwards)
@@ -103,7 +114,12 @@ def test_two_directions_are_torchs():
 
 
 def test_the_lstm_is_torchs():
-    module, x, h, c = torchs(nn.LSTM), numbers(B, T, D), numbers(B, H, seed=1), numbers(B, H, seed=2)
+    module, x, h, c = (
+        torchs(nn.LSTM),
+        numbers(B, T, D),
+        numbers(B, H, seed=1),
+        numbers(B, H, seed=2),
+    )
     expected, (last_h, last_c) = module(x, (h[None], c[None]))
 
     states = []
@@ -118,14 +134,18 @@ def test_the_lstm_is_torchs():
 
 def test_an_lstm_that_forgets_nothing_and_reads_nothing_keeps_its_cell():
     x, h, c = numbers(B, D), numbers(B, H, seed=1), numbers(B, H, seed=2)
-    b = torch.tensor([-50.0, 50.0, 0.0, 50.0], dtype=torch.float64).repeat_interleave(H)  # i, f, g, o
+    b = torch.tensor([-50.0, 50.0, 0.0, 50.0], dtype=torch.float64).repeat_interleave(
+        H
+    )  # i, f, g, o
     W, U = numbers(4 * H, H, seed=3), numbers(4 * H, D, seed=4)
 
     gates = {}
     new_h, new_c = recurrent.lstm_step(x, h, c, W, U, b, tap=gates.setdefault)
     i, f, g, o = (gates[name] for name in "ifgo")
 
-    torch.testing.assert_close(torch.stack([i, f, o])[:, 0, 0], torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        torch.stack([i, f, o])[:, 0, 0], torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)
+    )
     torch.testing.assert_close(g, (h @ W[2 * H : 3 * H].mT + x @ U[2 * H : 3 * H].mT).tanh())
     torch.testing.assert_close(new_c, c)
     torch.testing.assert_close(new_h, c.tanh())
@@ -150,20 +170,28 @@ def test_the_lectures_gru_resets_before_the_product():
     h = torch.tensor([[0.8, -0.4]])
 
     gates = {}
-    stepped = recurrent.gru_step(torch.zeros(1, 1), h, W, torch.zeros(6, 1), b, tap=gates.setdefault)
+    stepped = recurrent.gru_step(
+        torch.zeros(1, 1), h, W, torch.zeros(6, 1), b, tap=gates.setdefault
+    )
     r, u, candidate = (gates[name] for name in "run")
 
     expected = torch.tensor([[-0.4, 0.4]]).tanh()
     torch.testing.assert_close(r, torch.tensor([[0.5, 1.0]]))
     torch.testing.assert_close(u, torch.tensor([[1.0, 0.5]]))
     torch.testing.assert_close(candidate, expected)
-    torch.testing.assert_close(stepped, torch.stack([expected[:, 0], (h[:, 1] + expected[:, 1]) / 2], dim=1))
+    torch.testing.assert_close(
+        stepped, torch.stack([expected[:, 0], (h[:, 1] + expected[:, 1]) / 2], dim=1)
+    )
 
 
 def test_the_minimal_gated_unit_by_hand():
     """f = (½, σ(1)) resets and updates: h̃ = tanh of the swapped f h, and h = (1 - f) h + f h̃."""
     swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-    W, U, b = torch.cat([torch.zeros(2, 2), swap]), torch.zeros(4, 1), torch.tensor([0.0, 1.0, 0.0, 0.5])
+    W, U, b = (
+        torch.cat([torch.zeros(2, 2), swap]),
+        torch.zeros(4, 1),
+        torch.tensor([0.0, 1.0, 0.0, 0.5]),
+    )
     h, gates = torch.tensor([[0.8, -0.4]]), {}
 
     stepped = recurrent.mgu_step(torch.zeros(1, 1), h, W, U, b, tap=gates.setdefault)
@@ -180,7 +208,9 @@ def test_a_minimal_gated_unit_is_a_gru_whose_gates_are_one():
     x, h = numbers(B, D), numbers(B, H, seed=1)
     W, U, b = numbers(2 * H, H, seed=2), numbers(2 * H, D, seed=3), numbers(2 * H, seed=4)
     doubled = (torch.cat([part[:H], part]) for part in (W, U, b))
-    torch.testing.assert_close(recurrent.mgu_step(x, h, W, U, b), recurrent.gru_step(x, h, *doubled))
+    torch.testing.assert_close(
+        recurrent.mgu_step(x, h, W, U, b), recurrent.gru_step(x, h, *doubled)
+    )
 
 
 def test_torchs_z_is_one_minus_u_and_the_two_grus_agree_where_nothing_is_reset():
@@ -190,7 +220,9 @@ def test_torchs_z_is_one_minus_u_and_the_two_grus_agree_where_nothing_is_reset()
     opposite = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64).repeat_interleave(H)
     no_bias = torch.zeros(H, dtype=torch.float64)
 
-    theirs = recurrent.gru_torch_step(x, h, W * opposite[:, None], U * opposite[:, None], b * opposite, no_bias)
+    theirs = recurrent.gru_torch_step(
+        x, h, W * opposite[:, None], U * opposite[:, None], b * opposite, no_bias
+    )
 
     torch.testing.assert_close(recurrent.gru_step(x, h, W, U, b), theirs)
 

@@ -31,13 +31,17 @@ def _by_hand(values, seen, rates, begin, *, ratio):
 
 
 @pytest.mark.parametrize("ratio", [False, True])
-@pytest.mark.parametrize("rates", [(0.3, 0.1, 0.9, 0.2), (0.5, 0.0, 0.0, 0.4), (1.0, 0.2, 1.0, 0.0)])
+@pytest.mark.parametrize(
+    "rates", [(0.3, 0.1, 0.9, 0.2), (0.5, 0.0, 0.0, 0.4), (1.0, 0.2, 1.0, 0.0)]
+)
 def test_every_state_follows_the_formulas(rates, ratio):
     values, seen = torch.tensor([VALUES]).double(), torch.tensor([SEEN])
     begin = smoothing.start(values, seen, 3, ratio=ratio)
     many = torch.tensor([rates]).double()
     states = list(smoothing.states(values, seen, many, begin, ratio=ratio))
-    for state, (level, slope, season) in zip(states, _by_hand(VALUES, SEEN, rates, begin, ratio=ratio), strict=True):
+    for state, (level, slope, season) in zip(
+        states, _by_hand(VALUES, SEEN, rates, begin, ratio=ratio), strict=True
+    ):
         assert state.level.item() == pytest.approx(level)
         assert state.slope.item() == pytest.approx(slope)
         assert state.season[0].tolist() == pytest.approx(season)
@@ -58,7 +62,9 @@ def test_a_state_on_the_way_is_that_of_the_rows_before_it():
 
 def test_no_rows_leave_the_state_as_it_was():
     values, seen = torch.zeros(1, 0).double(), torch.zeros(1, 0, dtype=torch.bool)
-    begin = smoothing.State(torch.tensor([2.0]).double(), torch.zeros(1).double(), torch.zeros(1, 3).double())
+    begin = smoothing.State(
+        torch.tensor([2.0]).double(), torch.zeros(1).double(), torch.zeros(1, 3).double()
+    )
     assert smoothing.smooth(values, seen, torch.zeros(1, 4).double(), begin, ratio=False) is begin
 
 
@@ -66,7 +72,9 @@ def test_what_is_ahead_goes_along_a_damped_slope():
     state = smoothing.State(torch.tensor([10.0]), torch.tensor([2.0]), torch.tensor([[1.0, -1.0]]))
     rates = torch.tensor([[0.5, 0.1, 0.5, 0.1]])
     expected = [10 + 1.0 - 1, 10 + 1.5 + 1, 10 + 1.75 - 1]
-    assert smoothing.ahead(state, rates, 3, row=5, ratio=False)[0].tolist() == pytest.approx(expected)
+    assert smoothing.ahead(state, rates, 3, row=5, ratio=False)[0].tolist() == pytest.approx(
+        expected
+    )
 
 
 def test_a_forecast_that_runs_away_is_held_at_the_width_of_what_was_seen():

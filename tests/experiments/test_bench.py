@@ -25,8 +25,13 @@ def test_a_race_as_a_table_as_json_and_as_markdown():
     assert "medians; rounds: 1, threads: 1; all results agree to 1e-6" in said.stdout
 
     results = json.loads(bench("kalman", "--json").stdout)
-    assert [result["title"].split(",")[1] for result in results] == [" 100 series of 1", " 1 series of 1"]
-    assert all(result["threads"] == 1 and result["times"][0]["name"] == "Seqlab" for result in results)
+    assert [result["title"].split(",")[1] for result in results] == [
+        " 100 series of 1",
+        " 1 series of 1",
+    ]
+    assert all(
+        result["threads"] == 1 and result["times"][0]["name"] == "Seqlab" for result in results
+    )
     for result in results:
         assert len(result["times"]) + len(result["missing"]) == 3
 

@@ -8,7 +8,10 @@ TWICE = Setting("seqlab", "int8", batches=2)
 
 
 def answers(seconds, tokens=((1, 2), (3, 4)), cells=((1, 1), (32, 1))):
-    return {cell: {"seconds": seconds, "cpu": 2 * seconds, "tokens": [list(row) for row in tokens]} for cell in cells}
+    return {
+        cell: {"seconds": seconds, "cpu": 2 * seconds, "tokens": [list(row) for row in tokens]}
+        for cell in cells
+    }
 
 
 def test_a_side_decodes_in_a_process_of_its_own():
@@ -41,7 +44,10 @@ def test_sides_that_say_something_else_are_not_timed():
 
 
 def test_a_result_is_the_median_of_pairs():
-    again = {OURS: [answers(s) for s in (1.0, 2.0, 4.0)], PEER: [answers(s) for s in (2.0, 6.0, 4.0)]}
+    again = {
+        OURS: [answers(s) for s in (1.0, 2.0, 4.0)],
+        PEER: [answers(s) for s in (2.0, 6.0, 4.0)],
+    }
     result = _result("small", (32, 1), [OURS, PEER], again, ["transformers"], 3, 0.0)
     assert result.title == "Decoding, small, batch 32, greedy"
     assert [time.ratio for time in result.times] == [1.0, 2.0]

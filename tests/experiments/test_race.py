@@ -28,7 +28,10 @@ def side(name, amount=1, *, done=None, numbers=(2.0, 3.0), **more):
 def test_sides_take_turns_and_a_time_is_a_ratio():
     done = []
     ours = side("ours", 1, done=done, parts=2)
-    peers = [side("slow", 20, done=done, parts=2, wanted=3.0), side("some", 10, done=done, numbers=(2.0,))]
+    peers = [
+        side("slow", 20, done=done, parts=2, wanted=3.0),
+        side("some", 10, done=done, numbers=(2.0,)),
+    ]
     result = race(Race("A race", "one part", ours, peers), rounds=5)
     assert done == ["ours", "slow", "some"] * 6  # one round to warm up
     assert [time.name for time in result.times] == ["ours", "slow", "some"]
@@ -46,7 +49,9 @@ def test_sides_take_turns_and_a_time_is_a_ratio():
     ("numbers", "apart"), [((2.0, 3.1), "3.3e-02"), ((2.00001, 3.0), "5.0e-06"), ((np.nan,), "nan")]
 )
 def test_a_race_of_different_results_is_none(numbers, apart):
-    with pytest.raises(RunError, match=f"peer and ours do not agree: their results are {apart} apart") as caught:
+    with pytest.raises(
+        RunError, match=f"peer and ours do not agree: their results are {apart} apart"
+    ) as caught:
         race(Race("", "", side("ours"), [side("peer", numbers=numbers)]), rounds=1)
     assert "times of different results say nothing" in caught.value.hint
 
@@ -58,7 +63,10 @@ def test_rounding_is_no_difference():
 @pytest.mark.parametrize(
     ("case", "peers"),
     [
-        (lambda: baum_welch_race(num=3, length=5, num_states=2, num_symbols=4, iterations=2), ["hmmlearn"]),
+        (
+            lambda: baum_welch_race(num=3, length=5, num_states=2, num_symbols=4, iterations=2),
+            ["hmmlearn"],
+        ),
         (lambda: kalman_race(num=3, length=20), ["pykalman", "statsmodels"]),
     ],
 )
@@ -82,7 +90,9 @@ def test_baum_welch_is_raced_to_the_end():
     """The log-likelihood after n iterations, which hmmlearn must reach too, rises with n."""
     reached = []
     for iterations in (1, 5, 20):
-        ours = baum_welch_race(num=5, length=20, num_states=3, num_symbols=4, iterations=iterations).ours
+        ours = baum_welch_race(
+            num=5, length=20, num_states=3, num_symbols=4, iterations=iterations
+        ).ours
         reached.append(float(ours.numbers(ours.run())[0]))
     assert all(before < after for before, after in pairwise(reached))
 

@@ -15,7 +15,8 @@ SENTENCES = ("the cat saw a dog", "a dog (the big one) ran", 'she said "no" to t
 STACK = {"kind": "lstm", "size": 12, "layers": 2}
 SIDES = {"lm": ("decoder",), "translate": ("encoder", "decoder")}
 TRANSFORMER = " ".join(
-    f"model.{side}.kind=transformer model.{side}.size=12 model.{side}.heads=3" for side in ("encoder", "decoder")
+    f"model.{side}.kind=transformer model.{side}.size=12 model.{side}.heads=3"
+    for side in ("encoder", "decoder")
 )
 
 
@@ -23,7 +24,12 @@ def _example(task: str, text: str) -> Example:
     words = tuple(text.split())
     if task == "tag":
         return Example(words, tuple("short" if len(word) < 4 else "long" for word in words), "")
-    target = {"lm": text, "mask": "", "classify": "short" if len(text) < 9 else "long", "translate": text[::-1]}[task]
+    target = {
+        "lm": text,
+        "mask": "",
+        "classify": "short" if len(text) < 9 else "long",
+        "translate": text[::-1],
+    }[task]
     return Example("" if task == "lm" else text, target, "")
 
 

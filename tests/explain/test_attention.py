@@ -7,10 +7,19 @@ from seqlab.errors import UsageError
 from seqlab.explain.attention import alignment
 from seqlab.tasks import subject
 
-SMALL = ("model.embedding=24", "model.encoder.size=32", "model.decoder.size=32", "train.batch_tokens=512")
+SMALL = (
+    "model.embedding=24",
+    "model.encoder.size=32",
+    "model.decoder.size=32",
+    "train.batch_tokens=512",
+)
 KINDS = {
     "bahdanau": ("model.attention.wiring=bahdanau",),
-    "luong": ("model.attention.wiring=luong", "model.attention.score=general", "model.attention.feeding=true"),
+    "luong": (
+        "model.attention.wiring=luong",
+        "model.attention.score=general",
+        "model.attention.feeding=true",
+    ),
     "transformer": ("model.encoder.kind=transformer", "model.decoder.kind=transformer"),
 }
 
@@ -18,14 +27,18 @@ KINDS = {
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
-    path.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(3000, seed=1, longest=7, letters="abcdef")))
+    path.write_text(
+        "".join(f"{a}\t{b}\n" for a, b in reversals(3000, seed=1, longest=7, letters="abcdef"))
+    )
     return path
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trace_holds_the_alignment_and_the_output_it_belongs_to(kind, pairs, tmp_path):
     settings = (*SMALL, *KINDS[kind], "train.steps=2")
-    model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m"
+    ).model
     looked = subject(model.bundle, "abc", output="cb")
     trace, weights = looked.trace(), torch.from_numpy(alignment(looked))
     assert trace.tokens["source"] == tuple("abc")
@@ -38,7 +51,9 @@ def test_a_trace_holds_the_alignment_and_the_output_it_belongs_to(kind, pairs, t
 def test_attention_learns_to_read_backwards(pairs, tmp_path):
     """Reversed letters: what is written first stands last, and the weights say so."""
     settings = (*SMALL, *KINDS["bahdanau"], "train.steps=350", "train.learning_rate=1e-2")
-    model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m"
+    ).model
     output = model.predict("abcdef").output
     assert output == "fedcba"
     weights = alignment(subject(model.bundle, "abcdef"))
@@ -47,6 +62,8 @@ def test_attention_learns_to_read_backwards(pairs, tmp_path):
 
 def test_a_model_without_attention_has_no_alignment(pairs, tmp_path):
     settings = (*SMALL, "train.steps=2")
-    model = lab.train("translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m"
+    ).model
     with pytest.raises(UsageError, match="attend"):
         alignment(subject(model.bundle, "abc", output="cb"))

@@ -44,7 +44,14 @@ def test_any_text_is_text_in_a_document_that_parses(text):
     root = ElementTree.fromstring(Canvas(90, 30, items, title=text).to_svg().encode())
     assert [found.text for found in root.iter(SVG + "text")] == [visible(text)]
     assert [found.text for found in root.iter(SVG + "title")] == [visible(text)] * 2
-    assert {found.tag.removeprefix(SVG) for found in root.iter()} == {"svg", "title", "style", "rect", "text", "image"}
+    assert {found.tag.removeprefix(SVG) for found in root.iter()} == {
+        "svg",
+        "title",
+        "style",
+        "rect",
+        "text",
+        "image",
+    }
 
 
 def test_each_label_is_laid_out_by_itself():
@@ -60,7 +67,9 @@ def test_a_matrix_is_one_image_whose_pixels_are_its_cells():
     cells = levels(values, 0.0, 1.0)
     decoded = np.asarray(Image.open(io.BytesIO(png(cells, colours(SEQUENTIAL)))).convert("RGB"))
     np.testing.assert_array_equal(decoded, colours(SEQUENTIAL)[cells])
-    root = ElementTree.fromstring(Canvas(600, 600, (Grid(0, 0, 600, 600, cells, SEQUENTIAL),)).to_svg())
+    root = ElementTree.fromstring(
+        Canvas(600, 600, (Grid(0, 0, 600, 600, cells, SEQUENTIAL),)).to_svg()
+    )
     assert len(list(root)) == 3  # a style, the paper, one image
 
 
@@ -91,7 +100,9 @@ def test_dashes_are_as_long_as_their_gaps():
     image = pixels(Canvas(100, 20, (line(2, 10, 98, 10, "#000000", dashed=True),)))
     dark = (image[19:22, 4:196] < 200).all(-1).any(0)
     assert dark.mean() == pytest.approx(0.5, abs=0.08)
-    assert np.diff(dark.astype(int)).clip(0).sum() == 11  # 12 dashes of 4 in 96, the first at the edge
+    assert (
+        np.diff(dark.astype(int)).clip(0).sum() == 11
+    )  # 12 dashes of 4 in 96, the first at the edge
 
 
 def test_edges_are_smooth():
@@ -108,7 +119,9 @@ def test_text_is_anchored_and_turned():
     assert sum(boxes["middle"][::2]) / 2 == pytest.approx(200, abs=4)
     assert boxes["end"][2] == pytest.approx(200, abs=4)
     assert boxes["start"][3] == pytest.approx(80, abs=2)  # on its baseline
-    left, top, right, bottom = inked(pixels(Canvas(200, 200, (Text(100, 100, "upwards", 14, rotation=-90),))))
+    left, top, right, bottom = inked(
+        pixels(Canvas(200, 200, (Text(100, 100, "upwards", 14, rotation=-90),)))
+    )
     assert bottom - top > 2 * (right - left)
     assert bottom == pytest.approx(200, abs=4)
     assert right == pytest.approx(200, abs=10)
@@ -128,9 +141,13 @@ def test_blanks_stay():
 
 @pytest.mark.parametrize("monospace", [False, True])
 def test_without_fonts_on_the_machine_pillow_brings_its_own(monkeypatch, monospace):
-    monkeypatch.setattr("resvg_py.svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
+    monkeypatch.setattr(
+        "resvg_py.svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True)
+    )
     raster._machine_has_fonts.cache_clear()
-    left, _, right, _ = inked(pixels(Canvas(100, 30, (Text(5, 20, "word", 14, monospace=monospace),))))
+    left, _, right, _ = inked(
+        pixels(Canvas(100, 30, (Text(5, 20, "word", 14, monospace=monospace),)))
+    )
     raster._machine_has_fonts.cache_clear()
     assert 30 < right - left < 100
 
@@ -143,13 +160,18 @@ def test_a_very_large_canvas_gets_fewer_pixels():
 
 def test_without_resvg_it_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(UsageError, match="a PNG is rendered by the package resvg-py, which is not installed") as error:
+    with pytest.raises(
+        UsageError, match="a PNG is rendered by the package resvg-py, which is not installed"
+    ) as error:
         Canvas(10, 10, ()).to_png()
     assert error.value.hint == "pip install 'seqlab[images]', or save the picture as .svg or .html."
 
 
 def test_pictures_are_stacked_below_their_titles():
-    both = stack([Canvas(40, 30, (Rect(0, 0, 40, 30, "#ff0000"),), "first"), Canvas(60, 20, (), "second")], title="Two")
+    both = stack(
+        [Canvas(40, 30, (Rect(0, 0, 40, 30, "#ff0000"),), "first"), Canvas(60, 20, (), "second")],
+        title="Two",
+    )
     root = ElementTree.fromstring(both.to_svg())
     assert [found.text for found in root.iter(SVG + "text")] == ["Two", "first", "second"]
     assert both.width == 60

@@ -11,9 +11,15 @@ TEXT = list('say "yes it is" (or so) then\nno more "at all" end')
 def test_marks_are_what_a_person_sees():
     marked = marks(TEXT, "yes|all")
     quoted = "".join(t for t, m in zip(TEXT, marked["quotes"].tolist(), strict=True) if m)
-    assert quoted == '"yes it is"at all'  # a quote is inside once it has been opened, and outside once it is closed
-    assert "".join(t for t, m in zip(TEXT, marked["brackets"].tolist(), strict=True) if m) == "(or so"
-    assert "".join(t for t, m in zip(TEXT, marked["/yes|all/"].tolist(), strict=True) if m) == "yesall"
+    assert (
+        quoted == '"yes it is"at all'
+    )  # a quote is inside once it has been opened, and outside once it is closed
+    assert (
+        "".join(t for t, m in zip(TEXT, marked["brackets"].tolist(), strict=True) if m) == "(or so"
+    )
+    assert (
+        "".join(t for t, m in zip(TEXT, marked["/yes|all/"].tolist(), strict=True) if m) == "yesall"
+    )
     assert marked["place in line"][TEXT.index("\n") + 1] == 1
 
 

@@ -11,15 +11,36 @@ from PIL import Image
 from seqlab.explain.canvas import Circle, Grid, Polyline, Rect, Text
 from seqlab.explain.charts import Bars, HeatMap, bipartite
 from seqlab.explain.labels import number, text_width, visible
-from seqlab.explain.palette import CATEGORICAL, DIVERGING, MISSING, SEQUENTIAL, colour_of, colours, levels, rgb
+from seqlab.explain.palette import (
+    CATEGORICAL,
+    DIVERGING,
+    MISSING,
+    SEQUENTIAL,
+    colour_of,
+    colours,
+    levels,
+    rgb,
+)
 from seqlab.explain.plots import Band, Curve, Lines, scatter, ticks
 from seqlab.explain.tokens import ColouredText, Node, Tree
 
 LONG = "a rather long label indeed"
-NASTY = ["<script>alert(1)</script>", "\"quotes\" & 'more'", "שלום עולם", "日本 😀👩‍👩‍👧", "\x00\x1b[31", LONG]
+NASTY = [
+    "<script>alert(1)</script>",
+    "\"quotes\" & 'more'",
+    "שלום עולם",
+    "日本 😀👩‍👩‍👧",
+    "\x00\x1b[31",
+    LONG,
+]
 RNG = np.random.default_rng(0)
 WAVE = np.sin(np.arange(40) / 4)
-TREE = [Node("<s>", 0.0, best=True), Node("a", -1.0, 0, best=True), Node("b", -1.5, 0), Node("c", -9.0, 1, pruned=True)]
+TREE = [
+    Node("<s>", 0.0, best=True),
+    Node("a", -1.0, 0, best=True),
+    Node("b", -1.5, 0),
+    Node("c", -9.0, 1, pruned=True),
+]
 CANVASES = {
     "line": Lines(
         [Curve(NASTY[0], WAVE), Curve(NASTY[2], WAVE * 1000 - 1e5, dashed=True)],
@@ -28,7 +49,9 @@ CANVASES = {
         mark=(30.0, NASTY[5]),
         x_labels=[f"2024-01-{day}" for day in range(40)],
     ).draw(),
-    "heat": HeatMap(RNG.normal(size=(6, 6)), NASTY, NASTY, diverging=True, titles=("rows", "columns")).draw(),
+    "heat": HeatMap(
+        RNG.normal(size=(6, 6)), NASTY, NASTY, diverging=True, titles=("rows", "columns")
+    ).draw(),
     "bipartite": bipartite(RNG.random((6, 6)), NASTY, NASTY),
     "scatter": scatter(RNG.normal(size=(6, 2)), NASTY, NASTY),
     "bars": Bars(RNG.normal(size=6), NASTY, x_title="difference").draw(),
@@ -52,7 +75,10 @@ def test_every_chart_is_a_document_that_parses_and_a_picture_that_draws(name):
     assert not [found for found in root.iter() if "script" in found.tag]
     said = {found.text or "" for found in root.iter() if found.tag.endswith(("}text", "}title"))}
     assert all(any(visible(nasty)[:8] in words for words in said) for nasty in (NASTY[2], NASTY[3]))
-    assert Image.open(io.BytesIO(canvas.to_png(scale=1))).size == (round(canvas.width), round(canvas.height))
+    assert Image.open(io.BytesIO(canvas.to_png(scale=1))).size == (
+        round(canvas.width),
+        round(canvas.height),
+    )
 
 
 @pytest.mark.parametrize("name", CANVASES)
@@ -81,13 +107,21 @@ def test_ticks_are_round_numbers_within_the_range(low, high, expected):
 
 
 def test_numbers_are_short():
-    assert [number(v) for v in (0.0, -0.12345, 12.0, 1234.5, -2.5e7)] == ["0", "−0.123", "12", "1,234", "−2.5e+07"]
+    assert [number(v) for v in (0.0, -0.12345, 12.0, 1234.5, -2.5e7)] == [
+        "0",
+        "−0.123",
+        "12",
+        "1,234",
+        "−2.5e+07",
+    ]
 
 
 def test_values_stand_at_the_height_of_their_ticks():
     chart = Lines([Curve("loss", np.array([0.0, 10.0, 20.0, 15.0]))]).draw()
     (curve,) = (item for item in kind(chart, Polyline) if item.hint == "loss")
-    for place, (tick, along) in enumerate([("0", "0.0"), ("10", "1.0"), ("20", "2.0"), ("15", "3.0")]):
+    for place, (tick, along) in enumerate(
+        [("0", "0.0"), ("10", "1.0"), ("20", "2.0"), ("15", "3.0")]
+    ):
         assert curve.points[place, 1] == pytest.approx(text(chart, tick).y - 4)
         assert curve.points[place, 0] == pytest.approx(text(chart, along).x)
 
@@ -116,7 +150,9 @@ def test_a_forecast_begins_at_its_mark_inside_its_band():
     assert [item.points[:, 0].tolist() for item in upright] == [[begin, begin]]
     assert text(chart, "forecast begins").x == pytest.approx(begin - 6)
     middle = curves["90 %"].points
-    np.testing.assert_allclose((middle[:4, 1] + middle[:3:-1, 1]) / 2, curves["forecast"].points[:, 1])
+    np.testing.assert_allclose(
+        (middle[:4, 1] + middle[:3:-1, 1]) / 2, curves["forecast"].points[:, 1]
+    )
 
 
 def test_dates_are_thinned_until_they_have_room():
@@ -138,7 +174,13 @@ def test_cells_have_the_colours_of_their_numbers():
         expected = colours(SEQUENTIAL)[levels(matrix, 0.0, 1.0)[row, column]]
         assert image[corner].tolist() == expected.tolist()
     assert tuple(image[int(2 * (grid.y + 44)), int(2 * (grid.x + 44))]) == rgb(MISSING)
-    assert [item.text for item in kind(canvas, Text) if item.size == 10][:5] == ["0", "0.25", "0.50", "1.00", "0.75"]
+    assert [item.text for item in kind(canvas, Text) if item.size == 10][:5] == [
+        "0",
+        "0.25",
+        "0.50",
+        "1.00",
+        "0.75",
+    ]
 
 
 def test_labels_must_be_as_many_as_rows():
@@ -158,7 +200,12 @@ def test_the_strongest_weights_join_their_tokens():
     weights = np.array([[0.9, 0.0, 0.1], [0.2, 0.7, np.nan]])
     canvas = bipartite(weights, ["a", "b"], ["x", "y", "z"], most=4)
     links = {item.tags: item for item in kind(canvas, Polyline)}
-    assert set(links) == {("left0", "right0"), ("left1", "right1"), ("left1", "right0"), ("left0", "right2")}
+    assert set(links) == {
+        ("left0", "right0"),
+        ("left1", "right1"),
+        ("left1", "right0"),
+        ("left0", "right2"),
+    }
     strong, weak = links["left0", "right0"], links["left0", "right2"]
     assert strong.opacity > weak.opacity
     assert strong.width > weak.width
@@ -180,7 +227,9 @@ def test_names_of_points_hardly_overlap():
     names = [item for item in kind(canvas, Text) if item.text.startswith("word")]
     assert len(names) > 70
     boxes = np.array([[n.x, n.y - 10, n.x + text_width(n.text, 11), n.y + 2] for n in names])
-    shared = np.minimum(boxes[:, None, 2:], boxes[:, 2:]) - np.maximum(boxes[:, None, :2], boxes[:, :2])
+    shared = np.minimum(boxes[:, None, 2:], boxes[:, 2:]) - np.maximum(
+        boxes[:, None, :2], boxes[:, :2]
+    )
     covered = shared.clip(0).prod(-1) / (boxes[:, 2:] - boxes[:, :2]).prod(-1)
     assert (covered - np.eye(len(names))).max() < 0.2
 
@@ -232,7 +281,10 @@ def test_a_tree_of_hundreds_does_not_overlap():
 
 def test_five_hundred_tokens_take_seconds_not_minutes():
     """1 to 2 s alone; twice that with every signature checked, on a machine that is busy with others."""
-    weights, tokens = np.random.default_rng(0).random((512, 512)) ** 8, [f"token{k}" for k in range(512)]
+    weights, tokens = (
+        np.random.default_rng(0).random((512, 512)) ** 8,
+        [f"token{k}" for k in range(512)],
+    )
     for draw in (lambda *data: HeatMap(*data).draw(), bipartite):
         began = time.process_time()
         canvas = draw(weights, tokens, tokens)

@@ -11,7 +11,9 @@ LONG = "the cat saw a dog " * 6
 
 def recurrent(bundle_of, kind, scale):
     """A language model of one layer with orthogonal matrices times `scale`, whose states stay small."""
-    bundle = bundle_of("lm", f"model.decoder.kind={kind} model.decoder.layers=1 model.decoder.size=16")
+    bundle = bundle_of(
+        "lm", f"model.decoder.kind={kind} model.decoder.layers=1 model.decoder.size=16"
+    )
     layer = bundle.model.decoder.stack.layers[0].recurrence
     with torch.no_grad():
         generator = torch.Generator().manual_seed(1)
@@ -26,7 +28,9 @@ def recurrent(bundle_of, kind, scale):
     return bundle
 
 
-@pytest.mark.parametrize(("scale", "verdict"), [(0.5, "vanishing"), (1.0, "healthy"), (1.5, "exploding")])
+@pytest.mark.parametrize(
+    ("scale", "verdict"), [(0.5, "vanishing"), (1.0, "healthy"), (1.5, "exploding")]
+)
 def test_an_rnn_is_told_by_its_matrix(scale, verdict, bundle_of):
     flow = gradient_flow(subject(recurrent(bundle_of, "rnn", scale), LONG[:24]), each=False)
     layer = flow.names.index("decoder.0.h")
@@ -48,7 +52,9 @@ def test_an_lstm_remembers_what_an_rnn_forgets_at_distance_100(bundle_of):
 
 
 def test_the_loss_of_each_answer_reaches_only_what_stands_before_it(bundle_of):
-    bundle = bundle_of("lm", "model.decoder.kind=transformer model.decoder.size=12 model.decoder.heads=3")
+    bundle = bundle_of(
+        "lm", "model.decoder.kind=transformer model.decoder.size=12 model.decoder.heads=3"
+    )
     flow = gradient_flow(subject(bundle, "the cat"))
     assert flow.each is not None
     for layer in range(len(flow.names)):

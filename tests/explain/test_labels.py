@@ -24,7 +24,9 @@ def test_letters_are_counted_as_a_terminal_shows_them(text, columns):
     assert cell_len(text) == columns
 
 
-@pytest.mark.parametrize("text", ["short", "a rather long label", "日本語の単語", "👩‍👩‍👧 family", "", "\x1b[31mred"])
+@pytest.mark.parametrize(
+    "text", ["short", "a rather long label", "日本語の単語", "👩‍👩‍👧 family", "", "\x1b[31mred"]
+)
 @pytest.mark.parametrize("columns", [1, 2, 5, 9])
 def test_a_fitted_text_takes_exactly_its_columns(text, columns):
     assert cell_len(fitted(text, columns)) == columns

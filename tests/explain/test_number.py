@@ -8,10 +8,18 @@ from seqlab.explain.number import account, number_view
 from seqlab.tasks import subject
 
 GIVEN = "the cat saw"
-WITHOUT = ("embedding", "x", "memory", "enters", "features")  # stages that enter an equation, and come from none
+WITHOUT = (
+    "embedding",
+    "x",
+    "memory",
+    "enters",
+    "features",
+)  # stages that enter an equation, and come from none
 ADDITIVE = "model.attention.score=additive model.attention.wiring=bahdanau"
 BLOCKS = " ".join(
-    f"model.{side}.{what}" for side in ("encoder", "decoder") for what in ("kind=transformer", "size=12", "heads=3")
+    f"model.{side}.{what}"
+    for side in ("encoder", "decoder")
+    for what in ("kind=transformer", "size=12", "heads=3")
 )
 CASES = {
     "lstm": ("lm", "", {"E24", "E18"}),
@@ -24,7 +32,11 @@ CASES = {
     "additive": ("translate", ADDITIVE, {"E43", "E38"}),
     "general": ("translate", "model.attention.score=general model.attention.wiring=luong", {"E42"}),
     "dot": ("translate", "model.attention.score=dot model.attention.wiring=concat", {"E41"}),
-    "pre-norm": ("translate", f"{BLOCKS} model.encoder.norm=pre model.decoder.norm=pre", {"E44", "E45", "E53", "E54"}),
+    "pre-norm": (
+        "translate",
+        f"{BLOCKS} model.encoder.norm=pre model.decoder.norm=pre",
+        {"E44", "E45", "E53", "E54"},
+    ),
     "post-norm": (
         "translate",
         f"{BLOCKS} model.encoder.norm=post model.decoder.norm=post",
@@ -41,10 +53,17 @@ def test_every_account_ends_in_what_was_recorded(bundle_of, case):
     trace, found = looked.trace(), set()
     for name in trace.names():
         values = trace[name][0].double().numpy()
-        for cell in ((0,) * values.ndim, tuple(np.array(values.shape) // 2), tuple(np.array(values.shape) - 1)):
+        for cell in (
+            (0,) * values.ndim,
+            tuple(np.array(values.shape) // 2),
+            tuple(np.array(values.shape) - 1),
+        ):
             made = account(looked, trace, name, tuple(map(int, cell)))
             assert made.value == pytest.approx(values[cell], rel=1e-3, abs=1e-3), (name, cell)
-            untold = name.endswith(WITHOUT) or name in ("decoder.attention.q", "decoder.attention.k")
+            untold = name.endswith(WITHOUT) or name in (
+                "decoder.attention.q",
+                "decoder.attention.k",
+            )
             assert bool(made.equation) != untold, (name, cell)
             found.add(made.equation)
     assert found >= equations
@@ -55,12 +74,19 @@ def test_a_layer_that_does_more_than_its_equation_is_told_without_one(bundle_of)
     plain = number_view(subject(turned, GIVEN), layer="encoder.0.attention.q", cell="0,2,1").data
     assert plain["equation"] == ""
     assert not plain["products"]
-    assert number_view(subject(turned, GIVEN), layer="encoder.0.attention.v", cell="0,2,1").data["equation"] == "E45"
+    assert (
+        number_view(subject(turned, GIVEN), layer="encoder.0.attention.v", cell="0,2,1").data[
+            "equation"
+        ]
+        == "E45"
+    )
 
 
 def test_what_comes_later_is_masked(bundle_of):
     later = number_view(
-        subject(bundle_of("translate", BLOCKS), GIVEN), layer="decoder.0.attention.weights", cell="0,0,1"
+        subject(bundle_of("translate", BLOCKS), GIVEN),
+        layer="decoder.0.attention.weights",
+        cell="0,0,1",
     ).data
     assert (later["equation"], later["value"]) == ("E48", 0.0)
 
@@ -69,20 +95,24 @@ def test_the_view_says_the_numbers(bundle_of):
     view = number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.i", cell="2,5")
     (ux, wh), value = view.data["products"], view.data["value"]
     assert ux["sum"] == pytest.approx(float(np.dot(ux["a"], ux["b"])))
-    assert 1 / (1 + np.exp(-(ux["sum"] + wh["sum"] + float(bundle_bias(bundle_of("lm"), 5))))) == pytest.approx(value)
+    assert 1 / (
+        1 + np.exp(-(ux["sum"] + wh["sum"] + float(bundle_bias(bundle_of("lm"), 5))))
+    ) == pytest.approx(value)
     assert view.to_text().endswith(f"i[2, 5] = {value:.3g}")
 
 
 def bundle_bias(bundle, unit):
-    return dict(bundle.model.named_parameters())["decoder.stack.layers.0.recurrence.b"][unit].detach()
+    return dict(bundle.model.named_parameters())["decoder.stack.layers.0.recurrence.b"][
+        unit
+    ].detach()
 
 
 def test_without_a_cell_it_is_the_largest(bundle_of):
     looked = subject(bundle_of("lm"), GIVEN)
     largest = float(looked.trace()["decoder.0.h"].abs().max())
-    assert abs(number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.h").data["value"]) == pytest.approx(
-        largest, rel=1e-3
-    )
+    assert abs(
+        number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.h").data["value"]
+    ) == pytest.approx(largest, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +120,16 @@ def test_without_a_cell_it_is_the_largest(bundle_of):
     [
         ({"layer": "decoder.0.hh"}, "there is no stage 'decoder.0.hh'", "decoder.0.h"),
         ({"layer": "decoder.0.h", "cell": "1"}, "there is no number at '1'", "cells are 0,0 to "),
-        ({"layer": "decoder.0.h", "cell": "1,x"}, "there is no number at '1,x'", "cells are 0,0 to "),
-        ({"layer": "decoder.0.h", "cell": "1,99"}, "there is no number at '1,99'", "cells are 0,0 to "),
+        (
+            {"layer": "decoder.0.h", "cell": "1,x"},
+            "there is no number at '1,x'",
+            "cells are 0,0 to ",
+        ),
+        (
+            {"layer": "decoder.0.h", "cell": "1,99"},
+            "there is no number at '1,99'",
+            "cells are 0,0 to ",
+        ),
     ],
 )
 def test_what_is_not_there_is_refused(bundle_of, options, said, hint):

@@ -19,9 +19,15 @@ from seqlab.explain.palette import (
 # What eyes without working red, green or blue cones make of linear red, green and blue (Machado et al. 2009).
 BLIND = {
     "none": np.eye(3),
-    "red": np.array([[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]),
-    "green": np.array([[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]),
-    "blue": np.array([[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]),
+    "red": np.array(
+        [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]
+    ),
+    "green": np.array(
+        [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]
+    ),
+    "blue": np.array(
+        [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]
+    ),
 }
 CONES = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]])
 LAB = np.array([[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]])
@@ -54,7 +60,10 @@ def test_the_diverging_map_is_as_dark_on_both_sides():
 
 
 def test_levels_run_from_the_lowest_to_the_highest():
-    assert levels(np.array([[-1.0, 0.0, 1.0], [2.0, np.nan, 0.5]]), 0.0, 1.0).tolist() == [[0, 0, 254], [254, 255, 127]]
+    assert levels(np.array([[-1.0, 0.0, 1.0], [2.0, np.nan, 0.5]]), 0.0, 1.0).tolist() == [
+        [0, 0, 254],
+        [254, 255, 127],
+    ]
     assert colour_of(0.0, SEQUENTIAL, 0.0, 1.0) == SEQUENTIAL[0]
     assert colour_of(1.0, SEQUENTIAL, 0.0, 1.0) == SEQUENTIAL[-1]
     assert colour_of(float("nan"), SEQUENTIAL, 0.0, 1.0) == MISSING

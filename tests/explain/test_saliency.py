@@ -6,7 +6,13 @@ from seqlab.tasks import subject
 
 from .conftest import TRANSFORMER
 
-TEXTS = {"classify": "the cat", "tag": "the dog ran", "mask": "the [MASK] ran", "lm": "the c", "translate": "cat"}
+TEXTS = {
+    "classify": "the cat",
+    "tag": "the dog ran",
+    "mask": "the [MASK] ran",
+    "lm": "the c",
+    "translate": "cat",
+}
 
 
 @pytest.mark.parametrize("task", TEXTS)
@@ -15,7 +21,9 @@ def test_integrated_gradients_sum_to_the_difference(task, bundle_of):
     looked = subject(bundle_of(task, settings), TEXTS[task])
     found = saliency(looked)
     assert found.gap <= COMPLETE
-    assert found.log_probability == pytest.approx(float(looked.log_probabilities()[-1].detach()), abs=1e-4)
+    assert found.log_probability == pytest.approx(
+        float(looked.log_probabilities()[-1].detach()), abs=1e-4
+    )
     assert len(found.source) == len(looked.source)
     assert len(found.written) == len(looked.written)
 

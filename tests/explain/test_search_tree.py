@@ -17,13 +17,20 @@ def searched(bundle_of):
     looked = subject(bundle, "the cat")
     limits = target_limits(bundle, bundle.recipe.decode)
     with torch.inference_mode():
-        return bundle, looked, limits, recorded_search(looked.decoder, looked.memory(), (SOS,), Beam(4), limits)
+        return (
+            bundle,
+            looked,
+            limits,
+            recorded_search(looked.decoder, looked.memory(), (SOS,), Beam(4), limits),
+        )
 
 
 def test_the_recorded_search_is_the_search(searched):
     _bundle, looked, limits, recorded = searched
     with torch.inference_mode():
-        plain = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), Beam(4), limits).best[0]
+        plain = beam_search(
+            looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), Beam(4), limits
+        ).best[0]
     assert list(recorded.best) == plain
 
 
@@ -32,7 +39,9 @@ def test_the_recorded_search_with_another_penalty_is_the_search(searched):
     for penalty in (0.0, 0.6, 2.0):
         beam = Beam(4, penalty)
         with torch.inference_mode():
-            plain = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits).best[0]
+            plain = beam_search(
+                looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits
+            ).best[0]
             recorded = recorded_search(looked.decoder, looked.memory(), (SOS,), beam, limits)
         assert list(recorded.best) == plain
 
@@ -65,8 +74,13 @@ def test_a_replay_finds_what_the_model_would(searched, width, penalty):
     view = beam_view(bundle, "the cat", beam=4, replay_beam=width, replay_penalty=penalty)
     beam = Beam(width, penalty)
     with torch.inference_mode():
-        plain = beam_search(looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits).best[0]
+        plain = beam_search(
+            looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits
+        ).best[0]
     assert [found["score"] for found in view.data["replayed"]] == [best.score for best in plain]
     nodes = view.data["nodes"]
     for found, best in zip(view.data["replayed"], plain, strict=True):
-        assert [nodes[place]["token"] for place in found["path"]][: len(best.tokens)] in (list(best.tokens), [])
+        assert [nodes[place]["token"] for place in found["path"]][: len(best.tokens)] in (
+            list(best.tokens),
+            [],
+        )

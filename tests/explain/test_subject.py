@@ -11,14 +11,22 @@ from seqlab.trace import Trace
 from .conftest import TRANSFORMER
 
 ENCODERS = ("", "model.encoder.bidirectional=true", TRANSFORMER.split(" model.decoder")[0])
-TEXTS = {"classify": "the cat", "tag": "the dog ran", "mask": "the [MASK] ran", "lm": "the c", "translate": "cat"}
+TEXTS = {
+    "classify": "the cat",
+    "tag": "the dog ran",
+    "mask": "the [MASK] ran",
+    "lm": "the c",
+    "translate": "cat",
+}
 
 
 @pytest.mark.parametrize("task", TEXTS)
 def test_a_trace_gives_what_the_model_gives(task, bundle_of):
     looked = subject(bundle_of(task), TEXTS[task])
     trace = looked.trace()
-    torch.testing.assert_close(trace["logits"].reshape(len(looked.answers), -1), looked.logits(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        trace["logits"].reshape(len(looked.answers), -1), looked.logits(), atol=1e-5, rtol=0
+    )
     assert len(looked.answered) == len(looked.answers)
 
 
@@ -41,7 +49,9 @@ def test_the_answers_are_those_that_predict_gives(bundle_of):
     assert tags.source == ("the", "dog", "ran")
     text = subject(bundle_of("lm"), "the c")
     likely = float(text.log_probabilities()[:-1].sum().detach())
-    ended = score(task_of(bundle_of("lm").recipe), bundle_of("lm"), [], ["the c"])[0]  # which adds the end
+    ended = score(task_of(bundle_of("lm").recipe), bundle_of("lm"), [], ["the c"])[
+        0
+    ]  # which adds the end
     assert likely > ended
     filled = subject(bundle_of("mask"), "the [MASK] ran")
     assert filled.answered[0], filled.answered[2] == ("the", "ran")
@@ -64,7 +74,9 @@ def test_a_trace_is_written_and_read_back(settings, bundle_of, tmp_path):
     assert set(again.names()) == set(trace.names())
     for name in trace.names():
         largest = float(trace[name].abs().max())
-        torch.testing.assert_close(again[name], trace[name].float(), atol=max(0.003, 0.001 * largest), rtol=0)
+        torch.testing.assert_close(
+            again[name], trace[name].float(), atol=max(0.003, 0.001 * largest), rtol=0
+        )
     packed = trace.to_json()
     assert packed["schema"] == 1
     assert packed["values"]["logits"]["type"] == "f16"
@@ -77,4 +89,6 @@ def test_what_is_read_from_the_right_stands_at_its_own_token(bundle_of):
     """The last token is the first that the backward layer reads: alone, it has the same state there."""
     bundle = bundle_of("tag", "model.encoder.bidirectional=true")
     whole, last = subject(bundle, "the dog ran").trace(), subject(bundle, "ran").trace()
-    torch.testing.assert_close(whole["encoder.0.backward.h"][0, -1], last["encoder.0.backward.h"].reshape(-1))
+    torch.testing.assert_close(
+        whole["encoder.0.backward.h"][0, -1], last["encoder.0.backward.h"].reshape(-1)
+    )

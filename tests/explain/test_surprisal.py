@@ -31,20 +31,26 @@ def test_the_guess_after_a_text_is_not_counted(bundle_of):
     data, looked = surprisal_view(subject(bundle, "the cat")).data, subject(bundle, "the cat")
     assert "".join(data["tokens"]).endswith("cat")
     assert len(data["tokens"]) == len(looked.answers) - 1
-    assert -data["bits"] * math.log(2) == pytest.approx(looked.log_probabilities().detach().numpy()[:-1])
+    assert -data["bits"] * math.log(2) == pytest.approx(
+        looked.log_probabilities().detach().numpy()[:-1]
+    )
 
 
 def test_labels_stand_beside_their_tokens(bundle_of):
     bundle = bundle_of("tag")
     view = surprisal_view(subject(bundle, "the dog ran"))
     labels = predict(bundle, ["the dog ran"])[0].output.split()
-    assert view.data["tokens"] == [f"{word}/{label}" for word, label in zip(("the", "dog", "ran"), labels, strict=True)]
+    assert view.data["tokens"] == [
+        f"{word}/{label}" for word, label in zip(("the", "dog", "ran"), labels, strict=True)
+    ]
 
 
 def test_the_most_surprising_tokens_are_named_with_what_was_expected(bundle_of):
     data = json.loads(surprisal_view(subject(bundle_of("lm"), "the cat saw")).to_json())
     surprises = data["most_surprising"]
-    assert [each["bits"] for each in surprises] == sorted(data["bits"], reverse=True)[: len(surprises)]
+    assert [each["bits"] for each in surprises] == sorted(data["bits"], reverse=True)[
+        : len(surprises)
+    ]
     for each in surprises:
         assert each["token"] == data["tokens"][each["position"] - 1]
         assert each["expected_bits"] <= each["bits"]
@@ -62,7 +68,9 @@ def test_bars_are_as_high_as_their_bits_and_stand_in_the_picture(bundle_of):
         assert 0 <= bar.y <= bar.y + bar.height <= canvas.height
 
 
-@pytest.mark.parametrize(("task", "given"), [("lm", "the cat saw a dog " * 8), ("tag", "the dog ran " * 12)])
+@pytest.mark.parametrize(
+    ("task", "given"), [("lm", "the cat saw a dog " * 8), ("tag", "the dog ran " * 12)]
+)
 def test_a_terminal_shows_bars_within_its_columns(bundle_of, task, given):
     shown = surprisal_view(subject(bundle_of(task), given)).to_text(width=60).split("\n")
     assert max(map(cell_len, shown[1 : shown.index("")])) <= 60

@@ -9,7 +9,13 @@ from seqlab.explain.palette import DIVERGING, SEQUENTIAL, rgb
 from seqlab.explain.plots import Curve, Lines
 from seqlab.explain.tokens import ColouredText, Node, Tree
 
-NASTY = ["<script>", "שלום עולם", "日本 😀👩‍👩‍👧", "\x1b[31mred", "a rather long label that goes on and on and on"]
+NASTY = [
+    "<script>",
+    "שלום עולם",
+    "日本 😀👩‍👩‍👧",
+    "\x1b[31mred",
+    "a rather long label that goes on and on and on",
+]
 RNG = np.random.default_rng(0)
 WAVE = np.sin(np.arange(40) / 4)
 DRAWN = {
@@ -37,12 +43,16 @@ def test_a_picture_keeps_to_its_columns(name, width, colour):
 
 
 def test_shades_follow_the_numbers():
-    drawn = HeatMap(np.array([[1.0, 0.0, 0.5], [np.nan, 0.25, 0.7]]), ["x", "yz"], ["a", "b", "c"]).letters()
+    drawn = HeatMap(
+        np.array([[1.0, 0.0, 0.5], [np.nan, 0.25, 0.7]]), ["x", "yz"], ["a", "b", "c"]
+    ).letters()
     assert drawn.split("\n") == ["   a b c", " x █   ▒", "yz ? ░ ▓"]
 
 
 def test_signs_are_seen_without_colour():
-    drawn = HeatMap(np.array([[1.0, -1.0, 0.5, -0.5]]), ["x"], list("abcd"), diverging=True).letters()
+    drawn = HeatMap(
+        np.array([[1.0, -1.0, 0.5, -0.5]]), ["x"], list("abcd"), diverging=True
+    ).letters()
     assert drawn.split("\n")[1] == "x █ = ▒ :"
 
 
@@ -57,7 +67,11 @@ def test_colours_are_those_of_the_picture():
 def test_a_large_matrix_keeps_what_is_farthest_from_zero():
     matrix = np.zeros((120, 4))
     matrix[61, 2] = -5.0
-    lines = HeatMap(matrix, [str(k) for k in range(120)], list("abcd"), diverging=True).letters().split("\n")
+    lines = (
+        HeatMap(matrix, [str(k) for k in range(120)], list("abcd"), diverging=True)
+        .letters()
+        .split("\n")
+    )
     assert len(lines) == 62
     assert [line for line in lines[1:-1] if "=" in line] == [" 60     =  "]
     assert lines[-1] == "each of 2 × 1: the farthest from zero"
@@ -65,7 +79,9 @@ def test_a_large_matrix_keeps_what_is_farthest_from_zero():
 
 def test_a_rising_line_rises_and_a_gap_is_left():
     lines = Lines([Curve("y", np.arange(50.0))]).letters(60, height=8).split("\n")
-    first = [min(k for k, sign in enumerate(line) if "\u2800" < sign <= "\u28ff") for line in lines[:8]]
+    first = [
+        min(k for k, sign in enumerate(line) if "\u2800" < sign <= "\u28ff") for line in lines[:8]
+    ]
     assert first == sorted(first, reverse=True)
     assert lines[0].startswith(" 51.5 ┤")
     assert lines[-1].split() == ["0", "49"]
@@ -84,11 +100,19 @@ def test_several_lines_without_colour_have_letters_of_their_own():
 
 
 def test_bars_and_text_say_their_numbers():
-    assert Bars(np.array([1.0, -0.5]), ["a", "bb"]).letters(20).split("\n") == [" a ████████████ 1", "bb ▒▒▒▒▒▒ −0.5"]
+    assert Bars(np.array([1.0, -0.5]), ["a", "bb"]).letters(20).split("\n") == [
+        " a ████████████ 1",
+        "bb ▒▒▒▒▒▒ −0.5",
+    ]
     text = ColouredText(["good ", "and ", "bad"], np.array([1.0, 0.01, -0.5]))
     assert text.letters() == "good[+1.00] and bad[-0.50]"
 
 
 def test_a_tree_marks_the_best_and_the_given_up():
-    nodes = [Node("<s>", best=True), Node("a", -1.0, 0, best=True), Node("b", -2.0, 0, pruned=True), Node("c", None, 1)]
+    nodes = [
+        Node("<s>", best=True),
+        Node("a", -1.0, 0, best=True),
+        Node("b", -2.0, 0, pruned=True),
+        Node("c", None, 1),
+    ]
     assert Tree(nodes).letters().split("\n") == ["* <s>", "* ├─a −1", "  │ └─c", "× └─b −2"]

@@ -15,7 +15,13 @@ from seqlab.errors import UsageError
 from seqlab.explain.charts import HeatMap, bipartite
 from seqlab.explain.view import View
 
-NASTY = ["<script>alert(1)</script>", "</script><img src=x onerror=y>", "\"q\" & 'm'", "שלום 😀", "\u2028\ud800\x00"]
+NASTY = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=y>",
+    "\"q\" & 'm'",
+    "שלום 😀",
+    "\u2028\ud800\x00",
+]
 WEIGHTS = np.array([[0.5, 0.25, 0.25, 0.0, 0.0], [np.nan, 1 / 3, 0, 0, 0]])
 
 
@@ -41,7 +47,9 @@ class Page(HTMLParser):
 
     def of(self, tag):
         return [
-            (attributes, said) for (name, attributes), said in zip(self.found, self.said, strict=True) if name == tag
+            (attributes, said)
+            for (name, attributes), said in zip(self.found, self.said, strict=True)
+            if name == tag
         ]
 
 
@@ -57,7 +65,10 @@ def sample(title=NASTY[0]):
             "best": np.float32(0.1),
             "few": [-1.23456789e-9, 1e12 / 3],
         },
-        (HeatMap(WEIGHTS, names, heads, title="weights"), bipartite(WEIGHTS, names, heads, title=NASTY[1])),
+        (
+            HeatMap(WEIGHTS, names, heads, title="weights"),
+            bipartite(WEIGHTS, names, heads, title=NASTY[1]),
+        ),
     )
 
 
@@ -66,9 +77,14 @@ def test_the_page_runs_its_own_script_alone_and_holds_the_numbers():
     (_, data), (_, script) = page.of("script")
     assert json.loads(data)["tokens"][:4] == NASTY[:4]
     assert json.loads(data)["weights"][1][0] is None
-    (policy,) = [a["content"] for a, _ in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        a["content"] for a, _ in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    ]
     own = b64encode(sha256(script.encode()).digest()).decode()
-    assert policy == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{own}'"
+    assert (
+        policy
+        == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{own}'"
+    )
     assert not page.of("img")
     assert page.of("title")[0][1] == page.of("h1")[0][1] == NASTY[0]
 
@@ -76,7 +92,12 @@ def test_the_page_runs_its_own_script_alone_and_holds_the_numbers():
 def test_the_page_asks_nobody_for_anything():
     html = sample().to_html().replace("http://www.w3.org/2000/svg", "")  # a name, not an address
     assert not re.search(r"https?:|//[a-z]|@import|url\(", html)
-    links = [value for _, attributes in Page(html).found for key, value in attributes.items() if key in ("src", "href")]
+    links = [
+        value
+        for _, attributes in Page(html).found
+        for key, value in attributes.items()
+        if key in ("src", "href")
+    ]
     assert links
     assert all(link.startswith("data:image/png;base64,") for link in links)
 
@@ -137,23 +158,32 @@ def test_the_name_of_a_file_says_what_it_is(suffix, tmp_path):
 
 @pytest.mark.parametrize("name", ["view.pdf", "view"])
 def test_other_files_are_refused_by_name(name, tmp_path):
-    with pytest.raises(UsageError, match=f"{name}: a view cannot be saved as '{name[4:]}'") as error:
+    with pytest.raises(
+        UsageError, match=f"{name}: a view cannot be saved as '{name[4:]}'"
+    ) as error:
         sample().save(tmp_path / name)
     assert error.value.hint == "use one of .html, .svg, .png, .json."
     assert not list(tmp_path.iterdir())
 
 
 def test_a_page_of_five_hundred_tokens(tmp_path):
-    weights, tokens = np.random.default_rng(0).random((512, 512)) ** 8, [f"token{k}" for k in range(512)]
+    weights, tokens = (
+        np.random.default_rng(0).random((512, 512)) ** 8,
+        [f"token{k}" for k in range(512)],
+    )
     began = time.process_time()
     pictures = (HeatMap(weights, tokens, tokens), bipartite(weights, tokens, tokens))
-    path = View("attention", "large", {"weights": weights, "tokens": tokens}, pictures).save(tmp_path / "v.html")
+    path = View("attention", "large", {"weights": weights, "tokens": tokens}, pictures).save(
+        tmp_path / "v.html"
+    )
     assert time.process_time() - began < 2
     assert path.stat().st_size < 10e6
 
 
 def test_drawing_waits_for_neither_torch_nor_a_picture_library():
     late = "{'torch', 'PIL', 'resvg_py'}"
-    code = f"import sys, seqlab.explain.view, seqlab.explain.tokens; print({late} & set(sys.modules))"
+    code = (
+        f"import sys, seqlab.explain.view, seqlab.explain.tokens; print({late} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -30,21 +30,48 @@ MODELS = {
         "the dog ran",
         ("lens", "surprisal", "gradients", "cells", "saliency"),
     ),
-    "plain": ("translate", "", "cat", ("lens", "surprisal", "beam", "gradients", "saliency", "what-if")),
-    "attentive": ("translate", "model.attention.wiring=bahdanau", "cat", ("attention", "lens", "beam", "saliency")),
+    "plain": (
+        "translate",
+        "",
+        "cat",
+        ("lens", "surprisal", "beam", "gradients", "saliency", "what-if"),
+    ),
+    "attentive": (
+        "translate",
+        "model.attention.wiring=bahdanau",
+        "cat",
+        ("attention", "lens", "beam", "saliency"),
+    ),
     "transformer": (
         "translate",
         TRANSFORMER,
         "cat",
         ("attention", "lens", "beam", "gradients", "positions", "what-if"),
     ),
-    "universal": ("translate", TRANSFORMER.replace("kind=transformer", "kind=universal"), "cat", ("attention", "lens")),
-    "masked": ("mask", TRANSFORMER.split(" model.decoder")[0], "the [MASK] ran", ("attention", "lens", "saliency")),
-    "hops": ("classify", "model.pooling=hops model.hops=3", "the cat", ("attention", "lens", "saliency", "what-if")),
+    "universal": (
+        "translate",
+        TRANSFORMER.replace("kind=transformer", "kind=universal"),
+        "cat",
+        ("attention", "lens"),
+    ),
+    "masked": (
+        "mask",
+        TRANSFORMER.split(" model.decoder")[0],
+        "the [MASK] ran",
+        ("attention", "lens", "saliency"),
+    ),
+    "hops": (
+        "classify",
+        "model.pooling=hops model.hops=3",
+        "the cat",
+        ("attention", "lens", "saliency", "what-if"),
+    ),
     "bpe": ("lm", "target.kind=bpe target.size=280", "the cat", ("bpe",)),
 }
 CASES = [(model, view) for model, (*_, views) in MODELS.items() for view in views]
-OPTIONS = {"what-if": {"ablate": ["encoder.0.h", "encoder.0.output", "decoder.0.h", "decoder.0.output"]}}
+OPTIONS = {
+    "what-if": {"ablate": ["encoder.0.h", "encoder.0.output", "decoder.0.h", "decoder.0.output"]}
+}
 
 
 def options_of(bundle, text, view):
@@ -86,7 +113,9 @@ def test_the_numbers_of_the_attention_view_are_the_weights(bundle_of, tmp_path):
     assert cross["columns"] == ["c", "a", "t"]
     expected = trace["decoder.0.cross.weights"][0, 1, 0].tolist()
     assert cross["weights"][1][0] == pytest.approx(expected, abs=1e-5)
-    assert len(seen["maps"]) == 2 + 2 * 2  # two blocks that read, two that write with two attentions each
+    assert (
+        len(seen["maps"]) == 2 + 2 * 2
+    )  # two blocks that read, two that write with two attentions each
 
 
 def test_the_lens_ends_in_the_probabilities_of_predict(bundle_of, tmp_path):
@@ -165,12 +194,20 @@ def test_what_is_not_there_is_named(bundle_of, tmp_path):
         ("tag", "model.encoder.kind=rnn"),
     ],
 )
-def test_a_view_is_listed_if_and_only_if_it_has_something_to_show(bundle_of, tmp_path, task, settings):
+def test_a_view_is_listed_if_and_only_if_it_has_something_to_show(
+    bundle_of, tmp_path, task, settings
+):
     bundle = bundle_of(task, settings)
     assert usual_view(bundle) in views_of(bundle, has_run=False)
     for view in set(VIEWS) - {"training"}:
         try:
-            explain(bundle, "a dog", view, folder=tmp_path, **({"temperature": 0.7} if view == "what-if" else {}))
+            explain(
+                bundle,
+                "a dog",
+                view,
+                folder=tmp_path,
+                **({"temperature": 0.7} if view == "what-if" else {}),
+            )
             shown = True
         except UsageError:
             shown = False
@@ -180,7 +217,11 @@ def test_a_view_is_listed_if_and_only_if_it_has_something_to_show(bundle_of, tmp
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tagged")
-    rows = ["the DET\ndog NOUN\nran VERB\n\n", "a DET\ncat NOUN\nsat VERB\n\n", "she PRON\nran VERB\n\n"] * 20
+    rows = [
+        "the DET\ndog NOUN\nran VERB\n\n",
+        "a DET\ncat NOUN\nsat VERB\n\n",
+        "she PRON\nran VERB\n\n",
+    ] * 20
     (folder / "tags.conll").write_text("".join(rows))
     return lab.train("tag", folder / "tags.conll", recipe="hmm-tagger", out=folder / "m").model
 
@@ -188,7 +229,14 @@ def tagged(tmp_path_factory):
 def test_a_chain_of_hidden_states_has_no_saliency(tagged):
     with pytest.raises(UsageError, match="no vector for each token"):
         tagged.explain("the cat ran", "saliency")
-    assert views_of(tagged.bundle, has_run=True) == ["lens", "number", "surprisal", "what-if", "training", "trellis"]
+    assert views_of(tagged.bundle, has_run=True) == [
+        "lens",
+        "number",
+        "surprisal",
+        "what-if",
+        "training",
+        "trellis",
+    ]
 
 
 def test_the_trellis_shows_posteriors_and_the_path(tagged):
@@ -218,9 +266,17 @@ def test_the_band_shows_what_predict_says(recipe, tmp_path):
     times = [date(2024, 1, 1) + timedelta(days=day) for day in range(56)]
     lines = [f"{time},{math.sin(i / 3) + 5}" for i, time in enumerate(times)]
     (tmp_path / "series.csv").write_text("\n".join(["date,x", *lines]) + "\n")
-    sizes = ["forecast.look_back=12", "forecast.horizon=4", "forecast.patch=4", "train.steps=3", "forecast.season=7"]
+    sizes = [
+        "forecast.look_back=12",
+        "forecast.horizon=4",
+        "forecast.patch=4",
+        "train.steps=3",
+        "forecast.season=7",
+    ]
     settings = [*sizes, "data.validation=0.2", "data.test=0"]
-    model = lab.train("forecast", tmp_path / "series.csv", recipe=recipe, settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "forecast", tmp_path / "series.csv", recipe=recipe, settings=settings, out=tmp_path / "m"
+    ).model
     seen = model.explain(str(tmp_path / "series.csv"), "band")
     said = model.predict(str(tmp_path / "series.csv"))
     told = json.loads(seen.to_json())

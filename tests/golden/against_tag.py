@@ -24,8 +24,12 @@ TAG = "before-tasks"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare the package with the tagged commit, bit for bit.")
-    parser.add_argument("--only", help="sections, with commas between: answers, losses, resumed, views, http")
+    parser = argparse.ArgumentParser(
+        description="Compare the package with the tagged commit, bit for bit."
+    )
+    parser.add_argument(
+        "--only", help="sections, with commas between: answers, losses, resumed, views, http"
+    )
     only = parser.parse_args().only
     KEPT.mkdir(exist_ok=True)
     commit = (HERE / "TAGGED").read_text("utf-8").strip()
@@ -40,12 +44,16 @@ def main() -> None:
 
 def collect_commit(commit: str, out: Path, only: str | None) -> None:
     """Collect the outputs of a commit, in a directory that is removed afterwards."""
-    if subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True).returncode:
+    if subprocess.run(
+        ["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True
+    ).returncode:
         sys.exit(
             f"error: commit {commit} is not in this clone\n"
             f"hint: `git fetch --unshallow`, or `git fetch origin {commit}`, or the tag {TAG} from a clone that has it."
         )
-    archive = subprocess.run(["git", "archive", commit, "seqlab"], cwd=ROOT, capture_output=True, check=True).stdout
+    archive = subprocess.run(
+        ["git", "archive", commit, "seqlab"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     with TemporaryDirectory() as folder:
         with tarfile.open(fileobj=BytesIO(archive)) as tar:
             tar.extractall(folder, filter="data")
@@ -60,7 +68,9 @@ def collect(package: Path, out: Path, only: str | None = None, *options: str) ->
     words += [] if only is None else ["--only", only]
     environment = {**os.environ, "PYTHONPATH": str(package), "OMP_NUM_THREADS": "1"}
     if subprocess.run(words, env=environment).returncode and "--tagged" in options:
-        sys.exit("error: not all outputs of the tagged commit could be collected; the lines above say which")
+        sys.exit(
+            "error: not all outputs of the tagged commit could be collected; the lines above say which"
+        )
 
 
 def _collector(only: str | None) -> str:
@@ -70,7 +80,9 @@ def _collector(only: str | None) -> str:
     own = (Path(__file__), HERE / "compare.py", HERE / "renew.py", HERE / "test_golden.py")
     files = sorted(path for path in HERE.glob("*.py") if path not in own)
     parts = [path.read_bytes() for path in files]
-    parts += [f"{only} {torch.__version__} {platform.python_version()} {platform.node()} {platform.machine()}".encode()]
+    parts += [
+        f"{only} {torch.__version__} {platform.python_version()} {platform.node()} {platform.machine()}".encode()
+    ]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
 

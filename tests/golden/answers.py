@@ -9,15 +9,40 @@ from verbs import command, predict
 import seqlab
 
 INPUTS: dict[str, list[str]] = {
-    "dates": ["samedi 3 mai 1997", "July 4, 1976", "9. November 1989", "2021年5月3日", "12 stycznia 2044", "tomorrow"],
-    "en-fr": ["Where is the train station?", "My brother is taller than me.", "I have never seen it before.", ""],
-    "fr-en": ["Où est la gare ?", "Je n'ai jamais vu un si beau coucher de soleil.", "Il pleut depuis ce matin."],
+    "dates": [
+        "samedi 3 mai 1997",
+        "July 4, 1976",
+        "9. November 1989",
+        "2021年5月3日",
+        "12 stycznia 2044",
+        "tomorrow",
+    ],
+    "en-fr": [
+        "Where is the train station?",
+        "My brother is taller than me.",
+        "I have never seen it before.",
+        "",
+    ],
+    "fr-en": [
+        "Où est la gare ?",
+        "Je n'ai jamais vu un si beau coucher de soleil.",
+        "Il pleut depuis ce matin.",
+    ],
     "time-machine": ["The Time Traveller", "I saw the ", ""],
 }
 TARGETS: dict[str, list[str]] = {
     "dates": ["1997-05-03", "1976-07-04", "1989-11-09", "2021-05-03", "2044-01-12", "1999-01-01"],
-    "en-fr": ["Où est la gare ?", "Mon frère est plus grand que moi.", "Je ne l'ai jamais vu auparavant.", "Rien."],
-    "fr-en": ["Where is the station?", "I've never seen such a beautiful sunset.", "It has been raining."],
+    "en-fr": [
+        "Où est la gare ?",
+        "Mon frère est plus grand que moi.",
+        "Je ne l'ai jamais vu auparavant.",
+        "Rien.",
+    ],
+    "fr-en": [
+        "Where is the station?",
+        "I've never seen such a beautiful sunset.",
+        "It has been raining.",
+    ],
     "time-machine": ["The Time Traveller smiled.", "I saw the moon", "was"],
 }
 PREFIXES = {"dates": "19", "en-fr": "Où", "fr-en": "I"}
@@ -26,7 +51,16 @@ WAYS: dict[str, tuple[str, ...]] = {
     "usual": (),
     "greedy": ("--greedy",),
     "beam": ("--beam", "4"),
-    "beam-by-sum": ("--beam", "3", "--length-penalty", "0", "--no-repeat", "2", "--min-length", "3"),
+    "beam-by-sum": (
+        "--beam",
+        "3",
+        "--length-penalty",
+        "0",
+        "--no-repeat",
+        "2",
+        "--min-length",
+        "3",
+    ),
     "sampled": ("--temperature", "0.8", "--top-k", "20", "--seed", "7"),
     "sampled-by-mass": ("--top-p", "0.9", "--seed", "11"),
 }
@@ -36,7 +70,9 @@ def collect_answers(collection: Any, *, quick: bool = False) -> None:
     """Decode in every way, score given targets, and evaluate on a small file."""
     for model, inputs in INPUTS.items():
         for way, options in WAYS.items():
-            collection.add(f"answers/{model}/{way}", predict, model, *inputs, options=(*LENGTH, *options))
+            collection.add(
+                f"answers/{model}/{way}", predict, model, *inputs, options=(*LENGTH, *options)
+            )
         if model in PREFIXES:
             options = (*LENGTH, "--prefix", PREFIXES[model])
             collection.add(f"answers/{model}/prefix", predict, model, *inputs, options=options)
@@ -45,8 +81,17 @@ def collect_answers(collection: Any, *, quick: bool = False) -> None:
         collection.add(f"answers/{model}/embedded", _embedded, model, inputs[0])
         collection.add(f"info/{model}", _facts, model)
     options = ("--stream", "--seed", "3", *LENGTH)
-    collection.add("answers/time-machine/streamed", command, "predict", "time-machine", "It was", *options)
-    collection.add("answers/en-fr/lines", command, "predict", "en-fr", *LENGTH, stdin="Good morning.\n\nThank you.\n")
+    collection.add(
+        "answers/time-machine/streamed", command, "predict", "time-machine", "It was", *options
+    )
+    collection.add(
+        "answers/en-fr/lines",
+        command,
+        "predict",
+        "en-fr",
+        *LENGTH,
+        stdin="Good morning.\n\nThank you.\n",
+    )
 
 
 def _forced(model: str) -> list[float]:

@@ -74,7 +74,10 @@ def _is_table(value: Any) -> bool:
     """Whether this is a list of objects with the same names, and with no objects in them."""
     if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
         return False
-    return all(row.keys() == value[0].keys() and not any(map(_holds_objects, row.values())) for row in value)
+    return all(
+        row.keys() == value[0].keys() and not any(map(_holds_objects, row.values()))
+        for row in value
+    )
 
 
 def _holds_objects(value: Any) -> bool:
@@ -84,11 +87,17 @@ def _holds_objects(value: Any) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Collect outputs of the package that stands first on PYTHONPATH.")
+    parser = argparse.ArgumentParser(
+        description="Collect outputs of the package that stands first on PYTHONPATH."
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas between")
-    parser.add_argument("--quick", action="store_true", help="leave out most recipes, as the fast tests do")
-    parser.add_argument("--tagged", action="store_true", help="the package is the tagged commit: use its names")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out most recipes, as the fast tests do"
+    )
+    parser.add_argument(
+        "--tagged", action="store_true", help="the package is the tagged commit: use its names"
+    )
     asked = parser.parse_args()
     out = asked.out.resolve()
     verbs.use_present_names(not asked.tagged)

@@ -31,24 +31,57 @@ RENEWED: list[tuple[str, str]] = [
         "http/explain-png/content/sha256",
         "PNG files are rendered from the SVG by resvg, and no longer drawn by Pillow",
     ),
-    *((f"losses/{name}/*", CHOSEN) for name in ("bilstm-classifier", "bilstm-tagger", "char-tagger", "hmm-tagger")),
-    *((f"losses/{name}/*", CHOSEN) for name in ("gru-forecast", "lds-forecast", "transformer-forecast")),
-    *((f"losses/{name}/*", CHOSEN) for name in ("transformer-small", "tuned-classifier", "tuned-tagger")),
+    *(
+        (f"losses/{name}/*", CHOSEN)
+        for name in ("bilstm-classifier", "bilstm-tagger", "char-tagger", "hmm-tagger")
+    ),
+    *(
+        (f"losses/{name}/*", CHOSEN)
+        for name in ("gru-forecast", "lds-forecast", "transformer-forecast")
+    ),
+    *(
+        (f"losses/{name}/*", CHOSEN)
+        for name in ("transformer-small", "tuned-classifier", "tuned-tagger")
+    ),
     *((f"losses/{name}/*", CHOSEN) for name in ("glimpse-digits", "patch-transformer")),
     *((f"resumed/{name}/*", CHOSEN) for name in ("hmm-em-some-labels", "lds-em")),
-    *((f"models/{name}/*", CHOSEN) for name in ("classifier", "forecaster", "glimpses", "hmm-tagger", "hops")),
+    *(
+        (f"models/{name}/*", CHOSEN)
+        for name in ("classifier", "forecaster", "glimpses", "hmm-tagger", "hops")
+    ),
     *((f"models/{name}/*", CHOSEN) for name in ("kalman", "tagger")),
-    *((f"views/*/{name}/*", CHOSEN) for name in ("classifier", "forecaster", "glimpses", "kalman", "tagger")),
-    *((f"views/*/{name}/*", CHOSEN) for name in ("band-of-a-column", "cells-one-unit", "what-if-replaced")),
+    *(
+        (f"views/*/{name}/*", CHOSEN)
+        for name in ("classifier", "forecaster", "glimpses", "kalman", "tagger")
+    ),
+    *(
+        (f"views/*/{name}/*", CHOSEN)
+        for name in ("band-of-a-column", "cells-one-unit", "what-if-replaced")
+    ),
     *((f"views/*/{name}/*", CHOSEN) for name in ("saliency-gradient", "saliency-leave-one-out")),
-    *((f"losses/{name}/*", STRATIFIED) for name in ("lstm-classifier", "row-lstm", "self-attentive")),
+    *(
+        (f"losses/{name}/*", STRATIFIED)
+        for name in ("lstm-classifier", "row-lstm", "self-attentive")
+    ),
     ("losses/transformer-classifier/*", STRATIFIED),
     ("views/attention/hops/*", STRATIFIED),
-    *((f"{place}/interval/*", WILSON) for place in ("losses/*/info/metrics/validation", "models/*/evaluated")),
+    *(
+        (f"{place}/interval/*", WILSON)
+        for place in ("losses/*/info/metrics/validation", "models/*/evaluated")
+    ),
     ("http/document/bodies/Decoding", "decode.conformal is new"),
-    ("http/explain*/content/sha256", "legends of pictures are signs, and axes are laid out by one function"),
-    ("http/explain*/svg/sha256", "legends of pictures are signs, and axes are laid out by one function"),
-    ("views/saliency/*", "a saliency is the gradient of one scale for each token: other sums, the same to five digits"),
+    (
+        "http/explain*/content/sha256",
+        "legends of pictures are signs, and axes are laid out by one function",
+    ),
+    (
+        "http/explain*/svg/sha256",
+        "legends of pictures are signs, and axes are laid out by one function",
+    ),
+    (
+        "views/saliency/*",
+        "a saliency is the gradient of one scale for each token: other sums, the same to five digits",
+    ),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),
@@ -70,7 +103,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare two collections of outputs.")
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
-    parser.add_argument("--tolerance", type=float, help="how much floats may differ; without it, not at all")
+    parser.add_argument(
+        "--tolerance", type=float, help="how much floats may differ; without it, not at all"
+    )
     asked = parser.parse_args()
     before = present_names(read_values(asked.before))
     sys.exit(report(before, read_values(asked.after), asked.tolerance))
@@ -104,7 +139,10 @@ def read_values(path: Path) -> Values:
 
 def write_values(path: Path, values: Values) -> None:
     """One value a line, sorted by key."""
-    lines = (f"{json.dumps(key)}: {json.dumps(values[key], ensure_ascii=False)}" for key in sorted(values))
+    lines = (
+        f"{json.dumps(key)}: {json.dumps(values[key], ensure_ascii=False)}"
+        for key in sorted(values)
+    )
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
@@ -112,7 +150,9 @@ def renewal(key: str) -> str | None:
     """The reason why the value of a key has changed on purpose, if there is one."""
     for pattern, reason in RENEWED:
         if not pattern.startswith(MAY_BE_RENEWED) or not reason:
-            raise ValueError(f"{pattern}: answers of shipped models are never renewed, other values only with a reason")
+            raise ValueError(
+                f"{pattern}: answers of shipped models are never renewed, other values only with a reason"
+            )
         if fnmatchcase(key, pattern):
             return reason
     return None
@@ -159,7 +199,9 @@ def same(before: Any, after: Any, tolerance: float | None) -> bool:
     if identical or tolerance is None:
         return identical
     if isinstance(before, list) and isinstance(after, list):
-        return len(before) == len(after) and all(same(*pair, tolerance) for pair in zip(before, after, strict=True))
+        return len(before) == len(after) and all(
+            same(*pair, tolerance) for pair in zip(before, after, strict=True)
+        )
     if isinstance(before, str) and isinstance(after, str):
         return _same_decimals(before, after, tolerance)
     if isinstance(before, float) and isinstance(after, float):
@@ -174,7 +216,9 @@ def _same_decimals(before: str, after: str, tolerance: float) -> bool:
     for old, new in zip(DECIMAL.findall(before), DECIMAL.findall(after), strict=True):
         mantissa, _, exponent = old.partition("e")
         last_digit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
-        if abs(float(old) - float(new)) > max(1.01 * last_digit, tolerance * max(1.0, abs(float(old)))):
+        if abs(float(old) - float(new)) > max(
+            1.01 * last_digit, tolerance * max(1.0, abs(float(old)))
+        ):
             return False
     return True
 
@@ -206,7 +250,9 @@ def _reduced(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     leaves = list(_leaves(value))
-    if len(leaves) <= MOST_NUMBERS or not all(isinstance(leaf, int | float | None) for leaf in leaves):
+    if len(leaves) <= MOST_NUMBERS or not all(
+        isinstance(leaf, int | float | None) for leaf in leaves
+    ):
         return [_reduced(part) for part in value]
     places = [place * len(leaves) // MOST_NUMBERS for place in range(MOST_NUMBERS)]
     some = [_reduced(leaves[place]) for place in places]

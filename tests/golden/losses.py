@@ -28,19 +28,43 @@ OTHER_DATA: dict[str, list[str]] = {
 }
 SETTINGS = ("train.steps=3", "train.validate_every=1", "data.validation=0.1", "decode.max_length=8")
 OTHER_SETTINGS: dict[str, tuple[str, ...]] = {
-    "transformer-base": ("model.encoder.layers=1", "model.decoder.layers=1", "train.batch_tokens=256"),
+    "transformer-base": (
+        "model.encoder.layers=1",
+        "model.decoder.layers=1",
+        "train.batch_tokens=256",
+    ),
 }
 STARTS = {"tuned-classifier": "word-lstm", "tuned-tagger": "elmo"}
 QUICK = (
-    *("char-lstm", "gpt-tiny", "hmm-lm", "themes", "elmo", "bilstm-classifier", "hmm-tagger", "char-tagger", "dates"),
-    *("lds-forecast", "gru-forecast", "transformer-forecast", "shapes", "glimpse-digits", "patch-transformer"),
+    *(
+        "char-lstm",
+        "gpt-tiny",
+        "hmm-lm",
+        "themes",
+        "elmo",
+        "bilstm-classifier",
+        "hmm-tagger",
+        "char-tagger",
+        "dates",
+    ),
+    *(
+        "lds-forecast",
+        "gru-forecast",
+        "transformer-forecast",
+        "shapes",
+        "glimpse-digits",
+        "patch-transformer",
+    ),
     *("caption-features", "luong-dot", "transformer-tiny", "tuned-tagger"),
 )
 
 
 def collect_losses(collection: Any, *, quick: bool = False) -> None:
     """Train each recipe for three steps, those that begin with another model last."""
-    known = sorted(json.loads(command("recipes", "--json")), key=lambda each: (each["name"] in STARTS, each["name"]))
+    known = sorted(
+        json.loads(command("recipes", "--json")),
+        key=lambda each: (each["name"] in STARTS, each["name"]),
+    )
     collection.add("losses/recipes", lambda: {each["name"]: each["task"] for each in known})
     for each in known:
         if not quick or each["name"] in QUICK:

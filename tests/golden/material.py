@@ -17,10 +17,39 @@ VERBS = ("sees", "follows", "hears", "forgets", "paints", "likes")
 OBJECTS = ("the house", "a red bird", "the machine", "an open door", "the sea", "two letters")
 FRENCH_SUBJECTS = ("le chat", "un chien", "le vieil homme", "ma soeur", "le voyageur", "personne")
 FRENCH_VERBS = ("voit", "suit", "entend", "oublie", "peint", "aime")
-FRENCH_OBJECTS = ("la maison", "un oiseau rouge", "la machine", "une porte", "la mer", "deux lettres")
-FRENCH = dict(zip(SUBJECTS + VERBS + OBJECTS, FRENCH_SUBJECTS + FRENCH_VERBS + FRENCH_OBJECTS, strict=True))
-TAGS = {"the": "DET", "a": "DET", "an": "DET", "my": "DET", "old": "ADJ", "red": "ADJ", "open": "ADJ", "two": "NUM"}
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October")
+FRENCH_OBJECTS = (
+    "la maison",
+    "un oiseau rouge",
+    "la machine",
+    "une porte",
+    "la mer",
+    "deux lettres",
+)
+FRENCH = dict(
+    zip(SUBJECTS + VERBS + OBJECTS, FRENCH_SUBJECTS + FRENCH_VERBS + FRENCH_OBJECTS, strict=True)
+)
+TAGS = {
+    "the": "DET",
+    "a": "DET",
+    "an": "DET",
+    "my": "DET",
+    "old": "ADJ",
+    "red": "ADJ",
+    "open": "ADJ",
+    "two": "NUM",
+}
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+)
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 230)}
 SHAPES = ("square", "cross", "bar")
 
@@ -35,7 +64,9 @@ def write_material(folder: Path) -> None:
         "half-tagged.conll": _half_tagged(64, seed=4),
         "text.txt": _text(120, seed=5),
         "series.csv": _series(420, seed=6),
-        "captions.tsv": (f"{place}\t{caption}" for place, (_, caption) in enumerate(_pictures(24, 8, seed=8))),
+        "captions.tsv": (
+            f"{place}\t{caption}" for place, (_, caption) in enumerate(_pictures(24, 8, seed=8))
+        ),
     }
     for name, lines in texts.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -105,7 +136,10 @@ def _series(num: int, seed: int) -> Iterator[str]:
     yield "time,low,high"
     for hour in range(num):
         wave = math.sin(2 * math.pi * hour / 24)
-        cells = [f"{size * (wave + draw.random()):.3f}" if draw.random() > 0.02 else "" for size in (1, 10)]
+        cells = [
+            f"{size * (wave + draw.random()):.3f}" if draw.random() > 0.02 else ""
+            for size in (1, 10)
+        ]
         yield f"2024-01-{1 + hour // 24:02d} {hour % 24:02d}:00,{cells[0]},{cells[1]}"
 
 
@@ -138,7 +172,9 @@ def _write_pictures(path: Path, size: int) -> None:
 def _write_frames(path: Path) -> None:
     """Texts with frames of three numbers: two for each letter, which says where they lie."""
     texts = [subject for subject, _, _ in _clauses(48, seed=10)]
-    frames = [[(ord(c) % 7, ord(c) % 5 + step, step) for c in text for step in range(2)] for text in texts]
+    frames = [
+        [(ord(c) % 7, ord(c) % 5 + step, step) for c in text for step in range(2)] for text in texts
+    ]
     values = np.concatenate([np.asarray(each, np.float32) for each in frames])
     np.savez(path, values=values, lengths=[len(each) for each in frames], labels=texts)
 
@@ -146,7 +182,11 @@ def _write_frames(path: Path) -> None:
 def _write_digits(path: Path) -> None:
     """Pictures of 8 x 8 in one channel, with the shape as label."""
     pictures, captions = zip(*_pictures(60, 8, seed=9), strict=True)
-    np.savez(path, images=np.stack(pictures).mean(-1).astype(np.uint8), labels=[each.split()[-1] for each in captions])
+    np.savez(
+        path,
+        images=np.stack(pictures).mean(-1).astype(np.uint8),
+        labels=[each.split()[-1] for each in captions],
+    )
 
 
 def _write_features(path: Path) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from against_tag import HERE, ROOT, collect
-from compare import TOLERANCE, Values, differences, present_names, read_values, reduced, renewal, write_values
+from compare import (
+    TOLERANCE,
+    Values,
+    differences,
+    present_names,
+    read_values,
+    reduced,
+    renewal,
+    write_values,
+)
 
 EXPECTED = HERE / "expected.json"
 
@@ -24,7 +33,9 @@ def main() -> None:
     refused = failed + unexplained(old, new)
     if refused:
         print(*refused, sep="\n")
-        sys.exit("error: these values have changed without a reason in RENEWED of compare.py; nothing was written")
+        sys.exit(
+            "error: these values have changed without a reason in RENEWED of compare.py; nothing was written"
+        )
     write_values(EXPECTED, merged(old, new))
     print(f"{EXPECTED.relative_to(ROOT)}: {len(new)} values")
 
@@ -32,7 +43,11 @@ def main() -> None:
 def unexplained(old: Values, new: Values) -> list[str]:
     """The differences that no renewal explains; a key that is new needs no reason."""
     known = {key: value for key, value in new.items() if key in old}
-    return [line for line in differences(old, known, TOLERANCE) if renewal(line.partition(": ")[0]) is None]
+    return [
+        line
+        for line in differences(old, known, TOLERANCE)
+        if renewal(line.partition(": ")[0]) is None
+    ]
 
 
 def merged(old: Values, new: Values) -> Values:

@@ -15,7 +15,13 @@ RUNS: dict[str, tuple[str, str, str, tuple[str, ...], int]] = {
         "translate",
         "dates.tsv",
         (
-            *(*SMALL, "model.encoder.size=8", "model.dropout=0.2", "train.average=ema", "train.batch_tokens=256"),
+            *(
+                *SMALL,
+                "model.encoder.size=8",
+                "model.dropout=0.2",
+                "train.average=ema",
+                "train.batch_tokens=256",
+            ),
             *("train.steps=8", "train.validate_every=3", "train.warmup=2"),
         ),
         4,
@@ -24,17 +30,36 @@ RUNS: dict[str, tuple[str, str, str, tuple[str, ...], int]] = {
         "char-lstm",
         "lm",
         "text.txt",
-        (*SMALL, "train.steps=8", "train.validate_every=3", "train.bptt=16", "train.batch_rows=4", "train.warmup=2"),
+        (
+            *SMALL,
+            "train.steps=8",
+            "train.validate_every=3",
+            "train.bptt=16",
+            "train.batch_rows=4",
+            "train.warmup=2",
+        ),
         5,
     ),
     "hmm-em": (
         "hmm-lm",
         "lm",
         "text.txt",
-        ("model.hmm.states=4", "train.steps=6", "train.restarts=2", "data.validation=0.1", "target.min_count=1"),
+        (
+            "model.hmm.states=4",
+            "train.steps=6",
+            "train.restarts=2",
+            "data.validation=0.1",
+            "target.min_count=1",
+        ),
         8,
     ),
-    "hmm-em-some-labels": ("hmm-tagger", "tag", "half-tagged.conll", ("data.no_label=?", "train.steps=6"), 3),
+    "hmm-em-some-labels": (
+        "hmm-tagger",
+        "tag",
+        "half-tagged.conll",
+        ("data.no_label=?", "train.steps=6"),
+        3,
+    ),
     "lds-em": (
         "lds-forecast",
         "forecast",
@@ -75,7 +100,9 @@ def _resumed(name: str) -> dict[str, Any]:
     }
 
 
-def _stopped(recipe: str, task: str, data: str, settings: tuple[str, ...], out: str, steps: int) -> int:
+def _stopped(
+    recipe: str, task: str, data: str, settings: tuple[str, ...], out: str, steps: int
+) -> int:
     """Stop a run after so many steps, as Ctrl-C does; the step at which it stood."""
     asked = 0
 
@@ -117,5 +144,7 @@ def _hash_of_file(run: str) -> str:
 def _hash_of_tensors(run: str) -> str:
     """A hash of what the tensors hold, whatever their names."""
     tensors = load_file(_weights(run)).values()
-    parts = sorted(f"{tensor.dtype} {tensor.shape} ".encode() + tensor.tobytes() for tensor in tensors)
+    parts = sorted(
+        f"{tensor.dtype} {tensor.shape} ".encode() + tensor.tobytes() for tensor in tensors
+    )
     return hashlib.sha256(b"".join(parts)).hexdigest()

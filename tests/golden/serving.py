@@ -24,24 +24,77 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "healthz": ("GET", "/healthz", None),
     "models": ("GET", "/v1/models", None),
     "predict": ("POST", "/v1/predict", {"model": "dates", "inputs": [DATE, "3 May 2021"]}),
-    "predict-n-best": ("POST", "/v1/predict", {"model": "en-fr", "inputs": [QUESTION], "decode": {"n_best": 3}}),
-    "predict-prefix": ("POST", "/v1/predict", {"model": "en-fr", "inputs": [QUESTION], "prefix": "Dis"}),
+    "predict-n-best": (
+        "POST",
+        "/v1/predict",
+        {"model": "en-fr", "inputs": [QUESTION], "decode": {"n_best": 3}},
+    ),
+    "predict-prefix": (
+        "POST",
+        "/v1/predict",
+        {"model": "en-fr", "inputs": [QUESTION], "prefix": "Dis"},
+    ),
     "predict-sampled": (
         *("POST", "/v1/predict"),
-        {"model": "time-machine", "inputs": ["The "], "seed": 5, "decode": {"temperature": 0.7, "top_k": 9, **FEW}},
+        {
+            "model": "time-machine",
+            "inputs": ["The "],
+            "seed": 5,
+            "decode": {"temperature": 0.7, "top_k": 9, **FEW},
+        },
     ),
-    "generate": ("POST", "/v1/generate", {"model": "time-machine", "input": "The ", "seed": 5, "decode": FEW}),
-    "generate-beam": ("POST", "/v1/generate", {"model": "en-fr", "input": QUESTION, "decode": {"beam": 2}}),
-    "next": ("POST", "/v1/next", {"model": "en-fr", "input": QUESTION, "most": 5, "top_k": 3, "temperature": 0.5}),
-    "next-written": ("POST", "/v1/next", {"model": "dates", "input": DATE, "written": [6, 7], "most": 3}),
-    "score": ("POST", "/v1/score", {"model": "en-fr", "sources": [QUESTION], "targets": ["Où est la gare ?"]}),
+    "generate": (
+        "POST",
+        "/v1/generate",
+        {"model": "time-machine", "input": "The ", "seed": 5, "decode": FEW},
+    ),
+    "generate-beam": (
+        "POST",
+        "/v1/generate",
+        {"model": "en-fr", "input": QUESTION, "decode": {"beam": 2}},
+    ),
+    "next": (
+        "POST",
+        "/v1/next",
+        {"model": "en-fr", "input": QUESTION, "most": 5, "top_k": 3, "temperature": 0.5},
+    ),
+    "next-written": (
+        "POST",
+        "/v1/next",
+        {"model": "dates", "input": DATE, "written": [6, 7], "most": 3},
+    ),
+    "score": (
+        "POST",
+        "/v1/score",
+        {"model": "en-fr", "sources": [QUESTION], "targets": ["Où est la gare ?"]},
+    ),
     "score-text": ("POST", "/v1/score", {"model": "time-machine", "targets": ["the time machine"]}),
     "explain": ("POST", "/v1/explain/attention", {"model": TINY, "input": "3 May 1997"}),
-    "explain-options": ("POST", "/v1/explain/beam", {"model": TINY, "input": "3 May 1997", "options": {"beam": 2}}),
-    "explain-svg": ("POST", "/v1/explain/attention?form=svg", {"model": TINY, "input": "3 May 1997"}),
-    "explain-html": ("POST", "/v1/explain/attention?form=html", {"model": TINY, "input": "3 May 1997"}),
-    "explain-png": ("POST", "/v1/explain/attention?form=png", {"model": TINY, "input": "3 May 1997"}),
-    "explain-trace": ("POST", "/v1/explain/attention?form=trace", {"model": TINY, "input": "3 May 1997"}),
+    "explain-options": (
+        "POST",
+        "/v1/explain/beam",
+        {"model": TINY, "input": "3 May 1997", "options": {"beam": 2}},
+    ),
+    "explain-svg": (
+        "POST",
+        "/v1/explain/attention?form=svg",
+        {"model": TINY, "input": "3 May 1997"},
+    ),
+    "explain-html": (
+        "POST",
+        "/v1/explain/attention?form=html",
+        {"model": TINY, "input": "3 May 1997"},
+    ),
+    "explain-png": (
+        "POST",
+        "/v1/explain/attention?form=png",
+        {"model": TINY, "input": "3 May 1997"},
+    ),
+    "explain-trace": (
+        "POST",
+        "/v1/explain/attention?form=trace",
+        {"model": TINY, "input": "3 May 1997"},
+    ),
     "runs": ("GET", f"/v1/runs/{TINY}", None),
     "runs-later": ("GET", f"/v1/runs/{TINY}?after=1", None),
     "checkpoint": ("POST", "/v1/predict", {"model": f"{TINY}@best", "inputs": ["3 May 1997"]}),
@@ -50,7 +103,11 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "unknown-view": ("POST", "/v1/explain/atention", {"model": "dates", "input": "x"}),
     "unknown-path": ("GET", "/v1/nothing", None),
     "no-text": ("POST", "/v1/generate", {"model": "dates", "input": [[1.0]]}),
-    "invalid-body": ("POST", "/v1/predict", {"model": "dates", "inputs": ["x"], "decode": {"beam": 0}}),
+    "invalid-body": (
+        "POST",
+        "/v1/predict",
+        {"model": "dates", "inputs": ["x"], "decode": {"beam": 0}},
+    ),
     "counters": ("GET", "/metrics", None),
 }
 
@@ -64,7 +121,12 @@ def collect_http(collection: Any, *, quick: bool = False) -> None:
 
 
 def _train() -> Any:
-    sizes = ("model.embedding=4", "model.encoder.size=6", "model.decoder.size=6", "decode.max_length=12")
+    sizes = (
+        "model.embedding=4",
+        "model.encoder.size=6",
+        "model.decoder.size=6",
+        "decode.max_length=12",
+    )
     length = ("train.steps=40", "train.validate_every=20", "train.warmup=2", "data.validation=0.1")
     return train("dates-attention", "translate", ["dates.tsv"], (*sizes, *length), TINY)
 
@@ -93,7 +155,9 @@ def _asked(address: str, method: str, path: str, body: Any) -> dict[str, Any]:
     connection = HTTPConnection(where.hostname or "", where.port, timeout=PATIENCE)
     try:
         sent = None if body is None else json.dumps(body)
-        connection.request(method, path, sent, {} if sent is None else {"Content-Type": "application/json"})
+        connection.request(
+            method, path, sent, {} if sent is None else {"Content-Type": "application/json"}
+        )
         answer = connection.getresponse()
         kind = answer.headers["Content-Type"].partition(";")[0]
         return {"status": answer.status, "type": kind, **_content(path, kind, answer.read())}
@@ -109,9 +173,13 @@ def _content(path: str, kind: str, content: bytes) -> dict[str, Any]:
         return {"body": _without_times(json.loads(content))}
     if kind == "text/event-stream":
         events = [event.split("\n") for event in content.decode().strip().split("\n\n")]
-        return {"events": [{"event": name[7:], "data": json.loads(data[6:])} for name, data in events]}
+        return {
+            "events": [{"event": name[7:], "data": json.loads(data[6:])} for name, data in events]
+        }
     if path == "/metrics":
-        return {"counters": sorted(re.findall(r"^# TYPE (\S+ \S+)", content.decode(), re.MULTILINE))}
+        return {
+            "counters": sorted(re.findall(r"^# TYPE (\S+ \S+)", content.decode(), re.MULTILINE))
+        }
     if kind == "application/octet-stream":
         return _tensors(content)
     return {"content": {"sha256": hashlib.sha256(content).hexdigest()}}
@@ -129,9 +197,15 @@ def _tensors(content: bytes) -> dict[str, Any]:
 
 def _outline(document: Any) -> dict[str, Any]:
     """The paths of the interface, and the names in each body."""
-    paths = {path.strip("/").replace("/", "."): sorted(methods) for path, methods in document["paths"].items()}
+    paths = {
+        path.strip("/").replace("/", "."): sorted(methods)
+        for path, methods in document["paths"].items()
+    }
     schemas = document["components"]["schemas"]
-    return {"paths": paths, "bodies": {name: sorted(schemas[name].get("properties", {})) for name in sorted(schemas)}}
+    return {
+        "paths": paths,
+        "bodies": {name: sorted(schemas[name].get("properties", {})) for name in sorted(schemas)},
+    }
 
 
 def _without_times(value: Any) -> Any:

@@ -27,7 +27,14 @@ SECTIONS = {
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_outputs_are_what_they_were(section, tmp_path):
-    words = [sys.executable, HERE / "collect.py", tmp_path / "now.json", "--only", section, "--quick"]
+    words = [
+        sys.executable,
+        HERE / "collect.py",
+        tmp_path / "now.json",
+        "--only",
+        section,
+        "--quick",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(list(map(str, words)), env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -58,16 +65,25 @@ class TestComparison:
         assert self.found() == []
 
     def test_without_a_tolerance_the_last_bit_counts(self):
-        assert self.found(**{"a/loss": 1.5000000000000002}) == ["a/loss: 1.5 before, 1.5000000000000002 now"]
+        assert self.found(**{"a/loss": 1.5000000000000002}) == [
+            "a/loss: 1.5 before, 1.5000000000000002 now"
+        ]
         assert self.found(**{"a/sha256": "f01"}) == ['a/sha256: "f00" before, "f01" now']
 
     def test_with_a_tolerance_floats_may_differ_a_little_and_hashes_are_left_out(self):
-        near = {"a/loss": 1.50001, "a/text": "x 0.124", "a/list": [1, 2.00001, None], "a/sha256": "f01"}
+        near = {
+            "a/loss": 1.50001,
+            "a/text": "x 0.124",
+            "a/list": [1, 2.00001, None],
+            "a/sha256": "f01",
+        }
         assert self.found(1e-5, **near) == []
         assert self.found(1e-5, **{"a/loss": 1.501}) == ["a/loss: 1.5 before, 1.501 now"]
 
     def test_with_a_tolerance_everything_else_must_be_the_same(self):
-        assert self.found(1e-5, **{"a/text": "y 0.123"}) == ['a/text: "x 0.123" before, "y 0.123" now']
+        assert self.found(1e-5, **{"a/text": "y 0.123"}) == [
+            'a/text: "x 0.123" before, "y 0.123" now'
+        ]
         assert self.found(1e-5, **{"a/list": [2, 2.0, None]}) == ["a/list: at 0, 1 before, 2 now"]
         assert self.found(1e-5, **{"a/list": [1, 2.0]}) == ["a/list: 3 items before, 2 now"]
 
@@ -91,7 +107,9 @@ class TestComparison:
                 compare.renewal("answers/dates/usual/0/output")
 
     def test_long_lists_are_committed_in_part(self):
-        short = compare.reduced({"a": [[float(i)] * 10 for i in range(20)], "b": [0.123456789], "c/sha256": "f"})
+        short = compare.reduced(
+            {"a": [[float(i)] * 10 for i in range(20)], "b": [0.123456789], "c/sha256": "f"}
+        )
         assert short["a"][0] == "64 numbers of an array of shape [20, 10]"
         assert len(short["a"]) == 65
         assert short["b"] == [0.1234568]

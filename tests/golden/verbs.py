@@ -60,7 +60,10 @@ def command(*words: object, stdin: str = "") -> str:
 
 def predict(model: str, *inputs: str, options: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The answers of a model with all their scores, one for each input."""
-    return [json.loads(line) for line in command("predict", model, *inputs, "--json", *options).splitlines()]
+    return [
+        json.loads(line)
+        for line in command("predict", model, *inputs, "--json", *options).splitlines()
+    ]
 
 
 def train(
@@ -71,12 +74,16 @@ def train(
     return log_of(out)
 
 
-def trained(recipe: str, task: str, data: Sequence[str], settings: Sequence[str], out: str, **options: Any) -> Any:
+def trained(
+    recipe: str, task: str, data: Sequence[str], settings: Sequence[str], out: str, **options: Any
+) -> Any:
     """Train a recipe, and return what `seqlab.train` returns."""
     chosen = [as_now(setting) for setting in settings]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return seqlab.train(as_now(task), list(data), recipe=as_now(recipe), settings=chosen, out=out, **options)
+        return seqlab.train(
+            as_now(task), list(data), recipe=as_now(recipe), settings=chosen, out=out, **options
+        )
 
 
 def resume(out: str) -> list[dict[str, Any]]:

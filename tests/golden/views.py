@@ -49,7 +49,9 @@ MODELS: dict[str, Tiny] = {
         *("the cat", f"{TEXT} attention beam positions"),
     ),
     "seq2seq": Tiny("dates", "translate", "dates.tsv", PAIR, DATE, f"{TEXT} beam", 60),
-    "attention": Tiny("dates-attention", "translate", "dates.tsv", PAIR, DATE, f"{TEXT} attention beam", 60),
+    "attention": Tiny(
+        "dates-attention", "translate", "dates.tsv", PAIR, DATE, f"{TEXT} attention beam", 60
+    ),
     "transformer": Tiny(
         *("transformer-tiny", "translate", "pairs.tsv"),
         f"{SMALL_BLOCKS} {DESCENT} source.kind=words decode.max_length=8",
@@ -62,12 +64,23 @@ MODELS: dict[str, Tiny] = {
         *(CLAUSE, "attention lens number beam gradients saliency training"),
         30,
     ),
-    "classifier": Tiny("bilstm-classifier", "classify", "labelled.tsv", ATTENTIVE, CLAUSE, f"{TEXT} attention"),
+    "classifier": Tiny(
+        "bilstm-classifier", "classify", "labelled.tsv", ATTENTIVE, CLAUSE, f"{TEXT} attention"
+    ),
     "hops": Tiny("self-attentive", "classify", "labelled.tsv", READER, CLAUSE, "attention"),
     "tagger": Tiny(
-        *("bilstm-tagger", "tag", "tagged.conll", f"{READER} model.encoder.layers=1", "the cat sees a red bird", TEXT),
+        *(
+            "bilstm-tagger",
+            "tag",
+            "tagged.conll",
+            f"{READER} model.encoder.layers=1",
+            "the cat sees a red bird",
+            TEXT,
+        ),
     ),
-    "hmm-tagger": Tiny("hmm-tagger", "tag", "tagged.conll", "", "the cat sees a red bird", "trellis lens number"),
+    "hmm-tagger": Tiny(
+        "hmm-tagger", "tag", "tagged.conll", "", "the cat sees a red bird", "trellis lens number"
+    ),
     "hmm-lm": Tiny(
         *("hmm-lm", "lm", "text.txt", "model.hmm.states=4 decode.max_length=8", "the cat sees"),
         "trellis lens number beam training",
@@ -79,7 +92,12 @@ MODELS: dict[str, Tiny] = {
         *("the cat sees the [MASK]", f"{TEXT} attention positions bpe"),
     ),
     "bilm": Tiny(
-        *("elmo", "bilm", "text.txt", "model.embedding=6 model.encoder.size=6 model.encoder.layers=1"),
+        *(
+            "elmo",
+            "bilm",
+            "text.txt",
+            "model.embedding=6 model.encoder.size=6 model.encoder.layers=1",
+        ),
         *("the cat sees", "embeddings"),
         20,
     ),
@@ -96,7 +114,12 @@ MODELS: dict[str, Tiny] = {
         4,
     ),
     "captioner": Tiny(
-        *("shapes", "caption", "pictures.npz", f"{PICTURE} model.embedding=4 model.decoder.size=6 decode.max_length=6"),
+        *(
+            "shapes",
+            "caption",
+            "pictures.npz",
+            f"{PICTURE} model.embedding=4 model.decoder.size=6 decode.max_length=6",
+        ),
         *("pictures.npz/images/3", "maps attention lens number beam gradients saliency training"),
     ),
     "caption-blocks": Tiny(
@@ -116,11 +139,23 @@ MODELS: dict[str, Tiny] = {
 TOLD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "attention-of-second-best": ("transformer", "attention", ("--hypothesis", "2")),
     "attention-of-a-given-output": ("attention", "attention", ("--output", "1997-05-03")),
-    "attention-one-head": ("transformer", "attention", ("--layer", "decoder.0.cross", "--head", "2")),
+    "attention-one-head": (
+        "transformer",
+        "attention",
+        ("--layer", "decoder.0.cross", "--head", "2"),
+    ),
     "lens-one-layer": ("char-lstm", "lens", ("--layer", "decoder.0.f")),
     "lens-ponder": ("universal", "lens", ("--layer", "decoder.ponder")),
-    "number-one-cell": ("transformer", "number", ("--layer", "decoder.0.cross.score", "--cell", "1,0,2")),
-    "beam-replayed": ("attention", "beam", ("--beam", "3", "--replay-beam", "2", "--replay-penalty", "0")),
+    "number-one-cell": (
+        "transformer",
+        "number",
+        ("--layer", "decoder.0.cross.score", "--cell", "1,0,2"),
+    ),
+    "beam-replayed": (
+        "attention",
+        "beam",
+        ("--beam", "3", "--replay-beam", "2", "--replay-penalty", "0"),
+    ),
     "gradients-at-a-position": ("seq2seq", "gradients", ("--position", "2")),
     "cells-pattern": ("char-lstm", "cells", ("--pattern", r"\(.*\)")),
     "cells-one-unit": ("tagger", "cells", ("--unit", "3")),
@@ -150,12 +185,16 @@ def collect_views(collection: Any, *, quick: bool = False) -> None:
         for view in tiny.views.split():
             collection.add(f"views/{view}/{name}", _view, name, view)
     for name in INT8:
-        collection.add(f"models/{name}/int8", predict, _folder(name), MODELS[name].given, options=("--int8",))
+        collection.add(
+            f"models/{name}/int8", predict, _folder(name), MODELS[name].given, options=("--int8",)
+        )
     for title, (name, view, options) in TOLD.items():
         collection.add(f"views/{view}/{title}", _view, name, view, *options)
     for name, (given, views) in SHIPPED.items():
         for view in views.split():
-            collection.add(f"views/{view}/{name}", _document, "explain", name, given, "--view", view, "--json")
+            collection.add(
+                f"views/{view}/{name}", _document, "explain", name, given, "--view", view, "--json"
+            )
         collection.add(f"views/usual/{name}", _document, "explain", name, given, "--json")
     collection.add("views/names", _names)
 
@@ -174,7 +213,10 @@ def _answer(name: str, tiny: Tiny) -> Any:
     options = ("--embed",) if tiny.task == "bilm" else ("--json",)
     if tiny.task == "forecast":
         return _document("predict", _folder(name), tiny.given, *options)
-    return [json.loads(line) for line in command("predict", _folder(name), tiny.given, *options).splitlines()]
+    return [
+        json.loads(line)
+        for line in command("predict", _folder(name), tiny.given, *options).splitlines()
+    ]
 
 
 def _evaluated(name: str) -> Any:
@@ -194,5 +236,9 @@ def _document(*words: str) -> Any:
 
 def _names() -> list[str]:
     """The views that the package lists."""
-    rows = [line.split("│")[1].strip() for line in command("explain", "--list").splitlines() if line.count("│") > 2]
+    rows = [
+        line.split("│")[1].strip()
+        for line in command("explain", "--list").splitlines()
+        if line.count("│") > 2
+    ]
     return [name for name in rows if name]

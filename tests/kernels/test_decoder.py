@@ -31,8 +31,13 @@ def decoder(option, *, source=True, seed=1, vocabulary=37):
     torch.manual_seed(seed)
     settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
     entrance = Entrance(settings.size, settings, most=ROOM + 10, dropout=0.0, name="decoder")
-    embedding, head = Embedding(vocabulary, settings.size, name="decoder"), Head(settings.size, vocabulary)
-    made = TransformerDecoder(embedding, entrance, settings, head, memory_size=13 if source else None, dropout=0.0)
+    embedding, head = (
+        Embedding(vocabulary, settings.size, name="decoder"),
+        Head(settings.size, vocabulary),
+    )
+    made = TransformerDecoder(
+        embedding, entrance, settings, head, memory_size=13 if source else None, dropout=0.0
+    )
     for parameter in made.parameters():
         if parameter.dim() == 1 and parameter.requires_grad:  # biases and gains that do something
             torch.nn.init.normal_(parameter, 0.5, 0.3)
@@ -69,7 +74,11 @@ def test_steps_in_any_order_are_the_decoders_own(kernels, option):
             sources = sources[1:]
             numbers, context = reorder(numbers, sources), reorder(context, sources)
         each = len(token) // (len(sources) + (step in (4, 9)))
-        chosen = [int(s) * each + int(torch.randint(each, (), generator=generator)) for s in sources for _ in range(3)]
+        chosen = [
+            int(s) * each + int(torch.randint(each, (), generator=generator))
+            for s in sources
+            for _ in range(3)
+        ]
         rows = torch.tensor(chosen)
         state, expected = reorder(state, rows), reorder(expected, rows)
         token = torch.randint(37, (len(rows),), generator=generator)
@@ -100,7 +109,9 @@ def test_searches_find_what_they_found_before(kernels, in_bytes):
     for driven in (plain, OnlyADecoder(plain)):
         said = generate(driven, given, prefix, Greedy(), limits, rows=torch.arange(4))
         best = beam_search(driven, given, prefix, Beam(width=3), limits).best
-        found.append([[row.tolist() for row in said.tokens.rows()], [[h.tokens for h in hs] for hs in best]])
+        found.append(
+            [[row.tolist() for row in said.tokens.rows()], [[h.tokens for h in hs] for hs in best]]
+        )
     assert found[0] == found[1]
 
 
@@ -125,7 +136,9 @@ def test_without_kernels_the_search_takes_the_decoder_itself(monkeypatch):
     assert for_search(plain) is plain
 
 
-@pytest.mark.parametrize("option", [*OPTIONS, {"normalise": "batch"}, {"causal": True, "window": 3}], ids=str)
+@pytest.mark.parametrize(
+    "option", [*OPTIONS, {"normalise": "batch"}, {"causal": True, "window": 3}], ids=str
+)
 @pytest.mark.parametrize("lengths", [LENGTHS, [0, 0]], ids=str)
 def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, lengths):
     """With a gradient every position is computed, without one only the real ones."""
@@ -138,7 +151,9 @@ def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, leng
     whole = encoder(source)
     with torch.inference_mode():
         packed = encoder(source)
-    torch.testing.assert_close(packed.states.values, whole.states.values.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        packed.states.values, whole.states.values.detach(), atol=1e-5, rtol=1e-5
+    )
     torch.testing.assert_close(packed.summary, whole.summary.detach(), atol=1e-5, rtol=1e-5)
 
 

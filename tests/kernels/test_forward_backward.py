@@ -15,7 +15,11 @@ def chain(num_states, *shape, seed=0, spread=1.0):
     """A random π and A, and `log_b` of the given shape."""
     generator = torch.Generator().manual_seed(seed)
     draw = lambda *size: torch.randn(*size, generator=generator, **FLOAT64)  # noqa: E731
-    return draw(num_states).softmax(-1), draw(num_states, num_states).softmax(-1), spread * draw(*shape, num_states)
+    return (
+        draw(num_states).softmax(-1),
+        draw(num_states, num_states).softmax(-1),
+        spread * draw(*shape, num_states),
+    )
 
 
 def circle(num_states):
@@ -29,7 +33,10 @@ def assert_twins(pi, A, log_b, lengths, weights=None, **tolerance):
         torch.testing.assert_close(getattr(fast, name), getattr(slow, name), **tolerance)
     filtered, log_p = hmm.forward(pi, A, log_b, lengths)
     torch.testing.assert_close(fast.log_likelihood, log_p, **tolerance)
-    rows, last = torch.arange(len(lengths)), lengths.clamp(min=1) - 1  # where nothing follows, filtering is smoothing
+    rows, last = (
+        torch.arange(len(lengths)),
+        lengths.clamp(min=1) - 1,
+    )  # where nothing follows, filtering is smoothing
     torch.testing.assert_close(fast.gamma[rows, last], filtered[rows, last], **tolerance)
 
 
@@ -88,7 +95,9 @@ def test_a_state_that_was_given_up_may_come_back():
     """Two chains that never meet: 1000 nats speak for the one, then 1800 for the other, in steps that are all fine."""
     pi, A = torch.tensor([0.5, 0.5], **FLOAT64), torch.eye(2, **FLOAT64)
     first = torch.tensor([0.0, 0.0, -600.0, -600.0, -600.0], **FLOAT64)
-    log_b = torch.stack([first, torch.tensor([-500.0, -500.0, 0.0, 0.0, 0.0], **FLOAT64)], dim=-1)[None]
+    log_b = torch.stack([first, torch.tensor([-500.0, -500.0, 0.0, 0.0, 0.0], **FLOAT64)], dim=-1)[
+        None
+    ]
     expected = torch.tensor([-1000 + math.log(0.5)], **FLOAT64)
     gamma, xi, log_p = posterior(pi, A, log_b, torch.tensor([5]))
     torch.testing.assert_close(log_p, expected)
@@ -112,7 +121,9 @@ def test_a_hundred_thousand_steps_keep_their_digits(num_states):
     torch.testing.assert_close(gamma.sum(-1), torch.ones(1, 100_000, **FLOAT64), atol=1e-12, rtol=0)
     torch.testing.assert_close(xi.sum(), torch.tensor(99_999.0, **FLOAT64))
     if num_states == 2:
-        torch.testing.assert_close(log_p, hmm.log_forward(pi, A, log_b, length)[1], rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            log_p, hmm.log_forward(pi, A, log_b, length)[1], rtol=1e-12, atol=0
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -141,4 +152,6 @@ def test_symbols_that_are_looked_up_are_the_same_as_written_out(length):
     )
     assert slow.log_likelihood.isfinite().tolist() == [True, False, True, True]
     for name in slow._fields:
-        torch.testing.assert_close(getattr(looked_up, name), getattr(slow, name), atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(
+            getattr(looked_up, name), getattr(slow, name), atol=1e-9, rtol=1e-9
+        )

@@ -15,7 +15,12 @@ def numbers(*shape, seed=0):
 def evidence(y, real, seen=None, x=None):
     """Rows as the equations want them; all entries were seen at the steps, or at the entries, that `seen` marks."""
     entries = real[..., None].expand(y.shape)
-    return Evidence(y, real, entries if seen is None else entries & (seen[..., None] if seen.dim() == 2 else seen), x)
+    return Evidence(
+        y,
+        real,
+        entries if seen is None else entries & (seen[..., None] if seen.dim() == 2 else seen),
+        x,
+    )
 
 
 def a_covariance(size, seed):
@@ -33,7 +38,10 @@ def a_system(seed=0, *, inputs=False):
 
 def a_tracker(r=4.0, start=100.0):
     """Constant velocity in the plane: the 4 states of the benchmark."""
-    W, Q = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), 0.1 * torch.tensor([[1 / 3, 1 / 2], [1 / 2, 1.0]])
+    W, Q = (
+        torch.tensor([[1.0, 1.0], [0.0, 1.0]]),
+        0.1 * torch.tensor([[1 / 3, 1 / 2], [1 / 2, 1.0]]),
+    )
     seen = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1, 0]])
     parts = (torch.block_diag(W, W), seen, torch.block_diag(Q, Q), r * torch.eye(2), torch.zeros(4))
     return System(*(part.double() for part in parts), start * torch.eye(4, dtype=torch.float64))
@@ -72,7 +80,12 @@ PATTERNS = {
 def test_rows_with_one_pattern_share_what_settles_and_equal_the_equations(pattern, system):
     y, real = numbers(4, 150, D).cumsum(1), torch.ones(4, 150, dtype=torch.bool)
     seen = PATTERNS[pattern](torch.arange(150)).expand(4, 150)
-    assert num_groups(assert_twins(system, torch.where(seen[..., None], y, torch.nan), real, seen).covariance) == 1
+    assert (
+        num_groups(
+            assert_twins(system, torch.where(seen[..., None], y, torch.nan), real, seen).covariance
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("inputs", [False, True])
@@ -92,7 +105,9 @@ def test_rows_of_one_step(lengths):
 @pytest.mark.parametrize("silent", ["Q", "R", "P_1", "Q R", "Q R P_1"])
 def test_zero_noise_gives_no_nan(silent):
     system = a_system(1)
-    system = system._replace(**{name: torch.zeros_like(getattr(system, name)) for name in silent.split()})
+    system = system._replace(
+        **{name: torch.zeros_like(getattr(system, name)) for name in silent.split()}
+    )
     states = [system.m_1]
     for _ in range(19):
         states.append(system.W_hh @ states[-1])
@@ -101,12 +116,16 @@ def test_zero_noise_gives_no_nan(silent):
     smoothed = rts_smoother(system, filtered, real)
     for part in (*filtered, *smoothed):
         assert part.isfinite().all()
-    torch.testing.assert_close(smoothed.mean[0, 0], system.m_1, atol=1e-6 if silent != "Q R P_1" else 1e-12, rtol=0)
+    torch.testing.assert_close(
+        smoothed.mean[0, 0], system.m_1, atol=1e-6 if silent != "Q R P_1" else 1e-12, rtol=0
+    )
 
 
 def test_two_sensors_without_noise_that_say_the_same():
     """S is singular: the density is a spike, but the state is known and nothing overflows."""
-    system = a_system()._replace(W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64))
+    system = a_system()._replace(
+        W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64)
+    )
     y, real = numbers(1, 30, 1).expand(1, 30, 2), torch.ones(1, 30, dtype=torch.bool)
     filtered = kalman_filter(system, evidence(y, real))
     torch.testing.assert_close(filtered.mean.sum(-1), y[..., 0], atol=1e-5, rtol=0)

@@ -16,13 +16,18 @@ class TestWithItsHead:
     @pytest.fixture
     def parts(self):
         torch.manual_seed(0)
-        return [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((7, 4), (11, 4), (11,))]
+        return [
+            torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+            for shape in ((7, 4), (11, 4), (11,))
+        ]
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.1])
     def test_it_equals_the_equations(self, parts, smoothing):
         gold = torch.randint(11, (7,))
         fast = head_cross_entropy(*parts, gold, smoothing)
-        slow = decoding.cross_entropy(torch.nn.functional.linear(*parts), gold, label_smoothing=smoothing).sum()
+        slow = decoding.cross_entropy(
+            torch.nn.functional.linear(*parts), gold, label_smoothing=smoothing
+        ).sum()
         torch.testing.assert_close(fast, slow)
         found = [torch.autograd.grad(loss * 0.3, parts) for loss in (fast, slow)]
         torch.testing.assert_close(found[0], found[1])

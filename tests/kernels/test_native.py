@@ -23,7 +23,9 @@ def empty(tmp_path, monkeypatch):
 def python(code, *, cwd=None, **environment):
     """What this code prints in a process of its own; a variable that is None is unset there."""
     words = [sys.executable, "-c", f"import torch\nfrom seqlab.kernels import native\n{code}"]
-    kept = {name: value for name, value in {**os.environ, **environment}.items() if value is not None}
+    kept = {
+        name: value for name, value in {**os.environ, **environment}.items() if value is not None
+    }
     done = subprocess.run(words, capture_output=True, text=True, env=kept, cwd=cwd, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -45,17 +47,22 @@ def test_the_cache_is_absolute_whatever_the_environment_says(tmp_path, xdg):
 
 
 @pytest.mark.parametrize(
-    "relative", [{"SEQLAB_CACHE": "cache"}, {"SEQLAB_CACHE": None, "XDG_CACHE_HOME": "cache", "HOME": "home"}]
+    "relative",
+    [{"SEQLAB_CACHE": "cache"}, {"SEQLAB_CACHE": None, "XDG_CACHE_HOME": "cache", "HOME": "home"}],
 )
 def test_without_an_absolute_directory_nothing_is_loaded_or_built(tmp_path, monkeypatch, relative):
     for name, value in relative.items():
-        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(
+            name, value
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SEQLAB_NATIVE", raising=False)
     native._load.cache_clear()
     assert not native.ready()
     native._load.cache_clear()
-    assert native.describe().startswith("not built: the native kernels need an absolute directory, and '")
+    assert native.describe().startswith(
+        "not built: the native kernels need an absolute directory, and '"
+    )
     with pytest.raises(SeqlabError, match="is relative") as caught:
         native.build()
     assert caught.value.hint.startswith("set SEQLAB_CACHE to an absolute path")

@@ -67,7 +67,9 @@ def slow(kind, x, *given):
 
 
 def gradients(outputs, given):
-    loss = sum((output * numbers(*output.shape, seed=50, dtype=output.dtype)).sum() for output in outputs)
+    loss = sum(
+        (output * numbers(*output.shape, seed=50, dtype=output.dtype)).sum() for output in outputs
+    )
     return torch.autograd.grad(loss, given)
 
 
@@ -100,17 +102,23 @@ def test_single_precision_differs_by_rounding_alone(kind):
     given = arguments(kind, 20, 40, 6, 30)
     single = [each.detach().float().requires_grad_() for each in given]
     found, expected = fast(kind, *single), fast(kind, *given)
-    for one, other in zip((*found, *gradients(found, single)), (*expected, *gradients(expected, given)), strict=True):
+    for one, other in zip(
+        (*found, *gradients(found, single)), (*expected, *gradients(expected, given)), strict=True
+    ):
         assert one.dtype == torch.float32
         assert (one - other).abs().max() < 5e-6 * max(1.0, float(other.detach().abs().max()))
 
 
 def test_the_hyperbolic_tangent_is_precise_everywhere():
     """Within a few units of the last place, from the smallest argument to the largest: h = tanh(1 x)."""
-    x = torch.cat([torch.logspace(-30, 3, 5000), torch.linspace(0, 12, 5000), torch.tensor([torch.inf])])
+    x = torch.cat(
+        [torch.logspace(-30, 3, 5000), torch.linspace(0, 12, 5000), torch.tensor([torch.inf])]
+    )
     x = torch.cat([x, -x])
     one, nothing = torch.ones(1, 1), torch.zeros(1)
-    found = kernels.rnn(x[:, None, None], torch.zeros(len(x), 1), torch.zeros(1, 1), one, nothing)[:, 0, 0]
+    found = kernels.rnn(x[:, None, None], torch.zeros(len(x), 1), torch.zeros(1, 1), one, nothing)[
+        :, 0, 0
+    ]
     torch.testing.assert_close(found.double(), x.double().tanh(), rtol=4e-7, atol=0)
 
 
@@ -120,7 +128,9 @@ def test_the_sigmoid_is_precise_everywhere():
     U, W, b = torch.tensor([[0.0], [1.0], [0.0]]), torch.zeros(3, 1), torch.zeros(3)
     drive = x.where(x.isfinite(), x.sign() * 3e38)[:, None, None]
     found = kernels.gru(drive, torch.ones(len(x), 1), W, U, b, torch.zeros(1))[:, 0, 0]
-    torch.testing.assert_close(found.double(), drive[:, 0, 0].double().sigmoid(), rtol=4e-6, atol=1e-36)
+    torch.testing.assert_close(
+        found.double(), drive[:, 0, 0].double().sigmoid(), rtol=4e-6, atol=1e-36
+    )
 
 
 @every_cell
@@ -165,10 +175,15 @@ def test_no_rows_are_no_trouble(kind):
 def test_any_layout_of_the_input_will_do(kind):
     given = arguments(kind, 6, 4, 3, 5)
     torch.testing.assert_close(
-        fast(kind, given[0].detach().mT.contiguous().mT, *given[1:]), fast(kind, *given), rtol=0, atol=0
+        fast(kind, given[0].detach().mT.contiguous().mT, *given[1:]),
+        fast(kind, *given),
+        rtol=0,
+        atol=0,
     )
     every_other = torch.stack([given[0], given[0]], dim=-1)[..., 0]
-    torch.testing.assert_close(fast(kind, every_other, *given[1:]), fast(kind, *given), rtol=0, atol=0)
+    torch.testing.assert_close(
+        fast(kind, every_other, *given[1:]), fast(kind, *given), rtol=0, atol=0
+    )
 
 
 def layer_of(kind, monkeypatch):
@@ -221,7 +236,9 @@ def test_reading_at_once_equals_reading_piece_by_piece(kind, monkeypatch):
         pieces.append(states)
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole)
     loss = [states[:, -1].square().sum() for states in (whole, pieces[-1])]
-    torch.testing.assert_close(*(torch.autograd.grad(each, [x, *layer.parameters()]) for each in loss))
+    torch.testing.assert_close(
+        *(torch.autograd.grad(each, [x, *layer.parameters()]) for each in loss)
+    )
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -245,8 +262,17 @@ def test_padded_rows_are_the_same_with_and_without(kind, bidirectional, monkeypa
 def test_a_model_learns_the_same_and_keeps_the_laws(kind, tmp_path, monkeypatch):
     pairs = "".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1, longest=14))
     (tmp_path / "pairs.tsv").write_text(pairs)
-    settings = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in (f"kind={kind}", "size=10")]
-    settings += ["model.embedding=8", "train.steps=5", "source.kind=characters", "target.kind=characters"]
+    settings = [
+        f"model.{side}.{setting}"
+        for side in ("encoder", "decoder")
+        for setting in (f"kind={kind}", "size=10")
+    ]
+    settings += [
+        "model.embedding=8",
+        "train.steps=5",
+        "source.kind=characters",
+        "target.kind=characters",
+    ]
     trained = {}
     for on in ("1", "0"):
         monkeypatch.setenv("SEQLAB_NATIVE", on)

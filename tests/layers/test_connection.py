@@ -16,7 +16,9 @@ def connection(kind, input_size):
     return Connection(kind, input_size, H, name="layer").double()
 
 
-@pytest.mark.parametrize(("kind", "size"), [("plain", H), ("residual", H), ("highway", H), ("dense", D + H)])
+@pytest.mark.parametrize(
+    ("kind", "size"), [("plain", H), ("residual", H), ("highway", H), ("dense", D + H)]
+)
 @pytest.mark.parametrize("input_size", [D, H])
 def test_a_connection_gives_what_it_says(kind, size, input_size):
     joined = connection(kind, input_size)
@@ -54,7 +56,9 @@ def test_a_dense_connection_keeps_both():
 def test_an_input_of_another_size_is_projected_first(kind):
     wide, same = connection(kind, D), connection(kind, H)
     x, hx = numbers(B, T, D), numbers(B, T, H, seed=1)
-    same.load_state_dict({name: value for name, value in wide.state_dict().items() if "project" not in name})
+    same.load_state_dict(
+        {name: value for name, value in wide.state_dict().items() if "project" not in name}
+    )
     assert same.project is None
     torch.testing.assert_close(wide(x, hx), same(x @ wide.project.weight.mT, hx))
 

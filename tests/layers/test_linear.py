@@ -17,7 +17,9 @@ from seqlab.recipe import Transformer
 
 @given(seed=st.integers(0, 1000), size=st.sampled_from([(1, 1), (3, 7), (17, 5), (4, 2, 3)]))
 def test_rounding_is_to_the_nearest_and_done_once(seed, size):
-    weight = torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 10.0 ** (seed % 7 - 3)
+    weight = torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 10.0 ** (
+        seed % 7 - 3
+    )
     q, scale = quantise(weight)
     rounded = dequantise(q, scale)
     steps = scale.view(-1, *[1] * (weight.dim() - 1))
@@ -34,17 +36,23 @@ def test_a_row_of_zeros_stays_one():
 
 
 @pytest.mark.parametrize(
-    ("rows", "inputs", "outputs"), [(1, 1, 1), (3, 31, 17), (7, 64, 16), (200, 33, 50), (2, 9000, 5)]
+    ("rows", "inputs", "outputs"),
+    [(1, 1, 1), (3, 31, 17), (7, 64, 16), (200, 33, 50), (2, 9000, 5)],
 )
 @torch.inference_mode()
 def test_the_int8_product_is_the_rounded_weights_product(kernels, rows, inputs, outputs):
     torch.manual_seed(rows)
-    layer, x = Linear(inputs, outputs), torch.randn(2, rows, inputs) * torch.logspace(-3, 3, rows)[:, None]
+    layer, x = (
+        Linear(inputs, outputs),
+        torch.randn(2, rows, inputs) * torch.logspace(-3, 3, rows)[:, None],
+    )
     round_to_bytes(layer)
     exact = torch.nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double())
     size = x.abs().amax(-1, keepdim=True) * layer.weight.abs().sum(1)
     assert ((layer(x) - exact).abs() <= 1e-3 * size + 1e-6).all()
-    assert (layer(x) - exact).square().mean().sqrt() <= (1e-4 if inputs < 2000 else 2e-3) * exact.square().mean().sqrt()
+    assert (layer(x) - exact).square().mean().sqrt() <= (
+        1e-4 if inputs < 2000 else 2e-3
+    ) * exact.square().mean().sqrt()
 
 
 @torch.inference_mode()
@@ -68,14 +76,26 @@ def test_a_gradient_flows_through_the_floats(kernels):
 def test_every_law_holds_in_bytes(kernels):
     torch.manual_seed(4)
     settings = Transformer(size=16, layers=2, heads=4)
-    entrances = [Entrance(16, settings, most=30, dropout=0.0, name=name) for name in ("encoder", "decoder")]
-    inputs, table = TokenInputs(Embedding(30, 16, name="encoder")), Embedding(30, 16, name="decoder")
+    entrances = [
+        Entrance(16, settings, most=30, dropout=0.0, name=name) for name in ("encoder", "decoder")
+    ]
+    inputs, table = (
+        TokenInputs(Embedding(30, 16, name="encoder")),
+        Embedding(30, 16, name="decoder"),
+    )
     encoder = TransformerEncoder(inputs, entrances[0], settings, dropout=0.0)
     head = Head(16, 30, tied=table.weight)
-    model = Seq2Seq(encoder, TransformerDecoder(table, entrances[1], settings, head, memory_size=16, dropout=0.0))
+    model = Seq2Seq(
+        encoder,
+        TransformerDecoder(table, entrances[1], settings, head, memory_size=16, dropout=0.0),
+    )
     round_to_bytes(model)
     texts = [torch.randint(6, 30, (n,)).tolist() for n in (5, 1, 8, 3)]
-    batch = Batch(torch.arange(4), Padded.from_rows(texts), Padded.from_rows([[2, *text, 3] for text in texts]))
+    batch = Batch(
+        torch.arange(4),
+        Padded.from_rows(texts),
+        Padded.from_rows([[2, *text, 3] for text in texts]),
+    )
     checks = list(laws.check(model, batch))
     assert len(checks) == 9
     assert not [check for check in checks if not check.kept]

@@ -18,7 +18,14 @@ TORCHS = {
     "lstm": lambda: nn.LSTM(D, H, batch_first=True),
     "gru-torch": lambda: nn.GRU(D, H, batch_first=True),
 }
-TAPS = {"rnn": "h", "relu-rnn": "h", "lstm": "cfghio", "gru": "hnru", "gru-torch": "hnrz", "mgu": "fhn"}
+TAPS = {
+    "rnn": "h",
+    "relu-rnn": "h",
+    "lstm": "cfghio",
+    "gru": "hnru",
+    "gru-torch": "hnrz",
+    "mgu": "fhn",
+}
 
 
 def numbers(*shape, seed=0):
@@ -60,7 +67,9 @@ def test_a_recurrence_is_torchs_module_with_its_weights_copied(kind):
     torch.testing.assert_close(h, expected)
     torch.testing.assert_close(list(ours_after), expected_state)
     ours = gradients([h, *ours_after], [layer.U, layer.W, layer.b])
-    copied = gradients([expected, *expected_state], [theirs.weight_ih_l0, theirs.weight_hh_l0, theirs.bias_ih_l0])
+    copied = gradients(
+        [expected, *expected_state], [theirs.weight_ih_l0, theirs.weight_hh_l0, theirs.bias_ih_l0]
+    )
     torch.testing.assert_close(ours, copied)
 
 
@@ -70,7 +79,9 @@ def test_the_lectures_gru_is_its_equation_repeated():
     (h,) = state_of(layer)
     states = []
     for x_t in x.unbind(1):
-        states.append(recurrent.gru_step(x_t, states[-1] if states else h, layer.W, layer.U, layer.b))
+        states.append(
+            recurrent.gru_step(x_t, states[-1] if states else h, layer.W, layer.U, layer.b)
+        )
     expected = torch.stack(states, dim=1)
 
     found, (last,) = layer(x, (h,))
@@ -78,7 +89,9 @@ def test_the_lectures_gru_is_its_equation_repeated():
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(last, states[-1])
     weights = [x, layer.W, layer.U, layer.b]
-    torch.testing.assert_close(gradients([found, last], weights), gradients([expected, states[-1]], weights))
+    torch.testing.assert_close(
+        gradients([found, last], weights), gradients([expected, states[-1]], weights)
+    )
 
 
 def test_a_minimal_gated_unit_learns_to_remember_the_first_number():
@@ -117,7 +130,9 @@ def test_looking_does_not_change_the_result(kind):
 
     torch.testing.assert_close(observed, fused)
     torch.testing.assert_close(observed_after, after)
-    torch.testing.assert_close(gradients([observed, *observed_after], weights), gradients([fused, *after], weights))
+    torch.testing.assert_close(
+        gradients([observed, *observed_after], weights), gradients([fused, *after], weights)
+    )
 
 
 @every_cell
@@ -127,13 +142,17 @@ def test_every_gate_and_state_passes_a_tap_once_a_step(kind):
         outputs, after = layer(x, state_of(layer))
 
     assert [name for name, _ in heard] == [name for name, _ in heard[: 1 + len(TAPS[kind])]] * T
-    assert sorted({name for name, _ in heard}) == sorted(["cell.enters", *(f"cell.{letter}" for letter in TAPS[kind])])
+    assert sorted({name for name, _ in heard}) == sorted(
+        ["cell.enters", *(f"cell.{letter}" for letter in TAPS[kind])]
+    )
     states = torch.stack([value for name, value in heard if name == "cell.h"], dim=1)
     assert states.equal(outputs)
     assert states[:, -1].equal(after[0])
 
 
-@pytest.mark.parametrize(("kind", "letter"), [(kind, letter) for kind in CELLS for letter in TAPS[kind]])
+@pytest.mark.parametrize(
+    ("kind", "letter"), [(kind, letter) for kind in CELLS for letter in TAPS[kind]]
+)
 def test_whatever_is_seen_can_be_replaced(kind, letter):
     """Ablation is a listener too: half of what passes a tap is half of what goes on."""
     layer, x = layer_of(kind), numbers(B, T, D, seed=30)

@@ -23,7 +23,9 @@ def numbers(*shape, seed=0):
 
 
 def stack(cell="lstm", connection="plain", *, layers=2, bidirectional=False, dropout=0.0):
-    settings = Stack(kind=cell, size=H, layers=layers, bidirectional=bidirectional, connection=connection)
+    settings = Stack(
+        kind=cell, size=H, layers=layers, bidirectional=bidirectional, connection=connection
+    )
     made = recurrent_stack(D, settings, dropout=dropout, name="encoder").double()
     for seed, parameter in enumerate(made.parameters()):
         parameter.data = 0.5 * numbers(*parameter.shape, seed=seed)
@@ -42,13 +44,17 @@ def copy_from_torch(layers, theirs):
     for depth, recurrence in layers:
         recurrence.U.data = getattr(theirs, f"weight_ih_{depth}").data
         recurrence.W.data = getattr(theirs, f"weight_hh_{depth}").data
-        recurrence.b.data = (getattr(theirs, f"bias_ih_{depth}") + getattr(theirs, f"bias_hh_{depth}")).data
+        recurrence.b.data = (
+            getattr(theirs, f"bias_ih_{depth}") + getattr(theirs, f"bias_hh_{depth}")
+        ).data
 
 
 def test_a_causal_stack_is_torchs():
     theirs = nn.LSTM(D, H, num_layers=3, batch_first=True).double()
     ours = stack(layers=3)
-    copy_from_torch([(f"l{depth}", layer.recurrence) for depth, layer in enumerate(ours.layers)], theirs)
+    copy_from_torch(
+        [(f"l{depth}", layer.recurrence) for depth, layer in enumerate(ours.layers)], theirs
+    )
     x, start = numbers(B, T, D, seed=50), [numbers(B, H, seed=60 + part) for part in range(6)]
 
     expected, (h, c) = theirs(x, (torch.stack(start[::2]), torch.stack(start[1::2])))
@@ -63,7 +69,10 @@ def test_a_bidirectional_stack_is_torchs_over_packed_rows(sources):
     theirs = nn.LSTM(D, H, num_layers=2, batch_first=True, bidirectional=True).double()
     ours = stack(bidirectional=True)
     names = [(f"l{depth}{way}", depth, way) for depth in range(2) for way in ("", "_reverse")]
-    copy_from_torch([(name, getattr(ours.layers[d], "back" if way else "ahead")) for name, d, way in names], theirs)
+    copy_from_torch(
+        [(name, getattr(ours.layers[d], "back" if way else "ahead")) for name, d, way in names],
+        theirs,
+    )
     full = sources.lengths > 0  # torch does not pack an empty row
     packed = nn.utils.rnn.pack_padded_sequence(
         sources.values[full], sources.lengths[full], batch_first=True, enforce_sorted=False
@@ -88,7 +97,11 @@ def test_layers_are_joined_by_their_connection(connection):
     for layer in ours.layers:
         h = [torch.zeros(B, H, dtype=torch.float64)]
         for x_t in x.unbind(1):
-            h.append(recurrent.rnn_step(x_t, h[-1], layer.recurrence.W, layer.recurrence.U, layer.recurrence.b))
+            h.append(
+                recurrent.rnn_step(
+                    x_t, h[-1], layer.recurrence.W, layer.recurrence.U, layer.recurrence.b
+                )
+            )
         hx = torch.stack(h[1:], dim=1)
         joined = layer.connection
         if joined.project is not None:
@@ -96,7 +109,11 @@ def test_layers_are_joined_by_their_connection(connection):
         if connection == "highway":
             x = recurrent.highway(x, hx, joined.transform(x).sigmoid())
         else:
-            x = {"plain": lambda x, hx: hx, "residual": recurrent.residual, "dense": recurrent.dense}[connection](x, hx)
+            x = {
+                "plain": lambda x, hx: hx,
+                "residual": recurrent.residual,
+                "dense": recurrent.dense,
+            }[connection](x, hx)
 
     torch.testing.assert_close(found, x)
 
@@ -111,7 +128,9 @@ def test_layers_stand_on_each_other_as_the_equation_says():
     found, after = ours(x, h)
 
     for step in range(T):
-        h = recurrent.stacked_step(x[:, step], h, [layer.U for layer in layers], [layer.W for layer in layers])
+        h = recurrent.stacked_step(
+            x[:, step], h, [layer.U for layer in layers], [layer.W for layer in layers]
+        )
         torch.testing.assert_close(found[:, step], h[-1])
     torch.testing.assert_close(after, h)
 
@@ -173,7 +192,12 @@ def test_taps_are_named_by_direction_and_depth(sources):
         stack("rnn", bidirectional=True).encode(sources)
         stack("rnn", "highway").encode(sources)
     ways = ("", "forward.", "backward.")
-    both = {f"encoder.{depth}.{way}{what}" for depth in range(2) for way in ways for what in ("enters", "h")}
+    both = {
+        f"encoder.{depth}.{way}{what}"
+        for depth in range(2)
+        for way in ways
+        for what in ("enters", "h")
+    }
     assert heard == both | {f"encoder.{depth}.transform" for depth in range(2)}
 
 
@@ -186,7 +210,9 @@ def test_dropout_acts_after_each_layer_within_a_noise_block(sources, bidirection
     real = noisy.values[noisy.real]
     assert 0.2 < real.eq(0).double().mean() < 0.8
     kept = real != 0
-    assert not torch.allclose(real[kept], 2 * quiet.values[quiet.real][kept])  # the layer below was noisy too
+    assert not torch.allclose(
+        real[kept], 2 * quiet.values[quiet.real][kept]
+    )  # the layer below was noisy too
 
 
 def test_an_embedding_looks_up_its_rows():

@@ -39,7 +39,9 @@ def test_an_inner_listener_takes_the_place_of_the_outer_one():
 def test_a_listener_hears_its_own_thread_only():
     elsewhere = []
     with listening(lambda name, value: value + 1):
-        thread = Thread(target=lambda: elsewhere.append((listened_to(), float(tap("x", torch.ones(1))))))
+        thread = Thread(
+            target=lambda: elsewhere.append((listened_to(), float(tap("x", torch.ones(1)))))
+        )
         thread.start()
         thread.join()
     assert elsewhere == [(False, 1.0)]

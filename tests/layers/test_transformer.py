@@ -7,7 +7,13 @@ from seqlab.equations.transformer import add_and_norm, feed_forward, layer_norm,
 from seqlab.layers.dropout import noise
 from seqlab.layers.inputs import Positions
 from seqlab.layers.tap import listening
-from seqlab.layers.transformer import AddNorm, BatchNorm, FeedForward, MultiHeadAttention, TransformerBlock
+from seqlab.layers.transformer import (
+    AddNorm,
+    BatchNorm,
+    FeedForward,
+    MultiHeadAttention,
+    TransformerBlock,
+)
 from seqlab.models.recurrent import SourceAttention
 from seqlab.recipe import Transformer
 
@@ -27,12 +33,18 @@ def test_many_heads_equal_torchs(num_heads):
     x, memory = torch.randn(3, 5, 16), torch.randn(3, 7, 16)
     visible = torch.rand(3, 7) > 0.4
     visible[:, 0] = True
-    expected, weights = theirs(x, memory, memory, key_padding_mask=~visible, average_attn_weights=False)
+    expected, weights = theirs(
+        x, memory, memory, key_padding_mask=~visible, average_attn_weights=False
+    )
     seen = {}
 
-    fused = ours(ours.project_queries(x), ours.split(ours.keys_and_values(memory)), visible[:, None])
+    fused = ours(
+        ours.project_queries(x), ours.split(ours.keys_and_values(memory)), visible[:, None]
+    )
     with listening(lambda name, value: seen.setdefault(name, value)):
-        observed = ours(ours.project_queries(x), ours.split(ours.keys_and_values(memory)), visible[:, None])
+        observed = ours(
+            ours.project_queries(x), ours.split(ours.keys_and_values(memory)), visible[:, None]
+        )
 
     torch.testing.assert_close(fused, expected)
     torch.testing.assert_close(observed, expected)
@@ -42,7 +54,9 @@ def test_many_heads_equal_torchs(num_heads):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_an_encoder_block_equals_torchs(norm):
-    theirs = nn.TransformerEncoderLayer(16, 4, 64, dropout=0.0, batch_first=True, norm_first=norm == "pre")
+    theirs = nn.TransformerEncoderLayer(
+        16, 4, 64, dropout=0.0, batch_first=True, norm_first=norm == "pre"
+    )
     ours = TransformerBlock(Transformer(size=16, heads=4, norm=norm), dropout=0.0, name="e")
     _copied(theirs.self_attn, ours.attention)
     ours.feed_forward.widen.load_state_dict(theirs.linear1.state_dict())
@@ -58,11 +72,17 @@ def test_an_encoder_block_equals_torchs(norm):
 
 def test_many_heads_equal_the_equations():
     """E45 and E46 for each head, E47 for their mixture."""
-    layer, x, visible = MultiHeadAttention(16, num_heads=4, name="a"), torch.randn(3, 5, 16), torch.rand(3, 1, 5) > 0.4
+    layer, x, visible = (
+        MultiHeadAttention(16, num_heads=4, name="a"),
+        torch.randn(3, 5, 16),
+        torch.rand(3, 1, 5) > 0.4,
+    )
     visible[..., 0] = True
     q, k, v = layer.project_all(x)
     heads, _ = attend(q, k, v, visible[:, None])
-    torch.testing.assert_close(layer(q, (k, v), visible), join_heads(heads, layer.mix.weight) + layer.mix.bias)
+    torch.testing.assert_close(
+        layer(q, (k, v), visible), join_heads(heads, layer.mix.weight) + layer.mix.bias
+    )
     W_Q, W_K, W_V = (part.unflatten(0, (4, -1)) for part in layer.query_key_value.weight.chunk(3))
     for head in range(4):
         alone, _ = self_attention(x, W_Q[head], W_K[head], W_V[head], visible)
@@ -82,7 +102,9 @@ def test_a_sublayer_with_its_norm_equals_the_equations(norm):
     nn.init.normal_(around.norm.bias)
 
     def sublayer(x):
-        return feed_forward(x, layer.widen.weight, layer.widen.bias, layer.narrow.weight, layer.narrow.bias)
+        return feed_forward(
+            x, layer.widen.weight, layer.widen.bias, layer.narrow.weight, layer.narrow.bias
+        )
 
     def normed(x):
         return layer_norm(x, around.norm.gain, around.norm.bias)
@@ -97,7 +119,9 @@ def test_ablation_is_a_listener_too():
     layer = MultiHeadAttention(16, num_heads=4, name="encoder.0")
     x = torch.randn(3, 5, 16)
     q, k, v = layer.project_all(x)
-    with listening(lambda name, value: torch.zeros_like(value) if name.endswith("weights") else value):
+    with listening(
+        lambda name, value: torch.zeros_like(value) if name.endswith("weights") else value
+    ):
         silenced = layer(q, (k, v), None)
     torch.testing.assert_close(silenced, layer.mix.bias.expand_as(silenced))
 
@@ -121,7 +145,9 @@ def test_the_source_is_weighed_by_each_score(kind, memory_size):
     if kind == "general":  # E42
         torch.testing.assert_close(seen["a.score"], general_score(query, memory, layer.key.weight))
     if kind == "dot":  # E1, of each query and key
-        torch.testing.assert_close(seen["a.score"], dot(query[:, :, None], layer.keys(memory)[:, None]))
+        torch.testing.assert_close(
+            seen["a.score"], dot(query[:, :, None], layer.keys(memory)[:, None])
+        )
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3))
     assert weights[1, :, 2:].eq(0).all()
 

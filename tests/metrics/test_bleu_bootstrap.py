@@ -18,7 +18,9 @@ def test_a_better_system_is_told_from_luck():
 
 def test_a_small_difference_is_not_enough():
     nearly = [*WRONG[:1], *RIGHT[1:]]
-    assert 0.2 < p(RIGHT, nearly) < 0.5  # the sentence in which they differ is often not drawn at all: (29/30)³⁰
+    assert (
+        0.2 < p(RIGHT, nearly) < 0.5
+    )  # the sentence in which they differ is often not drawn at all: (29/30)³⁰
     assert p(RIGHT, nearly) == p(RIGHT, nearly)
 
 
@@ -29,13 +31,18 @@ def test_case_matters_unless_told():
 
 
 def test_any_of_several_references_will_do():
-    scores = caption_scores(["a cat", "two dogs run", "a bird"], [["the cat", "a cat"], ["two dogs run"], ["a fish"]])
+    scores = caption_scores(
+        ["a cat", "two dogs run", "a bird"], [["the cat", "a cat"], ["two dogs run"], ["a fish"]]
+    )
     assert 80 < scores["bleu_1"] < 90  # six words of seven
     assert scores["bleu_signature"].startswith("nrefs:")
 
 
 def test_one_reference_each_is_what_translations_have():
-    ours, theirs = corpus_scores(RIGHT[:5], WRONG[:5]), caption_scores(RIGHT[:5], [[w] for w in WRONG[:5]])
+    ours, theirs = (
+        corpus_scores(RIGHT[:5], WRONG[:5]),
+        caption_scores(RIGHT[:5], [[w] for w in WRONG[:5]]),
+    )
     assert ours.items() <= theirs.items()
 
 

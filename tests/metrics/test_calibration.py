@@ -6,7 +6,9 @@ import pytest
 from seqlab.metrics.calibration import calibration_error, conformal_limit, fit_temperature
 
 
-def _drawn(count: int, *, temperature: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _drawn(
+    count: int, *, temperature: float, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Logits of a model that is `temperature` times too sure, and labels drawn from the true probabilities."""
     random = np.random.default_rng(seed)
     true = random.normal(size=(count, 4)) * 2

@@ -16,8 +16,12 @@ def test_a_season_ago_is_the_last_value_known_at_that_place():
     filled = np.arange(10.0)[:, None]
     said = season_ago(filled, np.array([6]), np.array([0]), horizon=5, season=3)
     assert said.tolist() == [[3, 4, 5, 3, 4]]
-    assert season_ago(filled, np.array([6]), np.array([0]), horizon=3, season=1).tolist() == [[5, 5, 5]]
-    assert season_ago(filled, np.array([2]), np.array([0]), horizon=2, season=7).tolist() == [[0, 0]]
+    assert season_ago(filled, np.array([6]), np.array([0]), horizon=3, season=1).tolist() == [
+        [5, 5, 5]
+    ]
+    assert season_ago(filled, np.array([2]), np.array([0]), horizon=2, season=7).tolist() == [
+        [0, 0]
+    ]
 
 
 def test_the_error_of_a_season_ago_skips_what_is_missing():
@@ -30,7 +34,9 @@ def test_a_linear_map_finds_a_line_and_a_wave():
     t = np.arange(300.0)
     series = np.stack([0.1 * t, np.sin(t / 3) + 5], axis=1)
     windows = [(series[i : i + 20].T, series[i + 20 : i + 25].T) for i in range(200)]
-    fitted = LinearForecast.fit((past, ahead, np.ones_like(ahead, dtype=bool)) for past, ahead in windows)
+    fitted = LinearForecast.fit(
+        (past, ahead, np.ones_like(ahead, dtype=bool)) for past, ahead in windows
+    )
     ahead = fitted(series[250:270].T)
     np.testing.assert_allclose(ahead, series[270:275].T, atol=0.02)
 

@@ -24,7 +24,10 @@ def oracle(training, tokens, *, order, size):
         n = len(followers[history])
         return (counts[(*history, "then", token)] + n * shorter) / (counts[history] + n)
 
-    return [math.log(probability(token, tuple(tokens[max(0, i - order + 1) : i]))) for i, token in enumerate(tokens)]
+    return [
+        math.log(probability(token, tuple(tokens[max(0, i - order + 1) : i])))
+        for i, token in enumerate(tokens)
+    ]
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
@@ -33,12 +36,16 @@ def test_it_equals_the_formula(order, size, length):
     random = np.random.default_rng(0)
     training, tokens = random.integers(0, size, size=length), random.integers(0, size, size=100)
     seen = WittenBell(order, size).fit(training).log_probabilities(tokens)
-    np.testing.assert_allclose(seen, oracle(training.tolist(), tokens.tolist(), order=order, size=size), rtol=1e-12)
+    np.testing.assert_allclose(
+        seen, oracle(training.tolist(), tokens.tolist(), order=order, size=size), rtol=1e-12
+    )
 
 
 def test_a_worked_example():
     """abab, order 2: p(b|a) = (2 + 1 p(b)) / (2 + 1) with p(b) = (2 + 2/3) / (4 + 2) over the vocabulary abc."""
-    log_probabilities = WittenBell(2, 3).fit(np.array([0, 1, 0, 1])).log_probabilities(np.array([0, 1]))
+    log_probabilities = (
+        WittenBell(2, 3).fit(np.array([0, 1, 0, 1])).log_probabilities(np.array([0, 1]))
+    )
     p = (2 + 2 / 3) / 6
     np.testing.assert_allclose(np.exp(log_probabilities), [p, (2 + p) / 3])
 
@@ -55,18 +62,23 @@ def test_large_vocabularies_do_not_overflow():
     random = np.random.default_rng(0)
     training = 999_990 + random.integers(0, 10, size=500)
     seen = WittenBell(5, 1_000_000).fit(training).log_probabilities(training[:50])
-    np.testing.assert_allclose(seen, oracle(training.tolist(), training[:50].tolist(), order=5, size=1_000_000))
+    np.testing.assert_allclose(
+        seen, oracle(training.tolist(), training[:50].tolist(), order=5, size=1_000_000)
+    )
 
 
 def test_before_it_has_seen_anything_it_is_uniform():
     np.testing.assert_allclose(WittenBell(3, 4).log_probabilities(np.array([0, 3])), -math.log(4))
     np.testing.assert_allclose(
-        WittenBell(3, 4).fit(np.array([], dtype=np.int64)).log_probabilities(np.array([0, 3])), -math.log(4)
+        WittenBell(3, 4).fit(np.array([], dtype=np.int64)).log_probabilities(np.array([0, 3])),
+        -math.log(4),
     )
 
 
 def test_nothing_has_no_probabilities():
-    assert WittenBell(3, 4).fit(np.array([1, 2])).log_probabilities(np.array([], dtype=np.int64)).shape == (0,)
+    assert WittenBell(3, 4).fit(np.array([1, 2])).log_probabilities(
+        np.array([], dtype=np.int64)
+    ).shape == (0,)
 
 
 @pytest.mark.parametrize("bad", [-1, 4])

@@ -20,7 +20,9 @@ def conlleval(labels):
     """The tables startOfChunk and endOfChunk of conlleval.pl, with S as in its later twins and L, U for E, S."""
     pairs = [(label[0].translate(str.maketrans("LU", "ES")), label[2:]) for label in labels]
     found, start = set(), None
-    for place, ((before, old), (tag, new)) in enumerate(zip([("O", ""), *pairs], [*pairs, ("O", "")], strict=True)):
+    for place, ((before, old), (tag, new)) in enumerate(
+        zip([("O", ""), *pairs], [*pairs, ("O", "")], strict=True)
+    ):
         ends = before in "ES" or (before in "BI" and tag in "BSO") or (before != "O" and old != new)
         begins = tag in "BS" or (before in "ESO" and tag in "EI") or (tag != "O" and old != new)
         if ends and start is not None:
@@ -36,7 +38,11 @@ def sentences(draw):
     """A length and spans within it, with or without gaps between them."""
     found, place = set(), 0
     for gap, size, kind in draw(
-        st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from(["LOC", "PER", "work-of-art"])))
+        st.lists(
+            st.tuples(
+                st.integers(0, 2), st.integers(1, 4), st.sampled_from(["LOC", "PER", "work-of-art"])
+            )
+        )
     ):
         found.add((place + gap, place + gap + size, kind))
         place += gap + size
@@ -47,12 +53,15 @@ def sentences(draw):
 def test_spans_come_back_from_every_scheme(drawn):
     found, length = drawn
     bio, bioes, bilou = (
-        spell(found, length, single=single, end=end) for single, end in [("B", "I"), ("S", "E"), ("U", "L")]
+        spell(found, length, single=single, end=end)
+        for single, end in [("B", "I"), ("S", "E"), ("U", "L")]
     )
     assert spans(bio) == spans(bioes) == spans(bilou) == found
 
 
-@given(st.lists(st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIESLU" for kind in "XY")])))
+@given(
+    st.lists(st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIESLU" for kind in "XY")]))
+)
 def test_broken_sequences_are_read_as_conlleval_reads_them(labels):
     assert spans(labels) == conlleval(labels)
 
@@ -64,7 +73,10 @@ def test_broken_sequences_are_read_as_conlleval_reads_them(labels):
         ("O O", set()),
         ("B-PER I-PER O B-LOC", {(0, 2, "PER"), (3, 4, "LOC")}),
         ("B-PER B-PER", {(0, 1, "PER"), (1, 2, "PER")}),
-        ("I-PER I-PER B-PER", {(0, 2, "PER"), (2, 3, "PER")}),  # IOB1: B- only where two of a type touch
+        (
+            "I-PER I-PER B-PER",
+            {(0, 2, "PER"), (2, 3, "PER")},
+        ),  # IOB1: B- only where two of a type touch
         ("O I-PER O", {(1, 2, "PER")}),
         ("B-PER I-LOC I-LOC", {(0, 1, "PER"), (1, 3, "LOC")}),
         ("B-PER I-PER E-PER S-LOC", {(0, 3, "PER"), (3, 4, "LOC")}),
@@ -108,7 +120,9 @@ def test_scores_worked_by_hand():
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-PER", "I-PER"]]
     predicted = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "B-PER", "O"]]
     scores = span_scores(predicted, gold)
-    assert scores == pytest.approx({"entity_precision": 2 / 4, "entity_recall": 2 / 3, "entity_f1": 4 / 7})
+    assert scores == pytest.approx(
+        {"entity_precision": 2 / 4, "entity_recall": 2 / 3, "entity_f1": 4 / 7}
+    )
 
 
 def test_the_same_place_in_another_sentence_is_another_span():
@@ -116,7 +130,9 @@ def test_the_same_place_in_another_sentence_is_another_span():
     assert span_scores([["B-PER"], ["B-PER"]], [["B-PER"], ["O"]])["entity_precision"] == 0.5
 
 
-@pytest.mark.parametrize(("predicted", "gold"), [([], []), ([["O"]], [["O"]]), ([["O"]], [["B-X"]])])
+@pytest.mark.parametrize(
+    ("predicted", "gold"), [([], []), ([["O"]], [["O"]]), ([["O"]], [["B-X"]])]
+)
 def test_what_is_undefined_is_zero(predicted, gold):
     scores = span_scores(predicted, gold)
     assert scores == {"entity_precision": 0.0, "entity_recall": 0.0, "entity_f1": 0.0}

@@ -28,7 +28,9 @@ def test_the_value_of_a_share_is_that_of_all_examples_together() -> None:
     assert f1("entity_f1", [1, 0], [1, 1], [1, 1]).value() == pytest.approx(0.5)
 
 
-def test_the_better_of_two_systems_on_the_same_examples_is_found_where_intervals_alone_overlap() -> None:
+def test_the_better_of_two_systems_on_the_same_examples_is_found_where_intervals_alone_overlap() -> (
+    None
+):
     random = np.random.default_rng(1)
     theirs = random.random(400) < 0.80
     ours = theirs | (random.random(400) < 0.1)  # right wherever they are, and a little more often
@@ -47,7 +49,9 @@ def test_equal_systems_are_not_called_different() -> None:
 
 
 def test_a_lower_error_is_a_gain() -> None:
-    small, large = (mean("mae", values, lower_is_better=True) for values in ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]))
+    small, large = (
+        mean("mae", values, lower_is_better=True) for values in ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9])
+    )
     assert difference(small, large).gain == pytest.approx(1.0)
 
 

@@ -33,7 +33,10 @@ def test_luongs_wiring_reads_out_the_attention_vector(feeding):
         dropout=0.0,
     )
     source = Padded(torch.randn(2, 3, M), torch.tensor([3, 2])).masked()
-    memory, tokens = Memory(rows=2, states=source, summary=source.last()), torch.tensor([[2, 5, 7], [2, 4, 4]])
+    memory, tokens = (
+        Memory(rows=2, states=source, summary=source.last()),
+        torch.tensor([[2, 5, 7], [2, 4, 4]]),
+    )
 
     context, state = decoder.start(memory)
     found = decoder.features(tokens, context, state).features

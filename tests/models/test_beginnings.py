@@ -25,7 +25,9 @@ ROWS = padded([[2, 6, 7, 8, 3], [2, 7, 3]])
 
 def model(task, **parts):
     table = {"name": "t", "task": task, "train": {"steps": 1}, "model": parts}
-    return build_model(build_recipe(table, where="test"), Codec(TextSource(LETTERS), TextTarget(LETTERS)))
+    return build_model(
+        build_recipe(table, where="test"), Codec(TextSource(LETTERS), TextTarget(LETTERS))
+    )
 
 
 @pytest.mark.parametrize("kind", ["transformer", "universal"])
@@ -69,7 +71,9 @@ class TestLoudStart:
         return float(embedding_of(made).weight.detach().std())
 
     def test_a_recurrent_language_model_hears_its_tokens(self):
-        assert self.loudness(model("lm", decoder=LSTM, embedding=64)) == pytest.approx(LOUD, rel=0.15)
+        assert self.loudness(model("lm", decoder=LSTM, embedding=64)) == pytest.approx(
+            LOUD, rel=0.15
+        )
 
     def test_where_the_table_also_gives_the_logits_it_begins_softly(self):
         tied = model("lm", decoder=LSTM, embedding=64, tie=True)
@@ -78,7 +82,9 @@ class TestLoudStart:
     def test_so_does_whatever_reads_a_source_and_a_transformer(self):
         pair = model("translate", encoder=LSTM, decoder=LSTM, embedding=64)
         assert self.loudness(pair.decoder) == pytest.approx(1 / 8, rel=0.15)
-        assert self.loudness(model("lm", decoder=LAYERS | {"size": 64})) == pytest.approx(1 / 8, rel=0.15)
+        assert self.loudness(model("lm", decoder=LAYERS | {"size": 64})) == pytest.approx(
+            1 / 8, rel=0.15
+        )
 
 
 class TestEntering:
@@ -97,8 +103,14 @@ class TestEntering:
     @staticmethod
     def rates(task, parts, **more):
         found = model(task, dropout=0.5, **parts, **more).named_modules()
-        rates = {name: module.rate for name, module in found if isinstance(module, Dropout) and "unseen" not in name}
-        inner = {name for name in rates if any(part.isdigit() for part in name.split("."))}  # of a numbered layer
+        rates = {
+            name: module.rate
+            for name, module in found
+            if isinstance(module, Dropout) and "unseen" not in name
+        }
+        inner = {
+            name for name in rates if any(part.isdigit() for part in name.split("."))
+        }  # of a numbered layer
         return {rates[name] for name in rates.keys() - inner}, {rates[name] for name in inner}
 
     @pytest.mark.parametrize(("task", "parts"), SHAPES)

@@ -79,8 +79,12 @@ def test_a_widened_band_is_so_many_times_as_wide_around_the_same_middle(output):
 def test_a_window_moved_and_stretched_gives_a_forecast_moved_and_stretched(output):
     """The deviation of a window is never less than a share of the training part's, so the two agree nearly."""
     model = forecaster(output)
-    plain, moved = (model.distribution(batch(values)) for values in (20 * waves(), 60 * waves() + 500))
-    torch.testing.assert_close(output.mean(moved), 3 * output.mean(plain) + 500, rtol=1e-4, atol=1e-2)
+    plain, moved = (
+        model.distribution(batch(values)) for values in (20 * waves(), 60 * waves() + 500)
+    )
+    torch.testing.assert_close(
+        output.mean(moved), 3 * output.mean(plain) + 500, rtol=1e-4, atol=1e-2
+    )
     low, high = output.band(plain)
     low_moved, high_moved = output.band(moved)
     torch.testing.assert_close(high_moved - low_moved, 3 * (high - low), rtol=1e-3, atol=1e-3)
@@ -90,17 +94,23 @@ def test_what_lies_where_nothing_was_seen_is_not_read():
     model, observed = forecaster(), torch.ones(4, LOOK, dtype=torch.bool)
     observed[:, [0, 4, 9]] = False
     junk = torch.where(observed, waves(), 1e6)
-    one, other = (model.distribution(batch(values, observed=observed)) for values in (waves(), junk))
+    one, other = (
+        model.distribution(batch(values, observed=observed)) for values in (waves(), junk)
+    )
     torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert (one - model.distribution(batch(waves()))).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("scale_windows", [True, False])
 def test_windows_that_never_change_or_were_never_seen_have_finite_forecasts(scale_windows):
-    values = torch.stack([torch.full((LOOK,), 3.0), torch.zeros(LOOK), torch.full((LOOK,), math.nan)])
+    values = torch.stack(
+        [torch.full((LOOK,), 3.0), torch.zeros(LOOK), torch.full((LOOK,), math.nan)]
+    )
     observed = torch.tensor([True, False, False])[:, None].expand(3, LOOK).clone()
     observed[1, 2] = True  # one value alone
-    parameters = forecaster(scale_windows=scale_windows).distribution(batch(values, observed=observed))
+    parameters = forecaster(scale_windows=scale_windows).distribution(
+        batch(values, observed=observed)
+    )
     assert parameters.isfinite().all()
     assert (parameters[..., 1] > 0).all()
 
@@ -146,9 +156,13 @@ def test_a_missing_target_is_not_scored_and_the_loss_is_that_of_the_output(outpu
     observed = torch.ones(4, AHEAD, dtype=torch.bool)
     observed[1] = False
     gold = torch.where(observed, one.target.values, math.nan)
-    loss = batch_loss(model, Batch(one.rows, one.source, Padded(gold, one.target.lengths, observed)))
+    loss = batch_loss(
+        model, Batch(one.rows, one.source, Padded(gold, one.target.lengths, observed))
+    )
     parameters = model.distribution(one)
-    torch.testing.assert_close(loss.total, output.losses(parameters[observed], gold[observed]).sum())
+    torch.testing.assert_close(
+        loss.total, output.losses(parameters[observed], gold[observed]).sum()
+    )
     assert loss.num_scored == 9
     assert set(mean_loss(model, [one], carries=False)) == {"loss"}
 
@@ -162,7 +176,9 @@ def test_quantiles_never_cross_and_their_middle_is_the_median():
 
 
 def test_a_system_for_each_variable_forecasts_its_own_rows():
-    model = LDSForecaster(local_level(level=0.1, noise=0.1), num_variables=2, horizon=AHEAD, level=0.8)
+    model = LDSForecaster(
+        local_level(level=0.1, noise=0.1), num_variables=2, horizon=AHEAD, level=0.8
+    )
     first, _ = model.systems
     parameters = model.distribution(batch(waves()))
     expected = first.forecast(Padded(waves().double(), torch.full((4,), LOOK)), AHEAD)

@@ -15,7 +15,10 @@ K, V, FIRST = 3, 5, 4
 
 
 def distributions(*shape, seed=1):
-    draws = torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 0.05
+    draws = (
+        torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        + 0.05
+    )
     return draws / draws.sum(-1, keepdim=True)
 
 
@@ -30,7 +33,9 @@ def joint(order, symbols, labels):
     initial, moves, b = chain(order)
     p = initial[labels[0]] * b[labels[0], symbols[0]]
     for t in range(1, len(labels)):
-        history = (labels[t - 1],) if order == 1 else (0 if t == 1 else labels[t - 2] + 1, labels[t - 1])
+        history = (
+            (labels[t - 1],) if order == 1 else (0 if t == 1 else labels[t - 2] + 1, labels[t - 1])
+        )
         p = p * moves[history][labels[t]] * b[labels[t], symbols[t]]
     return p
 
@@ -79,7 +84,10 @@ def test_rows_without_a_position_are_allowed():
 @pytest.fixture
 def decoder():
     return HMMDecoder(
-        HMM(distributions(K), distributions(K, K, seed=2), Categorical(distributions(K, V, seed=3))), first=FIRST
+        HMM(
+            distributions(K), distributions(K, K, seed=2), Categorical(distributions(K, V, seed=3))
+        ),
+        first=FIRST,
     )
 
 
@@ -87,7 +95,10 @@ def test_a_decoder_gives_the_probability_of_each_token_after_those_before(decode
     model, tokens = decoder.hmm.model, torch.tensor([[0, 3, 1, 2]])
     logits, _ = decoder.read(tokens, *decoder.start(Memory(1)))
     for t in range(1, 4):
-        before, after = (model.posterior(Padded(tokens[:, :n], torch.tensor([n]))).log_likelihood for n in (t, t + 1))
+        before, after = (
+            model.posterior(Padded(tokens[:, :n], torch.tensor([n]))).log_likelihood
+            for n in (t, t + 1)
+        )
         torch.testing.assert_close(logits[0, t - 1, tokens[0, t]], (after - before)[0])
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(1, 4, dtype=torch.float64))
 
@@ -96,13 +107,17 @@ def test_the_first_token_begins_anew(decoder):
     context, state = decoder.start(Memory(2))
     logits, (belief,) = decoder.read(torch.tensor([[0, 3, FIRST], [FIRST, 1, 2]]), context, state)
     torch.testing.assert_close(belief[0], decoder.hmm.initial.data)
-    torch.testing.assert_close(logits[0, 2].exp(), decoder.hmm.initial @ decoder.hmm.emissions["probabilities"])
+    torch.testing.assert_close(
+        logits[0, 2].exp(), decoder.hmm.initial @ decoder.hmm.emissions["probabilities"]
+    )
     torch.testing.assert_close(logits[1, 0], logits[0, 2])
 
 
 def test_what_is_impossible_tells_nothing():
     b = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], dtype=torch.float64)
-    decoder = HMMDecoder(HMM(distributions(2), distributions(2, 2, seed=2), Categorical(b)), first=9)
+    decoder = HMMDecoder(
+        HMM(distributions(2), distributions(2, 2, seed=2), Categorical(b)), first=9
+    )
     logits, (belief,) = decoder.read(torch.tensor([[2, 0]]), *decoder.start(Memory(1)))
     assert logits[0, :, 2].eq(-torch.inf).all()
     assert logits[0, :, :2].isfinite().all()
@@ -116,6 +131,8 @@ def test_beliefs_can_be_seen_and_replaced(decoder):
         tagger(2).features(Padded.from_rows([[0, 1]]))
     assert seen["decoder.belief"] is read.features
     assert seen["encoder.posterior"].shape == (1, 2, K)
-    with listening(lambda name, value: torch.full_like(value, 1 / K) if name == "decoder.belief" else value):
+    with listening(
+        lambda name, value: torch.full_like(value, 1 / K) if name == "decoder.belief" else value
+    ):
         even, _ = decoder.read(torch.tensor([[0, 1]]), *decoder.start(Memory(1)))
     torch.testing.assert_close(even[0, 0], even[0, 1])

@@ -22,10 +22,16 @@ def numbers(*shape, seed=0):
 def model(kind, num_states=3, size=4, seed=0):
     emissions = {
         "categorical": lambda: Categorical(numbers(num_states, size, seed=seed + 2).softmax(-1)),
-        "diagonal": lambda: DiagonalGaussian(2 * numbers(num_states, size), numbers(num_states, size, seed=3).exp()),
+        "diagonal": lambda: DiagonalGaussian(
+            2 * numbers(num_states, size), numbers(num_states, size, seed=3).exp()
+        ),
         "full": lambda: FullGaussian(2 * numbers(num_states, size), covariances(num_states, size)),
     }[kind]()
-    return HMM(numbers(num_states).softmax(-1), numbers(num_states, num_states, seed=seed + 1).softmax(-1), emissions)
+    return HMM(
+        numbers(num_states).softmax(-1),
+        numbers(num_states, num_states, seed=seed + 1).softmax(-1),
+        emissions,
+    )
 
 
 def covariances(num_states, size):
@@ -42,7 +48,9 @@ def ragged(hmm, *, gaps=True):
         return Padded(sampled.values, lengths, observed)
     present = numbers(4, 5, 4, seed=7) > -0.5
     present[0, 1] = False
-    return Padded(sampled.values.masked_fill(~present, math.nan), lengths, present & observed[..., None])
+    return Padded(
+        sampled.values.masked_fill(~present, math.nan), lengths, present & observed[..., None]
+    )
 
 
 def log_density(emissions, state, value, present):
@@ -51,7 +59,11 @@ def log_density(emissions, state, value, present):
         return emissions.probabilities[state, value].log()
     if not present.any():
         return torch.tensor(0.0, dtype=torch.float64)
-    covariance = emissions.variances[state].diag() if hasattr(emissions, "variances") else emissions.covariances[state]
+    covariance = (
+        emissions.variances[state].diag()
+        if hasattr(emissions, "variances")
+        else emissions.covariances[state]
+    )
     normal = MultivariateNormal(emissions.means[state, present], covariance[present][:, present])
     return normal.log_prob(value[present])
 
@@ -80,7 +92,12 @@ def test_a_model_equals_its_joint_table(kind, gaps):
     for row in (0, 2, 3):
         length = int(observations.lengths[row])
         paths, table = joint_table(hmm, observations, row)
-        expected = torch.nn.functional.one_hot(paths, 3).double().mul(table.softmax(0)[:, None, None]).sum(0)
+        expected = (
+            torch.nn.functional.one_hot(paths, 3)
+            .double()
+            .mul(table.softmax(0)[:, None, None])
+            .sum(0)
+        )
         torch.testing.assert_close(log_likelihood[row], table.logsumexp(0), atol=1e-8, rtol=0)
         torch.testing.assert_close(gamma[row, :length], expected, atol=1e-8, rtol=0)
         torch.testing.assert_close(best[row], table.max(), atol=1e-8, rtol=0)
@@ -109,7 +126,9 @@ def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
 def test_all_features_present_is_no_mask_and_none_is_missing(kind):
     hmm = model(kind)
     _, observations = sample(hmm, 3, 6, seed=1)
-    everything, nothing = (replace(observations, observed=torch.full((3, 6, 4), there)) for there in (True, False))
+    everything, nothing = (
+        replace(observations, observed=torch.full((3, 6, 4), there)) for there in (True, False)
+    )
     torch.testing.assert_close(hmm.posterior(everything).gamma, hmm.posterior(observations).gamma)
     assert hmm.log_emissions(nothing).eq(0).all()
 
@@ -122,7 +141,9 @@ def test_a_full_gaussian_with_a_diagonal_covariance_is_the_diagonal_one():
         FullGaussian(diagonal.emissions.means, diagonal.emissions.variances.diag_embed()),
     )
     observations = ragged(diagonal)
-    torch.testing.assert_close(full.log_emissions(observations), diagonal.log_emissions(observations))
+    torch.testing.assert_close(
+        full.log_emissions(observations), diagonal.log_emissions(observations)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,21 +163,33 @@ def test_samples_have_the_models_statistics(kind):
     chain = torch.nn.functional.one_hot(states, 3).double()
     moves = torch.einsum("bti,btj->ij", chain[:, :-1], chain[:, 1:])
     torch.testing.assert_close(chain[:, 0].mean(0), hmm.initial, atol=0.03, rtol=0)
-    torch.testing.assert_close(moves / moves.sum(1, keepdim=True), hmm.transitions, atol=0.03, rtol=0)
+    torch.testing.assert_close(
+        moves / moves.sum(1, keepdim=True), hmm.transitions, atol=0.03, rtol=0
+    )
     for state in range(3):
         values = observations.values[states == state]
         if kind == "categorical":
             frequency = torch.bincount(values, minlength=4) / len(values)
-            torch.testing.assert_close(frequency.double(), hmm.emissions.probabilities[state], atol=0.03, rtol=0)
+            torch.testing.assert_close(
+                frequency.double(), hmm.emissions.probabilities[state], atol=0.03, rtol=0
+            )
             continue
-        spread = hmm.emissions.variances[state].diag() if kind == "diagonal" else hmm.emissions.covariances[state]
+        spread = (
+            hmm.emissions.variances[state].diag()
+            if kind == "diagonal"
+            else hmm.emissions.covariances[state]
+        )
         torch.testing.assert_close(values.mean(0), hmm.emissions.means[state], atol=0.15, rtol=0)
         torch.testing.assert_close(values.mT.cov(), spread, atol=0.3, rtol=0.1)
 
 
 def test_what_has_no_probability_is_never_sampled():
     emissions = Categorical(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
-    hmm = HMM(torch.tensor([0.0, 1.0]).double(), torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double(), emissions)
+    hmm = HMM(
+        torch.tensor([0.0, 1.0]).double(),
+        torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double(),
+        emissions,
+    )
     states, observations = sample(hmm, 500, 4, seed=0)
     assert states.unique(dim=0).tolist() == [[1, 0, 1, 0]]
     assert observations.values[:, ::2].unique().tolist() == [0, 2]
@@ -181,7 +214,9 @@ def test_saving_and_loading_is_identity(kind):
     assert all(tensor.equal(hmm.tensors()[name]) for name, tensor in again.tensors().items())
 
 
-@pytest.mark.parametrize(("row", "message"), [([0.5, 0.4], "0.1 away from summing"), ([1.5, -0.5], "negative")])
+@pytest.mark.parametrize(
+    ("row", "message"), [([0.5, 0.4], "0.1 away from summing"), ([1.5, -0.5], "negative")]
+)
 def test_rows_that_are_no_distributions_are_refused(row, message):
     with pytest.raises(DataError, match=message):
         HMM(torch.tensor(row).double(), torch.eye(2).double(), Categorical(torch.eye(2).double()))

@@ -42,9 +42,16 @@ def expected_later(system, y, seen, horizon, x=None):
     T, (D, H) = len(y) + horizon, system.observation.shape
     means, variances = [system.initial_mean], [system.initial_covariance]
     for t in range(1, T):
-        means.append(system.transition @ means[-1] + (0 if x is None else system.input_matrix @ x[t]))
-        variances.append(system.transition @ variances[-1] @ system.transition.mT + system.process_noise)
-    cov, Z = torch.zeros(T, H, T, H, dtype=torch.float64), torch.block_diag(*[system.observation] * T)
+        means.append(
+            system.transition @ means[-1] + (0 if x is None else system.input_matrix @ x[t])
+        )
+        variances.append(
+            system.transition @ variances[-1] @ system.transition.mT + system.process_noise
+        )
+    cov, Z = (
+        torch.zeros(T, H, T, H, dtype=torch.float64),
+        torch.block_diag(*[system.observation] * T),
+    )
     for s in range(T):
         for t in range(s, T):
             cov[s, :, t] = variances[s] @ torch.linalg.matrix_power(system.transition.mT, t - s)
@@ -76,14 +83,19 @@ def test_a_forecast_equals_one_big_gaussian_for_each_row(num_inputs):
 def test_missing_steps_are_those_that_the_series_calls_missing():
     system, y, observed = a_system(), numbers(2, 5, 2), numbers(2, 5, seed=1) > 0
     one = system.filter(Padded(y, torch.tensor([5, 4]), observed)).log_likelihood
-    other = system.filter(Padded(y, torch.tensor([5, 4]), observed[..., None].expand(2, 5, 2))).log_likelihood
+    other = system.filter(
+        Padded(y, torch.tensor([5, 4]), observed[..., None].expand(2, 5, 2))
+    ).log_likelihood
     torch.testing.assert_close(one, other)
 
 
 def test_a_series_of_plain_numbers_is_a_series_of_vectors_of_one():
     system, y = local_level(level=1.0, noise=1.0), numbers(2, 9)
     torch.testing.assert_close(
-        system.smooth(rows_of(y, 9, 5)).mean, system.smooth(rows_of(y[..., None], 9, 5)).mean, atol=0, rtol=0
+        system.smooth(rows_of(y, 9, 5)).mean,
+        system.smooth(rows_of(y[..., None], 9, 5)).mean,
+        atol=0,
+        rtol=0,
     )
 
 
@@ -102,7 +114,9 @@ def test_samples_have_the_moments_of_the_system():
     system = a_system(2, 2)
     states, seen = system.sample(20_000, 3, seed=1)
     torch.testing.assert_close(states[:, 0].mean(0), system.initial_mean, atol=0.06, rtol=0)
-    torch.testing.assert_close(states[:, 0].mT.cov(), system.initial_covariance, atol=0.1, rtol=0.05)
+    torch.testing.assert_close(
+        states[:, 0].mT.cov(), system.initial_covariance, atol=0.1, rtol=0.05
+    )
     rest = seen.values[:, 1] - states[:, 1] @ system.observation.mT
     torch.testing.assert_close(rest.mT.cov(), system.observation_noise, atol=0.1, rtol=0.05)
     moved = states[:, 2] - states[:, 1] @ system.transition.mT
@@ -132,7 +146,10 @@ def test_tracking_beats_the_last_sighting_and_hindsight_beats_tracking(gaps):
 
     last = torch.where(observed, torch.arange(80), 0).cummax(1).values
     sighting = seen.values[torch.arange(50)[:, None], last]
-    filtered, smoothed = target.filter(seen).mean[..., [0, 2]], target.smooth(seen).mean[..., [0, 2]]
+    filtered, smoothed = (
+        target.filter(seen).mean[..., [0, 2]],
+        target.smooth(seen).mean[..., [0, 2]],
+    )
     assert error(smoothed) < 0.8 * error(filtered)
     assert error(filtered) < 0.8 * error(sighting)
 
@@ -160,7 +177,9 @@ def test_the_sum_of_two_systems_is_seen_with_the_noise_of_both():
 
 def test_a_short_step_is_half_of_a_long_one():
     """Two steps of dt give the process noise of one step of 2 dt."""
-    short, long = (constant_velocity(dimensions=3, dt=dt, acceleration=0.7, noise=1.0) for dt in (0.5, 1.0))
+    short, long = (
+        constant_velocity(dimensions=3, dt=dt, acceleration=0.7, noise=1.0) for dt in (0.5, 1.0)
+    )
     twice = short.transition @ short.process_noise @ short.transition.mT + short.process_noise
     torch.testing.assert_close(twice, long.process_noise)
     torch.testing.assert_close(short.transition @ short.transition, long.transition)
@@ -172,7 +191,9 @@ def test_saving_and_loading_is_identity(num_inputs):
     system = a_system(num_inputs=num_inputs)
     again = LDS(**load(save(system.tensors())))
     assert again.tensors().keys() == system.tensors().keys()
-    assert all(torch.equal(tensor, getattr(again, name)) for name, tensor in system.tensors().items())
+    assert all(
+        torch.equal(tensor, getattr(again, name)) for name, tensor in system.tensors().items()
+    )
 
 
 def test_rows_may_be_constant_all_missing_or_empty():
@@ -214,7 +235,9 @@ def test_wrong_parts_are_named():
 def test_a_wrong_shape_is_named(monkeypatch):
     """By the model itself: outside the tests nobody checks annotations."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(DataError, match=r"initial_mean has the shape \(2,\); with 3 states and 2 values a step it"):
+    with pytest.raises(
+        DataError, match=r"initial_mean has the shape \(2,\); with 3 states and 2 values a step it"
+    ):
         replace(a_system(), initial_mean=numbers(2))
     with pytest.raises(DataError, match=r"input_matrix has the shape \(2, 1\)"):
         replace(a_system(), input_matrix=numbers(2, 1))

@@ -28,16 +28,24 @@ def numbers(*shape, seed=0):
 def decoder(*, summary=None, every=False, kind="rnn", tied=False):
     torch.manual_seed(0)
     embedding = Embedding(V, D, name="decoder")
-    stack = CausalStack(D + (summary or 0) * every, Stack(kind=kind, size=H, layers=1), dropout=0.0, name="decoder")
+    stack = CausalStack(
+        D + (summary or 0) * every, Stack(kind=kind, size=H, layers=1), dropout=0.0, name="decoder"
+    )
     bridge = None if summary is None else Bridge(summary, stack.state_sizes)
     head = Head(H, V, tied=embedding.weight if tied else None)
-    return RecurrentDecoder(embedding, stack, head, bridge=bridge, reads_summary=every, dropout=0.0).double()
+    return RecurrentDecoder(
+        embedding, stack, head, bridge=bridge, reads_summary=every, dropout=0.0
+    ).double()
 
 
 def encoder(**options):
     torch.manual_seed(1)
-    stack = recurrent_stack(D, Stack(kind="lstm", size=H, layers=2, **options), dropout=0.0, name="encoder")
-    return RecurrentEncoder(TokenInputs(Embedding(V, D, name="encoder")), stack, dropout=0.0).double()
+    stack = recurrent_stack(
+        D, Stack(kind="lstm", size=H, layers=2, **options), dropout=0.0, name="encoder"
+    )
+    return RecurrentEncoder(
+        TokenInputs(Embedding(V, D, name="encoder")), stack, dropout=0.0
+    ).double()
 
 
 def test_a_head_is_an_affine_map():
@@ -53,13 +61,20 @@ def test_a_tied_head_writes_with_the_weights_it_reads_with():
     assert same.output.weight is embedding.weight
     assert same.project is None
     x = torch.randn(2, H)
-    torch.testing.assert_close(projected(x), (x @ projected.project.weight.mT) @ embedding.weight.mT)
+    torch.testing.assert_close(
+        projected(x), (x @ projected.project.weight.mT) @ embedding.weight.mT
+    )
 
 
 def test_tying_saves_the_parameters_of_the_output():
     free, tied = decoder(), decoder(tied=True)
-    count = {name: sum(p.numel() for p in each.parameters()) for name, each in (("free", free), ("tied", tied))}
-    assert count["free"] - count["tied"] == V * H - D * H  # less V x H, and D x H more to reach the embedding's size
+    count = {
+        name: sum(p.numel() for p in each.parameters())
+        for name, each in (("free", free), ("tied", tied))
+    }
+    assert (
+        count["free"] - count["tied"] == V * H - D * H
+    )  # less V x H, and D x H more to reach the embedding's size
 
 
 def test_a_bridge_makes_one_state_for_each_part():
@@ -150,7 +165,10 @@ def test_in_training_a_few_streams_begin_anew():
             own = Padded(target.values[places], target.lengths[places])
             return model.read_batch(Batch(rows[places], target=own), carried).features
 
-    found, plain = read(rows, carried), model.decoder.features(target.values[:, :-1], (), carried)[0]
+    found, plain = (
+        read(rows, carried),
+        model.decoder.features(target.values[:, :-1], (), carried)[0],
+    )
     anew = (found != plain).flatten(1).any(1)
     assert 20 < anew.sum() < 60
     assert found[anew].allclose(read(rows, ())[anew])
@@ -158,7 +176,11 @@ def test_in_training_a_few_streams_begin_anew():
 
 
 def test_what_was_not_observed_is_not_asked_for():
-    target = Padded(TARGET.values, TARGET.lengths, torch.tensor([[1, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]]).bool())
+    target = Padded(
+        TARGET.values,
+        TARGET.lengths,
+        torch.tensor([[1, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]]).bool(),
+    )
     gold = LanguageModel(decoder()).read_batch(Batch(ROWS, target=target)).gold
     assert gold.scored.int().tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
 
@@ -203,7 +225,13 @@ def test_the_logits_pass_a_tap():
     with listening(lambda name, value: seen.setdefault(name, value)):
         logits, _ = model.decoder.read(TARGET.values, (), model.decoder.stack.start(3))
     assert seen["logits"] is logits
-    assert set(seen) == {"decoder.embedding", "decoder.0.enters", "decoder.0.h", "features", "logits"}
+    assert set(seen) == {
+        "decoder.embedding",
+        "decoder.0.enters",
+        "decoder.0.h",
+        "features",
+        "logits",
+    }
 
 
 def test_a_state_is_put_in_another_order():

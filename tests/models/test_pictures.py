@@ -1,20 +1,34 @@
 import torch
 
 from seqlab.layers.dropout import noise
-from seqlab.models.pictures import ConvolutionalEncoder, GlimpseEncoder, Pictures, grid_positions, jittered, patches
+from seqlab.models.pictures import (
+    ConvolutionalEncoder,
+    GlimpseEncoder,
+    Pictures,
+    grid_positions,
+    jittered,
+    patches,
+)
 from seqlab.padded import Padded
 from seqlab.recipe import Convolution, Glimpse, Image
 from seqlab.trace import Trace
 
 
 def rows(num, image, *, seed=1):
-    values = torch.randn(num, image.height, image.width * image.channels, generator=torch.Generator().manual_seed(seed))
+    values = torch.randn(
+        num,
+        image.height,
+        image.width * image.channels,
+        generator=torch.Generator().manual_seed(seed),
+    )
     return Padded(values, torch.full((num,), image.height))
 
 
 def test_convolutions_leave_a_grid_and_one_vector():
     image = Image(height=20, width=12)
-    encoder = ConvolutionalEncoder(Convolution(size=16, layers=2, channels=4, blocks=2), image, dropout=0.0)
+    encoder = ConvolutionalEncoder(
+        Convolution(size=16, layers=2, channels=4, blocks=2), image, dropout=0.0
+    )
     memory = encoder(rows(3, image))
     assert memory.grid == (5, 3)
     assert memory.states.values.shape == (3, 15, 16)
@@ -30,7 +44,9 @@ def test_a_place_of_the_grid_sees_its_part_of_the_picture():
     changed = source.values.clone()
     changed[:, 28:, 28:] += 3
     with torch.inference_mode():
-        before, after = (encoder(source.with_values(v)).states.values for v in (source.values, changed))
+        before, after = (
+            encoder(source.with_values(v)).states.values for v in (source.values, changed)
+        )
     apart = (before - after).abs().amax(-1).unflatten(1, (8, 8))[0]
     assert apart[:5, :5].max() == 0
     assert apart[7, 7] > 1e-3
@@ -51,7 +67,9 @@ def test_the_windows_are_part_of_the_trace():
         memory = encoder(rows(2, image))
     assert trace["glimpse.window"].shape == (2, 4, 5)
     assert trace["glimpse.patch"].shape == (2, 4, 3, 3, 3)
-    torch.testing.assert_close(trace["glimpse.window"][:, 0, :2], torch.tensor([[6.5, 4.5]] * 2))  # all of it, at first
+    torch.testing.assert_close(
+        trace["glimpse.window"][:, 0, :2], torch.tensor([[6.5, 4.5]] * 2)
+    )  # all of it, at first
     assert memory.states.values.shape == (2, 4, 7)
     assert memory.summary.equal(memory.states.values[:, -1])
 
@@ -69,14 +87,20 @@ def pictures(num, height=4, width=6, channels=1):
 
 
 def test_patches_go_from_left_to_right_and_down():
-    picture = torch.tensor([[0.0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]])[None, ..., None]
-    assert patches(picture, 2).tolist() == [[[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]]
+    picture = torch.tensor([[0.0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]])[
+        None, ..., None
+    ]
+    assert patches(picture, 2).tolist() == [
+        [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
+    ]
 
 
 def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen():
     layer = Pictures([10.0, 20.0] * 2, [2.0, 4.0] * 2, Image(height=2, width=2, channels=3))
     rows = torch.tensor([[[12, 24, 8, 16], [10, 20, 14, 28], [99, 99, 99, 99]]], dtype=torch.uint8)
-    layer.settings = layer.settings.model_copy(update={"channels": 2})  # two colours are easier to check by hand
+    layer.settings = layer.settings.model_copy(
+        update={"channels": 2}
+    )  # two colours are easier to check by hand
     seen = layer(Padded(rows, torch.tensor([2])))
     assert seen.values.tolist() == [[[1, 1, -1, -1], [0, 0, 2, 2]]]
     assert seen.lengths.tolist() == [2]
@@ -111,6 +135,10 @@ def test_a_moved_picture_is_the_same_picture_with_its_edge_drawn_out():
     pixels = pictures(1).expand(200, -1, -1, -1)
     with noise(1, 1, torch.arange(200)):
         moved = {tuple(each.flatten().tolist()) for each in jittered(pixels, settings)}
-    wide = torch.nn.functional.pad(pixels[:1, ..., 0].float(), (1, 1, 1, 1), mode="replicate")[0].long()
-    possible = {tuple(wide[y : y + 4, x : x + 6].flatten().tolist()) for y in range(3) for x in range(3)}
+    wide = torch.nn.functional.pad(pixels[:1, ..., 0].float(), (1, 1, 1, 1), mode="replicate")[
+        0
+    ].long()
+    possible = {
+        tuple(wide[y : y + 4, x : x + 6].flatten().tolist()) for y in range(3) for x in range(3)
+    }
     assert moved == possible

@@ -68,7 +68,9 @@ class TestTwoReaders:
         """What lies at the pads is not read by the half that begins at the row's end."""
         padded = Padded.from_rows([[10, 11, 12], [20]])
         dirty = padded.with_values(padded.values + 33 * ~padded.real)
-        torch.testing.assert_close(readers.layers(dirty)[:, 1, :1], readers.layers(padded)[:, 1, :1])
+        torch.testing.assert_close(
+            readers.layers(dirty)[:, 1, :1], readers.layers(padded)[:, 1, :1]
+        )
 
 
 class TestBidirectionalLanguageModel:
@@ -78,7 +80,10 @@ class TestBidirectionalLanguageModel:
 
         total, count = 0.0, 0
         for row in ROWS:
-            for stack, words in ((bilm.readers.ahead, [SOS, *row, EOS]), (bilm.readers.back, [EOS, *row[::-1], SOS])):
+            for stack, words in (
+                (bilm.readers.ahead, [SOS, *row, EOS]),
+                (bilm.readers.back, [EOS, *row[::-1], SOS]),
+            ):
                 tokens = torch.tensor([words])
                 states, _ = stack(bilm.readers.embedding(tokens[:, :-1]), stack.start(1))
                 log_p = bilm.head(states).log_softmax(-1).detach()
@@ -109,7 +114,9 @@ class TestBidirectionalLanguageModel:
 @pytest.fixture(scope="module")
 def masked():
     torch.manual_seed(0)
-    stack = recurrent_stack(D, Stack(kind="gru", size=D, bidirectional=True), dropout=0.0, name="encoder")
+    stack = recurrent_stack(
+        D, Stack(kind="gru", size=D, bidirectional=True), dropout=0.0, name="encoder"
+    )
     encoder = RecurrentEncoder(TokenInputs(Embedding(V, D, name="encoder")), stack, dropout=0.0)
     return MaskedLanguageModel(encoder, Head(2 * D, V), num_tokens=V, share=0.3)
 
@@ -148,7 +155,10 @@ class TestHiding:
     def test_it_depends_neither_on_the_other_rows_nor_on_the_padding(self, masked):
         rows = [self.LONG[:20], self.LONG, [], self.LONG[:7]]
         together = self.hidden(masked, rows, [5, 6, 7, 8])
-        alone = [self.hidden(masked, [row], [number])[0] for row, number in zip(rows, (5, 6, 7, 8), strict=True)]
+        alone = [
+            self.hidden(masked, [row], [number])[0]
+            for row, number in zip(rows, (5, 6, 7, 8), strict=True)
+        ]
         assert together == alone
         assert self.hidden(masked, rows[::-1], [8, 7, 6, 5])[::-1] == together
 
@@ -178,7 +188,9 @@ class TestTheme:
     def themed(self, masked):
         torch.manual_seed(1)
         pooling = Pooling("theme", 2 * D, summary_size=2 * D, theme=3)
-        return MaskedLanguageModel(masked.encoder, masked.head, num_tokens=V, share=0.3, theme=pooling)
+        return MaskedLanguageModel(
+            masked.encoder, masked.head, num_tokens=V, share=0.3, theme=pooling
+        )
 
     def batch(self, *rows):
         return Batch(rows=torch.arange(len(rows)), source=Padded.from_rows(rows))
@@ -217,14 +229,20 @@ class TestElmoInputs:
         x = inputs(source)
         assert x.shape == (4, 5, 3 + 2 * D)
         assert x[..., :3].equal(inputs.inputs(source))
-        torch.testing.assert_close(x[..., 3:], inputs.readers.layers(source).mean(0))  # before any training
+        torch.testing.assert_close(
+            x[..., 3:], inputs.readers.layers(source).mean(0)
+        )  # before any training
 
     def test_only_their_mix_is_learnt(self, tagger):
         inputs = tagger.encoder.inputs
         frozen = {name for name, p in tagger.named_parameters() if not p.requires_grad}
-        assert frozen == {f"encoder.inputs.readers.{name}" for name, _ in inputs.readers.named_parameters()}
+        assert frozen == {
+            f"encoder.inputs.readers.{name}" for name, _ in inputs.readers.named_parameters()
+        }
         before = {name: p.detach().clone() for name, p in tagger.named_parameters()}
-        optimizer = torch.optim.AdamW([p for p in tagger.parameters() if p.requires_grad], lr=0.1, weight_decay=0.1)
+        optimizer = torch.optim.AdamW(
+            [p for p in tagger.parameters() if p.requires_grad], lr=0.1, weight_decay=0.1
+        )
         batch = Batch(
             rows=torch.arange(4),
             source=Padded.from_rows(ROWS),
@@ -244,12 +262,18 @@ class TestSpelledInputs:
     @pytest.fixture
     def inputs(self):
         torch.manual_seed(0)
-        return SpelledInputs(Embedding(V, 3, name="encoder"), 20, Stack(kind="gru", size=4, bidirectional=True))
+        return SpelledInputs(
+            Embedding(V, 3, name="encoder"), 20, Stack(kind="gru", size=4, bidirectional=True)
+        )
 
     def words(self, *rows):
         """Rows of (id, letters), as a vocabulary spells them: eight places for letters."""
-        spelled = [[[word, *letters, *[0] * (8 - len(letters))] for word, letters in row] for row in rows]
-        return Padded.from_rows([torch.tensor(row, dtype=torch.long).reshape(-1, 9) for row in spelled])
+        spelled = [
+            [[word, *letters, *[0] * (8 - len(letters))] for word, letters in row] for row in rows
+        ]
+        return Padded.from_rows(
+            [torch.tensor(row, dtype=torch.long).reshape(-1, 9) for row in spelled]
+        )
 
     def test_words_that_were_never_seen_are_told_apart_by_their_letters(self, inputs):
         x = inputs(self.words([(UNK, [7, 8]), (UNK, [8, 7]), (UNK, [7, 8])]))[0]
@@ -277,7 +301,9 @@ class TestSpelledInputs:
 
 class TestSegments:
     def test_a_separator_is_the_last_token_of_its_own_text(self):
-        tokens = torch.tensor([[SOS, 7, SEP, 8, 9, SEP, 10], [7, 8, 9, 10, 11, 12, 13], [SEP, SEP, 7, 0, 0, 0, 0]])
+        tokens = torch.tensor(
+            [[SOS, 7, SEP, 8, 9, SEP, 10], [7, 8, 9, 10, 11, 12, 13], [SEP, SEP, 7, 0, 0, 0, 0]]
+        )
         segments = segment_numbers(Padded.from_rows(list(tokens)))
         assert segments.tolist() == [
             [0, 0, 0, 1, 1, 1, 2],

@@ -8,7 +8,9 @@ from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
 SEASON = [1.0, 5.0, 3.0]
 
 
-def _rules(values: list[float], seen: list[bool] | None = None, *, horizon: int = 4) -> torch.Tensor:
+def _rules(
+    values: list[float], seen: list[bool] | None = None, *, horizon: int = 4
+) -> torch.Tensor:
     window = torch.tensor([values])
     mask = torch.ones_like(window, dtype=torch.bool) if seen is None else torch.tensor([seen])
     return simple_forecasts(torch.where(mask, window, 0.0), mask, 3, horizon)[0].T

@@ -45,7 +45,9 @@ def test_rows_about_order():
         assert min("ab", key=row.index) == first
     for sentence in repeats(20, range(4, 9), seed=1).strip().split("\n\n"):
         letters, tags = zip(*(line.split() for line in sentence.splitlines()), strict=True)
-        assert [tag == "again" for tag in tags] == [a == b for a, b in zip(("", *letters), letters, strict=False)]
+        assert [tag == "again" for tag in tags] == [
+            a == b for a, b in zip(("", *letters), letters, strict=False)
+        ]
 
 
 def test_scaling(measured):

@@ -12,7 +12,9 @@ pytest.importorskip("babel")
 def test_lags(measured):
     finding = measured("C3")
     assert len(finding.values["known"]) == len(finding.values["gradient"]) == 2
-    assert all(row[0] == key and set(row[1:]) <= set("wxyz") for key, row in keys(20, range(3, 6), seed=1))
+    assert all(
+        row[0] == key and set(row[1:]) <= set("wxyz") for key, row in keys(20, range(3, 6), seed=1)
+    )
 
 
 def test_cost(measured):
@@ -30,7 +32,9 @@ def test_truncation(measured):
 
 def test_readable(measured):
     assert set(measured("C18").chart.bars) == {
-        f"{what}, {model}" for what in ("quotes", "place in line") for model in ("trained", "floor: untrained")
+        f"{what}, {model}"
+        for what in ("quotes", "place in line")
+        for model in ("trained", "floor: untrained")
     }
 
 

@@ -31,7 +31,9 @@ def test_there_are_twenty_five_and_each_has_an_experiment():
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_a_verdict_falls_by_the_bars(claim):
-    met, missed = ({n: [met_and_missed(c)[k]] * 3 for n, c in claim.criteria.items()} for k in (0, 1))
+    met, missed = (
+        {n: [met_and_missed(c)[k]] * 3 for n, c in claim.criteria.items()} for k in (0, 1)
+    )
     assert claim.verdict(found(met)) == "confirmed"
     assert claim.verdict(found(missed)) == "not confirmed"
     for name in claim.criteria:
@@ -46,8 +48,16 @@ def test_a_verdict_falls_by_the_bars(claim):
     ("name", "confirmed", "not_confirmed"),
     [
         ("C1", {"below": [0.7], "above": [1.3]}, {"below": [1.1], "above": [0.9]}),
-        ("C3", {"known": [0.6, 0.7], "gradient": [0.5, 0.4]}, {"known": [-0.1, 0.0], "gradient": [0.0, 0.1]}),
-        ("C6", {"without": [0.3, 0.4], "with": [0.95, 1.0]}, {"without": [0.9, 0.8], "with": [0.7, 0.6]}),
+        (
+            "C3",
+            {"known": [0.6, 0.7], "gradient": [0.5, 0.4]},
+            {"known": [-0.1, 0.0], "gradient": [0.0, 0.1]},
+        ),
+        (
+            "C6",
+            {"without": [0.3, 0.4], "with": [0.95, 1.0]},
+            {"without": [0.9, 0.8], "with": [0.7, 0.6]},
+        ),
         ("C7", {"end": [0.1, 0.2]}, {"end": [-0.1, 0.01]}),
         ("C13", {"few": [0.05, 0.1]}, {"few": [0.01, -0.02]}),
         ("C17", {"after": [0.5], "before": [0.6]}, {"after": [2.0], "before": [1.0]}),
@@ -66,4 +76,9 @@ def test_a_rule_and_a_finding_in_words():
     assert (criterion.verdict([0.75]), criterion.verdict([0.8])) == ("confirmed", "not confirmed")
     sentence = CLAIMS["C7"].sentence(found({"end": [0.01, -0.05]}))
     assert sentence.endswith("for each cell: -0.02 (-0.05 to 0.01).")
-    assert (ranged([1.0, 1.0]), number(12345), number(12345.6), number(0.12345)) == ("1", "12,345", "12,346", "0.123")
+    assert (ranged([1.0, 1.0]), number(12345), number(12345.6), number(0.12345)) == (
+        "1",
+        "12,345",
+        "12,346",
+        "0.123",
+    )

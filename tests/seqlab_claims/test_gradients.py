@@ -7,7 +7,9 @@ pytest.importorskip("babel")
 
 def test_singular_values(measured):
     table = measured("C1").tables[0]
-    assert table.rows[0][1:] == pytest.approx([0.7, 0.9, 1.1, 1.3])  # orthogonal and at rest: exactly the claim
+    assert table.rows[0][1:] == pytest.approx(
+        [0.7, 0.9, 1.1, 1.3]
+    )  # orthogonal and at rest: exactly the claim
     assert max(table.rows[1][1:]) < 1  # random: the largest singular value is not what counts
 
 

@@ -55,7 +55,9 @@ def test_a_chain_of_letters_follows_its_own_order():
 
 
 def test_targets_move_as_they_are_said_to():
-    circles, jumps = (paths(kind, 2, 50, torch.Generator().manual_seed(1)) for kind in ("circles", "jumps"))
+    circles, jumps = (
+        paths(kind, 2, 50, torch.Generator().manual_seed(1)) for kind in ("circles", "jumps")
+    )
     assert torch.allclose(circles.norm(dim=-1), torch.full((2, 50), 10.0).double())
     assert 0 < (jumps.diff(dim=1).norm(dim=-1) > 0).double().mean() < 0.3
 

@@ -27,7 +27,13 @@ def test_a_report_reads_from_verdicts_to_numbers(report):
     for name in QUICK:
         claim, finding = claims[name], results[name].finding
         section = page.split(f"## {name}\n")[1].split("\n## ")[0]
-        for said in (claim.words, claim.experiment, claim.data, claim.limits, f"Verdict: {claim.verdict(finding)}."):
+        for said in (
+            claim.words,
+            claim.experiment,
+            claim.data,
+            claim.limits,
+            f"Verdict: {claim.verdict(finding)}.",
+        ):
             assert said in section
         assert f"![{finding.chart.title}]({name}.svg)" in section
         assert all(criterion.rule in section for criterion in claim.criteria.values())
@@ -50,7 +56,11 @@ def test_what_was_measured_is_not_measured_again_but_with_other_settings(report)
     out, results, _ = report
     messages = []
     assert run_claims(QUICK, out=out, scale="tiny", report=messages.append) == results
-    assert messages == ["C1 (1 of 3): measured before", "C9 (2 of 3): measured before", "C20 (3 of 3): measured before"]
+    assert messages == [
+        "C1 (1 of 3): measured before",
+        "C9 (2 of 3): measured before",
+        "C20 (3 of 3): measured before",
+    ]
     messages.clear()
     again = run_claims(["C9"], out=out, scale="tiny", seeds=2, report=messages.append)["C9"]
     assert messages == ["C9 (1 of 1): without 1/sqrt(d) the softmax saturates"]
@@ -73,16 +83,32 @@ def test_a_claim_that_was_stopped_goes_on_with_the_trainings_it_has(tmp_path):
         run_claims(["C3"], out=tmp_path, scale="tiny", report=stop)
     again = []
     run_claims(["C3"], out=tmp_path, scale="tiny", report=again.append)
-    trainings = [f"  {cell}, {lag}, seed 1" for lag in (2, 5) for cell in ("tanh RNN", "LSTM", "GRU")]
+    trainings = [
+        f"  {cell}, {lag}, seed 1" for lag in (2, 5) for cell in ("tanh RNN", "LSTM", "GRU")
+    ]
     assert (messages[1:], again[1:]) == (trainings[:3], trainings[2:])
 
 
 def test_a_training_is_that_of_the_command_line(tmp_path):
     at = Settings(tmp_path, "tiny")
-    rows = [("yes" if "a" in word else "no", word) for word in ("abc", "bcd", "cda", "ddd", "bab", "cbc") * 5]
+    rows = [
+        ("yes" if "a" in word else "no", word)
+        for word in ("abc", "bcd", "cda", "ddd", "bab", "cbc") * 5
+    ]
     data = at.file("rows.tsv", rows)
-    model = at.trained("one", "classify", data, "lstm-classifier", {"train.steps": 2, "model.encoder.size": 4}, seed=7)
-    assert (model.recipe.train.seed, model.recipe.train.validate_every, model.metrics["steps"]) == (7, 2, 2)
+    model = at.trained(
+        "one",
+        "classify",
+        data,
+        "lstm-classifier",
+        {"train.steps": 2, "model.encoder.size": 4},
+        seed=7,
+    )
+    assert (model.recipe.train.seed, model.recipe.train.validate_every, model.metrics["steps"]) == (
+        7,
+        2,
+        2,
+    )
     assert model.recipe.model.encoder.size == 4
 
 
@@ -97,9 +123,22 @@ def test_results_of_something_else_are_refused(tmp_path):
 
 def test_charts_are_drawn_with_bands_floors_and_bars():
     found = {"ours": [[1.0, 2.0], [3.0, 5.0]]}
-    svg = drawn(lines("A title", ("steps", "nats"), ["few", "many"], found, {"floor": [4.0, 4.0]})).to_svg()
+    svg = drawn(
+        lines("A title", ("steps", "nats"), ["few", "many"], found, {"floor": [4.0, 4.0]})
+    ).to_svg()
     assert all(
-        word in svg for word in ("A title", "steps", "nats", "few", "many", "ours", "floor", "polygon", "dasharray")
+        word in svg
+        for word in (
+            "A title",
+            "steps",
+            "nats",
+            "few",
+            "many",
+            "ours",
+            "floor",
+            "polygon",
+            "dasharray",
+        )
     )
     assert "polygon" not in drawn(lines("", ("", ""), [1.0, 2.0], {"one": [[1.0], [2.0]]})).to_svg()
     assert "0.5" in drawn(bars("", "share", {"a": [0.4, 0.6]})).to_svg()
@@ -117,7 +156,9 @@ def test_tables_have_figures_at_the_right():
 
 def test_the_key_follows_the_code_of_the_experiment(tmp_path, monkeypatch):
     def other(at):
-        return Finding({"recurrent": [4.0], "attention": [0.0]}, [], Chart("", ("", ""), bars={"a": 1.0}))
+        return Finding(
+            {"recurrent": [4.0], "attention": [0.0]}, [], Chart("", ("", ""), bars={"a": 1.0})
+        )
 
     run_claims(["C20"], out=tmp_path, scale="tiny")
     monkeypatch.setitem(EXPERIMENTS, "C20", other)

@@ -15,7 +15,13 @@ from seqlab.serve.server import Server
 
 SMALL = ["model.embedding=8", "train.validate_every=5", "train.steps=10"]
 PICTURES = [
-    *("image.height=8", "image.width=8", "model.encoder.size=8", "model.encoder.layers=2", "model.encoder.channels=4"),
+    *(
+        "image.height=8",
+        "image.width=8",
+        "model.encoder.size=8",
+        "model.encoder.layers=2",
+        "model.encoder.channels=4",
+    ),
     *("model.decoder.size=8", "target.min_count=1", "decode.max_length=6", "data.validation=0.5"),
 ]
 SIZES = {side: f"model.{side}.size=16" for side in ("encoder", "decoder")}
@@ -24,7 +30,10 @@ PATIENCE = 30.0  # seconds, for whatever takes none of them
 
 def _lines(num, seed):
     keyed = random.Random(seed)
-    subjects, verbs = ("the cat", "a dog", "the time traveller"), ("sat", "ran", "said nothing", "went on")
+    subjects, verbs = (
+        ("the cat", "a dog", "the time traveller"),
+        ("sat", "ran", "said nothing", "went on"),
+    )
     return [f"{keyed.choice(subjects)} {keyed.choice(verbs)}" for _ in range(num)]
 
 
@@ -51,14 +60,23 @@ def folders(tmp_path_factory):
     """One trained model of each of these tasks; nobody changes them."""
     folder = tmp_path_factory.mktemp("served")
     lines = {
-        "translate": (".tsv", [f"{source}\t{target}" for source, target in reversals(300, seed=1, longest=6)]),
+        "translate": (
+            ".tsv",
+            [f"{source}\t{target}" for source, target in reversals(300, seed=1, longest=6)],
+        ),
         "lm": (".txt", _lines(200, seed=1)),
         "classify": (".tsv", [f"{label}\t{' '.join(bits)}" for bits, label in parity(300, seed=1)]),
         "tag": (".conll", _tagged(100, seed=1)),
         "mask": (".txt", _lines(100, seed=2)),
         "forecast": (".csv", _waves(300, seed=1)),
     }
-    both = [*SIZES.values(), "shared=false", "source.kind=characters", "target.kind=characters", "data.max_source=30"]
+    both = [
+        *SIZES.values(),
+        "shared=false",
+        "source.kind=characters",
+        "target.kind=characters",
+        "data.max_source=30",
+    ]
     sizes = {
         "translate": [
             *both,
@@ -71,7 +89,12 @@ def folders(tmp_path_factory):
         "classify": [SIZES["encoder"], "source.min_count=1"],
         "tag": [SIZES["encoder"], "source.min_count=1"],
         "mask": [SIZES["encoder"], "model.encoder.layers=1", "source.size=280"],
-        "forecast": [SIZES["encoder"], "forecast.look_back=16", "forecast.horizon=4", "forecast.patch=4"],
+        "forecast": [
+            SIZES["encoder"],
+            "forecast.look_back=16",
+            "forecast.horizon=4",
+            "forecast.patch=4",
+        ],
     }
     for task, (suffix, text) in lines.items():
         data = folder / f"{task}-data{suffix}"
@@ -79,7 +102,9 @@ def folders(tmp_path_factory):
         recipe = "seq2seq" if task == "translate" else None  # which learns enough in a moment
         lab.train(task, data, recipe=recipe, settings=[*SMALL, *sizes[task]], out=folder / task)
     make_pictures("shapes", 24, folder / "caption-data.npz", seed=1)
-    lab.train("caption", folder / "caption-data.npz", settings=[*SMALL, *PICTURES], out=folder / "caption")
+    lab.train(
+        "caption", folder / "caption-data.npz", settings=[*SMALL, *PICTURES], out=folder / "caption"
+    )
     return {task: folder / task for task in (*lines, "caption")}
 
 

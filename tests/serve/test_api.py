@@ -28,7 +28,9 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage
 
 def as_printed(answer):
     """What `seqlab predict --json` prints of an answer."""
-    return json.loads(json.dumps({"input": answer.input, "output": answer.output, **answer.details}))
+    return json.loads(
+        json.dumps({"input": answer.input, "output": answer.output, **answer.details})
+    )
 
 
 def alike(one, other):
@@ -84,11 +86,16 @@ class TestPredict:
         assert len(from_array) == 8
         assert from_array[0]["column"] == "low"
 
-    @pytest.mark.parametrize("decode", [{"temperature": 1.3}, {"beam": 3}, {"method": "sample", "top_k": 4}])
+    @pytest.mark.parametrize(
+        "decode", [{"temperature": 1.3}, {"beam": 3}, {"method": "sample", "top_k": 4}]
+    )
     def test_decodes_as_it_is_told(self, client, offline, decode):
         for task in ("translate", "lm"):
             expected = offline[task].predict(INPUTS[task], seed=7, **decode)
-            assert alike(client.predict(task, INPUTS[task], seed=7, **decode), [as_printed(e) for e in expected])
+            assert alike(
+                client.predict(task, INPUTS[task], seed=7, **decode),
+                [as_printed(e) for e in expected],
+            )
 
     def test_a_prefix_and_the_n_best(self, client):
         answer = client.predict("translate", ["abc"], prefix="c", n_best=2, beam=4)[0]
@@ -135,7 +142,9 @@ class TestNext:
             written.append(seen["candidates"][0]["id"])
             seen = client.next("translate", "abc", written)
         assert seen["text"] == answer["output"]
-        assert [token["piece"] for token in seen["written"]][: len(answer["tokens"])] == answer["tokens"]
+        assert [token["piece"] for token in seen["written"]][: len(answer["tokens"])] == answer[
+            "tokens"
+        ]
 
     def test_probabilities_before_and_after(self, client, offline):
         size = len(offline["lm"].bundle.codec.target_tokenizer)
@@ -165,7 +174,10 @@ class TestGenerate:
     def test_the_last_event_has_the_score(self, server, client):
         body = json.dumps({"model": "translate", "input": "abc"}).encode()
         request = urllib.request.Request(
-            f"{server.address}/v1/generate", body, {"Content-Type": "application/json"}, method="POST"
+            f"{server.address}/v1/generate",
+            body,
+            {"Content-Type": "application/json"},
+            method="POST",
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
@@ -190,20 +202,30 @@ class TestExplain:
         seen = client.explain("translate", "lens", "abc")
         pictures = seen.pop("pictures")
         assert seen == json.loads(offline["translate"].explain("abc", "lens").to_json())
-        assert all(picture["svg"].startswith("<svg") and "<script" not in picture["svg"] for picture in pictures)
+        assert all(
+            picture["svg"].startswith("<svg") and "<script" not in picture["svg"]
+            for picture in pictures
+        )
 
     def test_options(self, client):
         seen = client.explain("translate", "beam", "abc", beam=2)
         assert seen["beam"] == 2
 
-    @pytest.mark.parametrize(("form", "begins"), [("html", b"<!doctype html>"), ("svg", b"<svg"), ("png", b"\x89PNG")])
+    @pytest.mark.parametrize(
+        ("form", "begins"), [("html", b"<!doctype html>"), ("svg", b"<svg"), ("png", b"\x89PNG")]
+    )
     def test_files(self, client, form, begins):
         assert client.explain_as(form, "translate", "lens", "abc").startswith(begins)
 
     def test_the_trace_is_compact_and_whole(self, client):
         content = client.explain_as("trace", "translate", "lens", "abc")
         tensors = load_tensors(content)
-        assert {tensor.dtype for tensor in tensors.values()} <= {torch.float16, torch.uint8, torch.int64, torch.bool}
+        assert {tensor.dtype for tensor in tensors.values()} <= {
+            torch.float16,
+            torch.uint8,
+            torch.int64,
+            torch.bool,
+        }
         assert "logits" in " ".join(tensors)
         assert len(content) < len(json.dumps(client.explain("translate", "lens", "abc"))) * 5
 
@@ -221,7 +243,9 @@ class TestRuns:
 
     def test_a_checkpoint_is_a_model_too(self, client):
         best = client.predict("translate@best", ["abc"])
-        assert alike(best, client.predict("translate", ["abc"]))  # the best is what became the model
+        assert alike(
+            best, client.predict("translate", ["abc"])
+        )  # the best is what became the model
         assert client.predict("translate@last", ["abc"])
         assert client.explain("translate@last", "lens", "abc")["view"] == "lens"
 
@@ -234,7 +258,12 @@ class TestRuns:
         (run / "metrics.jsonl").write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "lo')
         client = Client(serving([tmp_path / "young"]).address)
         listed = client.models()[0]
-        assert (listed["name"], listed["task"], listed["run"], listed["views"]) == ("young", "translate", True, [])
+        assert (listed["name"], listed["task"], listed["run"], listed["views"]) == (
+            "young",
+            "translate",
+            True,
+            [],
+        )
         assert client.run("young") == {
             "rows": [{"step": 1, "loss": 3.0}], "next": 1, "running": True, "checkpoints": []
         }  # fmt: skip
@@ -262,7 +291,9 @@ def test_the_server_counts(client):
     lines = client.metrics().splitlines()
     kinds = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE ")}
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    assert {name.partition("{")[0] for name in values} == {*NAMES}  # of this server alone: not of the process
+    assert {name.partition("{")[0] for name in values} == {
+        *NAMES
+    }  # of this server alone: not of the process
     assert kinds["seqlab_requests_total"] == "counter"
     assert float(values['seqlab_requests_total{route="/v1/predict",status="200"}']) >= 1
     asked = float(values['seqlab_request_seconds_count{route="/v1/predict"}'])

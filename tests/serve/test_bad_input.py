@@ -20,7 +20,9 @@ def send(server):
     def send(path, body=None, headers=(), method=None):
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         kind = {"Content-Type": "application/json"} if content is not None else {}
-        request = urllib.request.Request(server.address + path, content, {**kind, **dict(headers)}, method=method)
+        request = urllib.request.Request(
+            server.address + path, content, {**kind, **dict(headers)}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, answer.read(), answer.headers
@@ -94,17 +96,24 @@ def test_bad_bodies_are_answered_in_words(send, path, body, status, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["\x00\x01\x02\x7f", "\u202e\u2066", "a\nb\tc\r", "😀" * 20, "<script>alert(1)</script>"]
+    "text",
+    ["\x00\x01\x02\x7f", "\u202e\u2066", "a\nb\tc\r", "😀" * 20, "<script>alert(1)</script>"],
 )
 def test_odd_characters_are_text_like_any_other(send, text):
-    for model, path in (("translate", "/v1/predict"), ("lm", "/v1/predict"), ("classify", "/v1/predict")):
+    for model, path in (
+        ("translate", "/v1/predict"),
+        ("lm", "/v1/predict"),
+        ("classify", "/v1/predict"),
+    ):
         status, answer, _ = send(path, {"model": model, "inputs": [text]})
         assert status == 200
         assert json.loads(answer)["outputs"][0]["input"] == text
     assert send("/v1/explain/lens", {"model": "lm", "input": text})[0] == 200
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "a*a*a*b", "(a?)" * 20 + "b", "(a|b)" * 10, "(x{2}){2}"])
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|a)*b", "a*a*a*b", "(a?)" * 20 + "b", "(a|b)" * 10, "(x{2}){2}"]
+)
 def test_a_pattern_that_could_take_for_ever_is_not_begun(send, pattern):
     body = {"model": "lm", "input": "a" * 200, "options": {"pattern": pattern}}
     status, answer, _ = send("/v1/explain/cells", body)
@@ -116,7 +125,9 @@ def test_a_pattern_that_cannot_is(client):
     assert client.explain("lm", "cells", "the cat sat", pattern="[a-c]+t")["view"] == "cells"
 
 
-@pytest.mark.parametrize("path", ["/page/..%2fapi.py", "/page/../api.py", "/page/api.py", "/page/", "/v1/runs/..%2f.."])
+@pytest.mark.parametrize(
+    "path", ["/page/..%2fapi.py", "/page/../api.py", "/page/api.py", "/page/", "/v1/runs/..%2f.."]
+)
 def test_nothing_outside_of_the_page_is_given(send, path):
     status, answer, headers = send(path)
     assert status == 404
@@ -125,7 +136,8 @@ def test_nothing_outside_of_the_page_is_given(send, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/docs", "/openapi.json", "/healthz", "/metrics", "/v1/models", "/page/manual.css"]
+    "path",
+    ["/", "/docs", "/openapi.json", "/healthz", "/metrics", "/v1/models", "/page/manual.css"],
 )
 def test_the_policy_is_on_every_answer(send, path):
     status, _, headers = send(path)

@@ -76,7 +76,10 @@ def test_a_request_alone_waits_no_longer_than_it_must():
 def test_a_full_line_sends_away_and_a_place_is_free_again_after():
     async def job(batcher):
         with batcher.place(), batcher.place():
-            with pytest.raises(BusyError, match="2 requests are waiting already") as busy, batcher.place():
+            with (
+                pytest.raises(BusyError, match="2 requests are waiting already") as busy,
+                batcher.place(),
+            ):
                 pass
             assert busy.value.hint == "try again in a second."
         with pytest.raises(ZeroDivisionError), batcher.place():

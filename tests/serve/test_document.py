@@ -26,9 +26,22 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-OPERATIONS = [("POST", f"/v1/{verb}") for verb in ("predict", "generate", "next", "score", "explain/{view}")]
+OPERATIONS = [
+    ("POST", f"/v1/{verb}") for verb in ("predict", "generate", "next", "score", "explain/{view}")
+]
 OPERATIONS += [("GET", path) for path in ("/v1/models", "/v1/runs/{model}", "/healthz", "/metrics")]
-VIEWS = ("lens", "attention", "beam", "what-if", "cells", "saliency", "gradients", "embeddings", "band", "trellis")
+VIEWS = (
+    "lens",
+    "attention",
+    "beam",
+    "what-if",
+    "cells",
+    "saliency",
+    "gradients",
+    "embeddings",
+    "band",
+    "trellis",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +50,9 @@ def document(server):
 
 
 def test_all_of_it_is_tried(document):
-    assert {(found.ok().method.upper(), found.ok().path) for found in document.get_all_operations()} == set(OPERATIONS)
+    assert {
+        (found.ok().method.upper(), found.ok().path) for found in document.get_all_operations()
+    } == set(OPERATIONS)
 
 
 @pytest.mark.parametrize("mode", GenerationMode, ids=lambda mode: mode.value)
@@ -47,16 +62,26 @@ def test_the_document_is_true(document, folders, method, path, mode):
     if mode is GenerationMode.NEGATIVE and method == "GET":
         pytest.skip("there is nothing to get wrong in it")
 
-    @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(case=operation.as_strategy(mode), model=st.sampled_from([*folders, None]), view=st.sampled_from(VIEWS))
+    @settings(
+        max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    @given(
+        case=operation.as_strategy(mode),
+        model=st.sampled_from([*folders, None]),
+        view=st.sampled_from(VIEWS),
+    )
     def agrees(case, model, view):
         """Mostly about models and views that exist, so that more is seen than that they do not."""
         if model is not None and mode is GenerationMode.POSITIVE:
             if isinstance(case.body, dict):
                 case.body["model"] = model
-            case.path_parameters = {name: {"model": model, "view": view}[name] for name in case.path_parameters or {}}
+            case.path_parameters = {
+                name: {"model": model, "view": view}[name] for name in case.path_parameters or {}
+            }
         answer = case.call(timeout=30)
-        checks = CHECKS[:-1] if answer.status_code == 413 else CHECKS  # too large is said before wrong is seen
+        checks = (
+            CHECKS[:-1] if answer.status_code == 413 else CHECKS
+        )  # too large is said before wrong is seen
         case.validate_response(answer, checks=checks)
 
     agrees()
@@ -72,7 +97,9 @@ def test_every_curl_of_the_guide_works_and_every_route_has_one(document, server,
     for line in lines:
         for theirs, mine in ours.items():
             line = line.replace(theirs, mine)
-        done = subprocess.run([*shlex.split(line), "-sSf"], capture_output=True, timeout=60, cwd=tmp_path)
+        done = subprocess.run(
+            [*shlex.split(line), "-sSf"], capture_output=True, timeout=60, cwd=tmp_path
+        )
         assert done.returncode == 0, (line, done.stderr)
     for _, path in OPERATIONS:
         assert any(path.partition("{")[0] in line for line in lines), path

@@ -21,7 +21,15 @@ SECONDS = float(os.environ.get("SEQLAB_LOAD_SECONDS", "60"))
 REQUESTS = int(os.environ.get("SEQLAB_LOAD_REQUESTS", "20000"))
 CLIENTS = 64
 DATES = Path(seqlab.__file__).parent / "shipped" / "dates"
-TEXTS = ["July 4, 2001", "3 mars 1999", "12/05/2011", "Monday, 5 May 2014", "1 Jan 70", "5.6.1977", "Oct 31 1985"]
+TEXTS = [
+    "July 4, 2001",
+    "3 mars 1999",
+    "12/05/2011",
+    "Monday, 5 May 2014",
+    "1 Jan 70",
+    "5.6.1977",
+    "Oct 31 1985",
+]
 SERVER = """
 import sys, torch
 from pathlib import Path
@@ -94,7 +102,9 @@ while True:
 def served(folder, **bounds):
     """A server in a process of its own: its address, and its process."""
     words = [sys.executable, "-c", SERVER, str(folder), repr(bounds)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     try:
         yield process.stdout.readline().strip(), process
     finally:
@@ -106,9 +116,17 @@ def served(folder, **bounds):
 def asked_by_many(address, questions, *, seconds, most=10**9, clients=CLIENTS):
     """What many clients in one process saw, and how soon a process of its own was told that the server is well."""
     words = [sys.executable, "-c", ASKING, address, str(seconds), str(most), str(clients)]
-    watch = subprocess.Popen([sys.executable, "-c", WATCHING, address], stdout=subprocess.PIPE, text=True)
+    watch = subprocess.Popen(
+        [sys.executable, "-c", WATCHING, address], stdout=subprocess.PIPE, text=True
+    )
     try:
-        done = subprocess.run(words, input=json.dumps(questions), capture_output=True, text=True, timeout=seconds + 300)
+        done = subprocess.run(
+            words,
+            input=json.dumps(questions),
+            capture_output=True,
+            text=True,
+            timeout=seconds + 300,
+        )
     finally:
         watch.kill()
         health = [float(line) for line in watch.communicate()[0].splitlines()]
@@ -125,7 +143,11 @@ def questions():
     """Requests of three kinds, each with what the library answers: beam, sampled with a seed, and greedy."""
     model, asked = seqlab.load("dates"), []
     for text, other in zip(TEXTS, TEXTS[::-1], strict=True):
-        for decode, seed in (({"beam": 4}, 0), ({"temperature": 1.2}, 3), ({"method": "greedy"}, 0)):
+        for decode, seed in (
+            ({"beam": 4}, 0),
+            ({"temperature": 1.2}, 3),
+            ({"method": "greedy"}, 0),
+        ):
             body = {"model": "dates", "inputs": [text, other], "seed": seed, "decode": decode}
             expected = model.predict(body["inputs"], seed=seed, **decode)
             asked.append([body, [answer.output for answer in expected]])
@@ -134,7 +156,10 @@ def questions():
 
 def test_together_is_right_and_faster_than_one_by_one(questions):
     beams = [each for each in questions if "beam" in each[0]["decode"]]
-    rates, busy = {}, os.getloadavg()[0] > (os.cpu_count() or 1)  # with something else: then times tell of that too
+    rates, busy = (
+        {},
+        os.getloadavg()[0] > (os.cpu_count() or 1),
+    )  # with something else: then times tell of that too
     for name, asked, bounds in (
         ("mixed", questions, {}),
         ("together", beams, {}),
@@ -179,6 +204,8 @@ def test_memory_stays_flat(questions):
             seen = asked_by_many(address, questions, seconds=1200.0, most=most)
             assert seen["right"] == most
         grown = memory() - before
-        print(f"\n{REQUESTS} requests: {memory():.0f} MB at the end, {grown:+.1f} MB in the last nine tenths")
+        print(
+            f"\n{REQUESTS} requests: {memory():.0f} MB at the end, {grown:+.1f} MB in the last nine tenths"
+        )
         assert grown < 30
         assert Client(address).healthy()

@@ -27,11 +27,25 @@ PANES = ("follow", "decode", "attention", "beam", "inside", "what-if", "compare"
 MONTHS = ("janvier", "mars", "mai", "juin")
 LSTM = ["model.embedding=8", "model.encoder.size=12", "model.decoder.size=12"]
 PICTURES = [
-    *("image.height=8", "image.width=8", "model.encoder.size=8", "model.encoder.layers=2", "model.encoder.channels=4"),
-    *("model.embedding=8", "model.decoder.size=8", "target.min_count=1", "decode.max_length=6", "data.validation=0.5"),
+    *(
+        "image.height=8",
+        "image.width=8",
+        "model.encoder.size=8",
+        "model.encoder.layers=2",
+        "model.encoder.channels=4",
+    ),
+    *(
+        "model.embedding=8",
+        "model.decoder.size=8",
+        "target.min_count=1",
+        "decode.max_length=6",
+        "data.validation=0.5",
+    ),
 ]
 BLOCKS = " ".join(
-    f"model.{side}.{what}" for side in ("encoder", "decoder") for what in ("size=16", "layers=2", "heads=2")
+    f"model.{side}.{what}"
+    for side in ("encoder", "decoder")
+    for what in ("size=16", "layers=2", "heads=2")
 )
 UNNAMED = """() => {
   const described = e => (e.getAttribute("aria-describedby") ?? "").split(" ")
@@ -54,13 +68,23 @@ def _write(path, lines):
 def models(tmp_path_factory):
     """Four small models by name, trained in seconds; what they say is of no matter, only that the page shows it."""
     folder, keyed = tmp_path_factory.mktemp("pages"), random.Random(1)
-    days = [(keyed.randint(1, 28), keyed.randint(0, 3), keyed.randint(1950, 2020)) for _ in range(80)]
-    dates = _write(folder / "dates.tsv", [f"{d} {MONTHS[m]} {y}\t{y}-{m + 1:02}-{d:02}" for d, m, y in days])
+    days = [
+        (keyed.randint(1, 28), keyed.randint(0, 3), keyed.randint(1950, 2020)) for _ in range(80)
+    ]
+    dates = _write(
+        folder / "dates.tsv", [f"{d} {MONTHS[m]} {y}\t{y}-{m + 1:02}-{d:02}" for d, m, y in days]
+    )
     texts = [" ".join(keyed.choices("abcdefg", k=keyed.randint(2, 5))) for _ in range(80)]
     pairs = _write(folder / "pairs.tsv", [f"{text}\t{text[::-1].upper()}" for text in texts])
-    words = ["the cat sat on the mat.", '"no," said the dog (the big one).', "the time traveller ran home."] * 12
+    words = [
+        "the cat sat on the mat.",
+        '"no," said the dog (the big one).',
+        "the time traveller ran home.",
+    ] * 12
     book = _write(folder / "book.txt", words)
-    tags = [f"{word}\t{'DET' if word == 'the' else 'NOUN'}" for word in ["the", "cat", "the", "dog"]]
+    tags = [
+        f"{word}\t{'DET' if word == 'the' else 'NOUN'}" for word in ["the", "cat", "the", "dog"]
+    ]
     tagged = _write(folder / "tags.conll", ([*tags, ""] * 60))
     short = ["train.steps=24", "train.validate_every=8", "train.batch_tokens=128"]
     small = [*short, *LSTM, "decode.max_length=14"]
@@ -73,21 +97,41 @@ def models(tmp_path_factory):
         "train.warmup=4",
         "decode.max_length=10",
     ]
-    lab.train("translate", pairs, recipe="transformer-tiny", settings=settings, out=folder / "turned")
-    settings = [*short[:2], "train.bptt=16", "train.batch_rows=4", "model.embedding=8", "model.decoder.size=12"]
+    lab.train(
+        "translate", pairs, recipe="transformer-tiny", settings=settings, out=folder / "turned"
+    )
+    settings = [
+        *short[:2],
+        "train.bptt=16",
+        "train.batch_rows=4",
+        "model.embedding=8",
+        "model.decoder.size=12",
+    ]
     lab.train("lm", book, recipe="char-lstm", settings=settings, out=folder / "book")
     settings = [*short, "model.embedding=8", "model.encoder.size=8", "source.min_count=1"]
     lab.train("tag", tagged, settings=settings, out=folder / "tagger")
     make_pictures("shapes", 24, folder / "shapes.npz", seed=1)
     lab.train("caption", folder / "shapes.npz", settings=[*short, *PICTURES], out=folder / "scenes")
-    return {name: lab.load(folder / name) for name in ("dates", "turned", "book", "tagger", "scenes")}
+    return {
+        name: lab.load(folder / name) for name in ("dates", "turned", "book", "tagger", "scenes")
+    }
 
 
 @pytest.fixture(scope="module")
 def address(models):
     """Where a server of these models listens, in a process of its own."""
-    command = [sys.executable, "-m", "seqlab", "serve", *(str(model.path) for model in models.values()), "--port", "0"]
-    server = subprocess.Popen([*command, "--threads", "1"], stderr=subprocess.PIPE, text=True, cwd=PAGE.parents[2])
+    command = [
+        sys.executable,
+        "-m",
+        "seqlab",
+        "serve",
+        *(str(model.path) for model in models.values()),
+        "--port",
+        "0",
+    ]
+    server = subprocess.Popen(
+        [*command, "--threads", "1"], stderr=subprocess.PIPE, text=True, cwd=PAGE.parents[2]
+    )
     said = server.stderr.readline()
     yield re.search(r"http://\S+", said)[0]
     server.terminate()
@@ -98,7 +142,9 @@ def address(models):
 def browser():
     if not Path(CHROMIUM).exists():
         pytest.skip("needs the browser chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which drives the browser")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs playwright, which drives the browser"
+    )
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=CHROMIUM)
         yield opened
@@ -115,19 +161,26 @@ def look(browser, address):
         page = contexts[-1].new_page()
         page.set_default_timeout(20_000)
         page.on(
-            "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+            "console",
+            lambda message: (
+                complaints.append(message.text) if message.type in ("error", "warning") else None
+            ),
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         said = {"model": model, "input": given, "pane": pane, **controls}
-        page.goto(f"{address}/#{urlencode({k: v for k, v in said.items() if v not in ('', None)}, quote_via=quote)}")
+        page.goto(
+            f"{address}/#{urlencode({k: v for k, v in said.items() if v not in ('', None)}, quote_via=quote)}"
+        )
         settled(page)
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    refused = [text for text in complaints if "422" not in text]  # the browser logs each refusal of the server itself
+    refused = [
+        text for text in complaints if "422" not in text
+    ]  # the browser logs each refusal of the server itself
     assert refused == []
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
 
@@ -151,7 +204,9 @@ def hover(page, name, row, column):
     matrix = page.locator(f"seq-matrix[data-name={name}]")
     matrix.scroll_into_view_if_needed()
     box = matrix.locator("canvas").bounding_box()
-    left, top, wide, tall = matrix.evaluate("({place: p}) => [p.left, p.top, p.cellWidth, p.cellHeight]")
+    left, top, wide, tall = matrix.evaluate(
+        "({place: p}) => [p.left, p.top, p.cellWidth, p.cellHeight]"
+    )
     x, y = box["x"] + left + (column + 0.5) * wide, box["y"] + top + (row + 0.5) * tall
     page.mouse.move(x, y)
     return x, y
@@ -189,7 +244,9 @@ def ranked(page, which):
         ("tagger", WORDS, "logits", "1,1", "E18"),
     ],
 )
-def test_follow_fills_the_equation_with_the_numbers(look, models, name, given, stage, cell, equation):
+def test_follow_fills_the_equation_with_the_numbers(
+    look, models, name, given, stage, cell, equation
+):
     page = look(name, given, "follow", stage=stage, cell=cell)
     page.wait_for_selector(".formula")
     whole = ("0," if stage.endswith("attention.score") and name == "turned" else "") + cell
@@ -229,8 +286,12 @@ def test_decode_shows_the_chances_and_takes_what_is_forced(look, models):
     assert shown.count() == min(12, len(said))
     for row, candidate in zip(range(3), said, strict=False):
         cells = shown.nth(row).locator("td")
-        assert float(cells.nth(0).get_attribute("data-value")) == pytest.approx(candidate["probability"], rel=1e-5)
-        assert float(cells.nth(2).get_attribute("data-adjusted")) == pytest.approx(candidate["adjusted"], rel=1e-5)
+        assert float(cells.nth(0).get_attribute("data-value")) == pytest.approx(
+            candidate["probability"], rel=1e-5
+        )
+        assert float(cells.nth(2).get_attribute("data-adjusted")) == pytest.approx(
+            candidate["adjusted"], rel=1e-5
+        )
     assert shown.nth(6).locator("td").nth(2).inner_text() == "cut"
     likeliest, forced = said[0]["id"], said[3]["id"]
     page.click(f"[data-id='{forced}']")
@@ -253,12 +314,14 @@ def test_decode_plays_to_the_end_and_pauses(look, models):
     ids = []
     for _ in written:
         ids.append(
-            next_tokens(models["dates"].bundle, DATE, ids, temperature=1.0, top_k=0, top_p=1.0, most=50)["candidates"][
-                0
-            ]["id"]
+            next_tokens(
+                models["dates"].bundle, DATE, ids, temperature=1.0, top_k=0, top_p=1.0, most=50
+            )["candidates"][0]["id"]
         )
     assert written == ids
-    page.locator("[data-key=step]").evaluate("step => { step.click(); step.click() }")  # the second knows nothing yet
+    page.locator("[data-key=step]").evaluate(
+        "step => { step.click(); step.click() }"
+    )  # the second knows nothing yet
     page.wait_for_selector(f"[data-key=written-{len(ids)}]")
     settled(page)
     page.click("[data-key=back]")
@@ -295,7 +358,9 @@ def test_attention_of_another_hypothesis(look, models):
     page = look("turned", SENTENCE, "attention", hypothesis="2")
     second = models["turned"].explain(SENTENCE, "attention", hypothesis=2).data["maps"][-1]
     hover(page, "attention", 0, 1)
-    assert value(page, "seq-matrix .readout b") == pytest.approx(second["weights"][:, 0, 1].mean(), rel=1e-4)
+    assert value(page, "seq-matrix .readout b") == pytest.approx(
+        second["weights"][:, 0, 1].mean(), rel=1e-4
+    )
 
 
 @pytest.mark.browser
@@ -319,7 +384,9 @@ def test_attention_over_a_picture_of_the_server_s_or_of_one_s_own(look, models, 
         settled(page)
         weights = model.explain(source, "attention").data["maps"][-1]["weights"]
         hover(page, "attention", 0, 2)
-        assert value(page, "seq-matrix .readout b") == pytest.approx(weights[:, 0, 2].mean(), rel=1e-4)
+        assert value(page, "seq-matrix .readout b") == pytest.approx(
+            weights[:, 0, 2].mean(), rel=1e-4
+        )
         assert page.locator("figure svg image").count() >= 1
     pixels = np.load(model.path.parent / "shapes.npz")["images"][0]
     (tmp_path / "mine.png").write_bytes(png(pixels))
@@ -327,7 +394,9 @@ def test_attention_over_a_picture_of_the_server_s_or_of_one_s_own(look, models, 
     until(page, "location.hash.includes('mine.png')")
     page.click("#tab-compare")
     page.wait_for_selector(".answer bdi")
-    assert page.locator(".answer bdi").first.inner_text() == (model.predict([pixels])[0].output or "(nothing)")
+    assert page.locator(".answer bdi").first.inner_text() == (
+        model.predict([pixels])[0].output or "(nothing)"
+    )
 
 
 @pytest.mark.browser
@@ -339,7 +408,9 @@ def test_beam_replays_what_another_width_would_find(look, models):
     assert ranked(page, "replayed") == texts(said["replayed"])
     assert page.locator(".tree .node").count() == len(said["nodes"]) + 1
     assert page.locator(".tree .node.best").count() == len(said["hypotheses"][0]["path"]) + 1
-    page.locator("input[type=range]").nth(2).evaluate("s => { s.value = 4; s.dispatchEvent(new Event('input')) }")
+    page.locator("input[type=range]").nth(2).evaluate(
+        "s => { s.value = 4; s.dispatchEvent(new Event('input')) }"
+    )
     until(page, "location.hash.includes('replay_beam=4')")
     settled(page)
     again = models["dates"].explain(DATE, "beam", **{**asked, "replay_beam": 4}).data["replayed"]
@@ -362,7 +433,9 @@ def test_inside_text_by_a_unit_and_saliency(look, models):
     cells = models["book"].explain(TEXT, "cells", layer="decoder.0.c", unit=2).data
     assert value(page, ".tokens .token >> nth=4") == pytest.approx(cells["values"][4], rel=1e-5)
     page = look("dates", DATE, "inside", look="saliency", position="2", method="gradient")
-    tokens, shares = models["dates"].explain(DATE, "saliency", position=2, method="gradient").data["source"]
+    tokens, shares = (
+        models["dates"].explain(DATE, "saliency", position=2, method="gradient").data["source"]
+    )
     shown = page.locator("[aria-label^='The source'] .token")
     assert shown.count() == len(tokens)
     assert float(shown.nth(3).get_attribute("data-value")) == pytest.approx(shares[3], rel=1e-4)
@@ -380,7 +453,9 @@ def test_inside_shows_a_view_that_it_does_not_know_by_name(look, models):
 def test_inside_gradient_verdict(look, models):
     page = look("book", TEXT, "inside", look="gradients")
     said = models["book"].explain(TEXT, "gradients").data
-    assert [page.locator(".verdict").nth(k).inner_text() for k in range(len(said["sentences"]))] == said["sentences"]
+    assert [
+        page.locator(".verdict").nth(k).inner_text() for k in range(len(said["sentences"]))
+    ] == said["sentences"]
     assert page.locator(f".verdict.{said['verdicts'][0]}").count() >= 1
 
 
@@ -425,12 +500,16 @@ def test_training_draws_the_run_and_what_is_added_to_it(look, models):
     )
     assert page.inner_text("[class~=control] output") in lab.checkpoints(models["book"].path)
     with log.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"step": rows[-1]["step"] + 1, "loss": 0.125, "seconds": 99.0}) + "\n")
+        file.write(
+            json.dumps({"step": rows[-1]["step"] + 1, "loss": 0.125, "seconds": 99.0}) + "\n"
+        )
     page = look("book", TEXT, "training")
     assert value(page, "[data-series=loss]") == 0.125
     assert "goes on" in page.inner_text("[role=status].hint")
     with log.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"step": rows[-1]["step"] + 2, "loss": 0.0625, "seconds": 99.5}) + "\n")
+        file.write(
+            json.dumps({"step": rows[-1]["step"] + 2, "loss": 0.0625, "seconds": 99.5}) + "\n"
+        )
     page.wait_for_selector("[data-series=loss][data-value='0.0625']")
 
 
@@ -441,7 +520,13 @@ def test_training_draws_the_run_and_what_is_added_to_it(look, models):
 def test_a_pane_that_does_not_apply_says_so_and_names_those_that_do(look):
     page = look("tagger", WORDS, "decode")
     assert "writes nothing token by token" in page.inner_text(".empty")
-    assert page.locator(".empty button").all_inner_texts() == ["Follow", "Inside", "What if", "Compare", "Training"]
+    assert page.locator(".empty button").all_inner_texts() == [
+        "Follow",
+        "Inside",
+        "What if",
+        "Compare",
+        "Training",
+    ]
     page.click(".empty button >> nth=1")
     page.wait_for_selector("#tab-inside[aria-selected=true]")
 
@@ -543,7 +628,10 @@ def test_the_colours_are_those_of_the_pictures():
     for role, (on_light, on_dark) in palette.ROLES.items():
         assert f"--{role}: {on_light}" in light
         assert f"--{role}: {on_dark}" in dark
-        assert f".fill-{role} {{ fill: var(--{role}) }} .stroke-{role} {{ stroke: var(--{role}) }}" in style
+        assert (
+            f".fill-{role} {{ fill: var(--{role}) }} .stroke-{role} {{ stroke: var(--{role}) }}"
+            in style
+        )
     for stops in (palette.SEQUENTIAL, palette.DIVERGING):
         assert list(stops) == re.findall(
             r'"(#\w{6})"', script[script.index(stops[0]) - 1 : script.index(stops[-1]) + 8]
@@ -554,6 +642,8 @@ def test_the_page_is_small_and_asks_nobody():
     scripts = {file.name: file.read_text("utf-8") for file in PAGE.glob("*.js")}
     assert sum(len(text.splitlines()) for text in scripts.values()) < 4000
     for name, text in (scripts | {"page.css": (PAGE / "page.css").read_text("utf-8")}).items():
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text
+        ), name
         assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}, name
         assert max(map(len, text.splitlines())) <= 120, name

@@ -53,12 +53,19 @@ def told(answer):
 @pytest.fixture(scope="module")
 def hasty(serving, folders):
     """A server that waits for nobody."""
-    bounds = {"headers_seconds": 0.4, "body_seconds": 0.4, "stalled_seconds": 0.5, "connections": 12}
+    bounds = {
+        "headers_seconds": 0.4,
+        "body_seconds": 0.4,
+        "stalled_seconds": 0.5,
+        "connections": 12,
+    }
     return serving([folders["translate"], folders["lm"]], **bounds)
 
 
 class TestSlowClients:
-    @pytest.mark.parametrize("sent", [b"", b"POST /v1/pre", b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
+    @pytest.mark.parametrize(
+        "sent", [b"", b"POST /v1/pre", b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"]
+    )
     def test_half_sent_headers_are_not_waited_for(self, hasty, sent):
         connection, began = connected(hasty), time.monotonic()
         connection.sendall(sent)
@@ -103,7 +110,11 @@ class TestSlowClients:
         time.sleep(0.6)  # until whoever came before is gone
         held = [connected(hasty) for _ in range(12)]
         status, error, hint = told(heard(connected(hasty)))
-        assert (status, error, hint) == (503, "there are too many connections", "try again in a second.")
+        assert (status, error, hint) == (
+            503,
+            "there are too many connections",
+            "try again in a second.",
+        )
         for connection in held:
             connection.close()
         deadline = time.monotonic() + PATIENCE
@@ -128,12 +139,17 @@ class TestSlowClients:
         assert told(heard(connection))[:2] == (400, "this is no HTTP that can be read")
 
     def test_too_large_a_body_is_refused_before_it_comes(self, hasty):
-        for more in (head(length=2**30), head(length=0, more="").replace(b"Content-Length: 0", b"Content-Length: -1")):
+        for more in (
+            head(length=2**30),
+            head(length=0, more="").replace(b"Content-Length: 0", b"Content-Length: -1"),
+        ):
             connection = connected(hasty)
             connection.sendall(more)
             assert told(heard(connection))[0] in (400, 413)
         connection = connected(hasty)
-        connection.sendall(head().replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked"))
+        connection.sendall(
+            head().replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+        )
         try:
             for _ in range(40):
                 connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
@@ -143,7 +159,9 @@ class TestSlowClients:
 
 
 class TestWhoMayAsk:
-    @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1", "a b"])
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1", "a b"]
+    )
     def test_a_name_that_is_not_ours_is_refused(self, hasty, host):
         connection = connected(hasty)
         connection.sendall(head("/healthz", "GET", 0, host))
@@ -152,7 +170,9 @@ class TestWhoMayAsk:
         assert error == f"this server is not '{host}'"
         assert hint
 
-    @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:9", "[::1]:80", "192.168.0.7"])
+    @pytest.mark.parametrize(
+        "host", ["localhost", "LOCALHOST:80", "127.0.0.1:9", "[::1]:80", "192.168.0.7"]
+    )
     def test_numbers_and_this_machine_are_ours(self, hasty, host):
         connection = connected(hasty)
         connection.sendall(head("/healthz", "GET", 0, host, "Connection: close\r\n"))
@@ -176,7 +196,11 @@ class TestWhoMayAsk:
         for token in (None, "wrong", server.token[:-1]):
             other = Client(address, token=token)
             assert other.healthy()
-            for ask in (other.models, other.metrics, lambda o=other: o.predict("translate", ["abc"])):
+            for ask in (
+                other.models,
+                other.metrics,
+                lambda o=other: o.predict("translate", ["abc"]),
+            ):
                 with pytest.raises(ServerError, match="a token is needed here") as refused:
                     ask()
                 assert refused.value.status == 401
@@ -209,20 +233,32 @@ def test_an_answer_is_not_held_back(server):
 class TestUnderLoad:
     def test_together_is_what_each_is_alone(self, client, offline):
         """Whatever arrives at once, sampled with its own seed, is what the library says to it alone."""
-        asked = [(text, seed) for text in ("abc", "fed", "ca", "bb", "abcdef", "fa", "ed", "aab") for seed in (0, 1)]
+        asked = [
+            (text, seed)
+            for text in ("abc", "fed", "ca", "bb", "abcdef", "fa", "ed", "aab")
+            for seed in (0, 1)
+        ]
 
         def ask(each):
             text, seed = each
-            return [a["output"] for a in client.predict("translate", [text, text], seed=seed, temperature=1.5)]
+            return [
+                a["output"]
+                for a in client.predict("translate", [text, text], seed=seed, temperature=1.5)
+            ]
 
         with ThreadPoolExecutor(len(asked)) as pool:
             answers = list(pool.map(ask, asked))
         expected = [
-            [a.output for a in offline["translate"].predict([text, text], seed=seed, temperature=1.5)]
+            [
+                a.output
+                for a in offline["translate"].predict([text, text], seed=seed, temperature=1.5)
+            ]
             for text, seed in asked
         ]
         assert answers == expected
-        assert any(first != second for first, second in answers)  # the rows of a request are drawn one by one
+        assert any(
+            first != second for first, second in answers
+        )  # the rows of a request are drawn one by one
 
     def test_one_request_that_fails_leaves_those_beside_it_alone(self, client, offline):
         """Both are of one kind; too long a prefix for one of them is none for the other."""
@@ -276,7 +312,9 @@ class TestUnderLoad:
     def test_a_client_that_goes_away_frees_its_place(self, serving, folders):
         server = serving([folders["lm"]], line=1)
         client = Client(server.address, timeout=PATIENCE)
-        body = json.dumps({"model": "lm", "inputs": ["the"] * 256, "decode": {"beam": 32, "max_length": 1000}}).encode()
+        body = json.dumps(
+            {"model": "lm", "inputs": ["the"] * 256, "decode": {"beam": 32, "max_length": 1000}}
+        ).encode()
         connection = connected(server)
         connection.sendall(head(length=len(body)) + body)
         deadline = time.monotonic() + PATIENCE
@@ -302,14 +340,18 @@ class TestUnderLoad:
     def test_a_stream_lets_others_have_their_turn(self, client):
         pieces = client.generate("lm", "the", max_length=200, temperature=1.0)
         next(pieces)
-        assert client.predict("translate", ["abc"])  # while the stream is open and not nearly at its end
+        assert client.predict(
+            "translate", ["abc"]
+        )  # while the stream is open and not nearly at its end
         assert len(list(pieces)) > 150
 
     def test_stopping_finishes_what_is_being_answered(self, serving, folders):
         server = serving([folders["lm"]])
         client = Client(server.address, timeout=PATIENCE)
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(client.predict, "lm", ["the"] * 64, max_length=60, temperature=1.0)
+            running = pool.submit(
+                client.predict, "lm", ["the"] * 64, max_length=60, temperature=1.0
+            )
             while "seqlab_places_taken 1" not in client.metrics():
                 assert not running.done()
             stopping = threading.Thread(target=server.stop)

@@ -12,7 +12,11 @@ from seqlab.serve.client import Client
 from seqlab.serve.server import Server
 from seqlab.tasks.conformal import label_set, limit_of
 
-WORDS = {"cold": ["snow", "ice", "wind"], "warm": ["sun", "sand", "wind"], "wet": ["rain", "ice", "sand"]}
+WORDS = {
+    "cold": ["snow", "ice", "wind"],
+    "warm": ["sun", "sand", "wind"],
+    "wet": ["rain", "ice", "sand"],
+}
 
 
 def _texts(num, *, seed):
@@ -25,7 +29,10 @@ def _texts(num, *, seed):
 
 def _write(path, num, *, seed):
     rows = enumerate(_texts(num, seed=seed))
-    path.write_text("".join(f"{label}\t{text} {1000 * seed + place}\n" for place, (label, text) in rows), "utf-8")
+    path.write_text(
+        "".join(f"{label}\t{text} {1000 * seed + place}\n" for place, (label, text) in rows),
+        "utf-8",
+    )
     return path
 
 
@@ -34,7 +41,9 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("conformal")
     path = _write(folder / "weather.tsv", 900, seed=2)
     half = ["data.validation=0.4"]
-    return lab.train("classify", path, recipe="linear-classifier", settings=half, out=folder / "m").model
+    return lab.train(
+        "classify", path, recipe="linear-classifier", settings=half, out=folder / "m"
+    ).model
 
 
 @pytest.mark.parametrize("coverage", [0.6, 0.9])
@@ -52,8 +61,13 @@ def test_a_sure_answer_is_alone_and_an_unsure_one_is_not(model, run):
     assert set(unsure.details["labels"]) == {"cold", "warm"}
     assert unsure.details["labels"][0] == unsure.output
     assert "labels" not in model.predict("snow here").details
-    printed = run("predict", model.path, "snow here", "wind here", "--conformal", "0.9").stdout.splitlines()
-    assert [line.split("\t") for line in printed] == [sure.details["labels"], unsure.details["labels"]]
+    printed = run(
+        "predict", model.path, "snow here", "wind here", "--conformal", "0.9"
+    ).stdout.splitlines()
+    assert [line.split("\t") for line in printed] == [
+        sure.details["labels"],
+        unsure.details["labels"],
+    ]
     row = json.loads(run("predict", model.path, "wind here", "--conformal", "0.9", "--json").stdout)
     assert row["labels"] == unsure.details["labels"]
 
@@ -62,7 +76,9 @@ def test_sets_over_http(model):
     server = Server([model.path], host="127.0.0.1", port=0)
     server.start()
     try:
-        [answer] = Client(server.address, timeout=30.0).predict(model.path.name, ["wind here"], conformal=0.9)
+        [answer] = Client(server.address, timeout=30.0).predict(
+            model.path.name, ["wind here"], conformal=0.9
+        )
     finally:
         server.stop()
     assert set(answer["labels"]) == {"cold", "warm"}
@@ -81,7 +97,9 @@ def test_a_model_without_limits_says_so(model, tmp_path):
 def test_other_tasks_have_no_sets(tmp_path):
     (tmp_path / "t.conll").write_text("".join(f"a{i}\tX\nb{i}\tY\n\n" for i in range(20)))
     with pytest.raises(RecipeError, match="is for classifiers"):
-        lab.train("tag", tmp_path / "t.conll", settings=["decode.conformal=0.9"], out=tmp_path / "m")
+        lab.train(
+            "tag", tmp_path / "t.conll", settings=["decode.conformal=0.9"], out=tmp_path / "m"
+        )
 
 
 def test_too_few_examples_for_a_coverage(model):

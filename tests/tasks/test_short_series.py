@@ -34,13 +34,17 @@ def trained(tmp_path_factory):
 
 def test_the_network_of_a_small_table_adds_half_of_what_it_learnt_to_exponential_smoothing(trained):
     model = trained[0].model
-    network = model if model.recipe.name == "gru-forecast" else lab.load(model.path / "gru-forecast")
+    network = (
+        model if model.recipe.name == "gru-forecast" else lab.load(model.path / "gru-forecast")
+    )
     assert network.recipe.forecast.smoothing
     assert float(network.bundle.model.share) == 0.5
     batch = network.some_batch(trained[1])
     smoothed = smoothing_of(network.bundle.model).means(batch)
     middle = network.bundle.model.output.mean(network.bundle.model.distribution(batch))
-    assert (middle - smoothed).abs().mean() < 0.5 * (smoothed - batch.target.values).abs().mean() + 0.05
+    assert (middle - smoothed).abs().mean() < 0.5 * (
+        smoothed - batch.target.values
+    ).abs().mean() + 0.05
 
 
 def test_without_clear_evidence_the_simpler_model_is_kept(trained):
@@ -60,10 +64,19 @@ def test_the_rates_are_chosen_again_from_all_rows(tmp_path):
     calm = np.full(80, 10.0) + 0.1 * np.random.default_rng(2).normal(size=80)
     walk = 10 + np.random.default_rng(3).normal(size=30).cumsum()
     path = _written(tmp_path, np.concatenate([calm, walk]))
-    settings = ["forecast.horizon=3", "forecast.look_back=12", "forecast.season=1", "data.validation=0.25"]
-    model = lab.train("forecast", path, recipe="exponential-smoothing", settings=settings, out=tmp_path / "m").model
+    settings = [
+        "forecast.horizon=3",
+        "forecast.look_back=12",
+        "forecast.season=1",
+        "data.validation=0.25",
+    ]
+    model = lab.train(
+        "forecast", path, recipe="exponential-smoothing", settings=settings, out=tmp_path / "m"
+    ).model
     weights = model.bundle.model.weights[0]
-    assert weights[NAMES.index("mean")] == 0  # of the first rows alone, the mean is the best forecast
+    assert (
+        weights[NAMES.index("mean")] == 0
+    )  # of the first rows alone, the mean is the best forecast
 
 
 def test_a_linear_map_serves_where_no_season_is_known(tmp_path):
@@ -73,7 +86,9 @@ def test_a_linear_map_serves_where_no_season_is_known(tmp_path):
         values.append(1.59 * values[-1] - values[-2] * 0.995 + 0.02 * noise[step])
     path = _written(tmp_path, values)
     settings = ["forecast.horizon=4", "forecast.look_back=24", "forecast.season=1", "data.test=0.0"]
-    model = lab.train("forecast", path, recipe="exponential-smoothing", settings=settings, out=tmp_path / "m").model
+    model = lab.train(
+        "forecast", path, recipe="exponential-smoothing", settings=settings, out=tmp_path / "m"
+    ).model
     assert model.bundle.model.weights[0, LINEAR] > 0.9
 
 

@@ -23,7 +23,9 @@ LONG = (2, 3, 4, 2)  # frames of each letter
 
 def spoken(text):
     """The frames of a text without noise, in a unit of their own."""
-    places = [(LETTERS.index(letter), k) for letter in text for k in range(LONG[LETTERS.index(letter)])]
+    places = [
+        (LETTERS.index(letter), k) for letter in text for k in range(LONG[LETTERS.index(letter)])
+    ]
     return np.array([10 + 3 * (BASE[i] + SLOPE[i] * k / LONG[i]) for i, k in places])
 
 
@@ -31,7 +33,9 @@ def write(path, num, *, seed):
     drawn = np.random.default_rng(seed)
     texts = ["".join(drawn.choice(list(LETTERS), size=drawn.integers(2, 6))) for _ in range(num)]
     frames = [spoken(text) + drawn.normal(scale=0.15, size=spoken(text).shape) for text in texts]
-    np.savez(path, values=np.concatenate(frames), lengths=[len(each) for each in frames], labels=texts)
+    np.savez(
+        path, values=np.concatenate(frames), lengths=[len(each) for each in frames], labels=texts
+    )
     return path
 
 
@@ -42,7 +46,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    settings = ["train.steps=320", "train.batch_tokens=1024", "train.learning_rate=0.006", "model.dropout=0"]
+    settings = [
+        "train.steps=320",
+        "train.batch_tokens=1024",
+        "train.learning_rate=0.006",
+        "model.dropout=0",
+    ]
     data = write(folder / "train.npz", 400, seed=1)
     return seqlab.train("speak", data, settings=settings, out=folder / "model").model
 
@@ -60,7 +69,10 @@ def test_an_answer_has_the_frames_in_the_unit_of_the_data(model):
     frames = np.array(answer.details["frames"])
     assert answer.output == f"{len(frames)} frames of {WIDTH} features"
     assert aligned_distance(frames, spoken("abca")) < aligned_distance(frames, spoken("ddd"))
-    assert [each.output for each in model.predict(["abca", "b"])] == [answer.output, model.predict("b").output]
+    assert [each.output for each in model.predict(["abca", "b"])] == [
+        answer.output,
+        model.predict("b").output,
+    ]
 
 
 def test_a_saved_model_answers_the_same(model):
@@ -124,7 +136,10 @@ def test_a_table_of_files_is_read_too(folder):
     (folder / "table.tsv").write_text("one.npy\tab\n", "utf-8")
     facts = seqlab.lab.look("speak", folder / "table.tsv")
     assert facts["examples"] == 1
-    assert facts["first"].endswith("'ab' -> '5 frames of 3 features'") or "ab -> 5 frames" in facts["first"]
+    assert (
+        facts["first"].endswith("'ab' -> '5 frames of 3 features'")
+        or "ab -> 5 frames" in facts["first"]
+    )
 
 
 def test_the_bundle_says_what_it_writes(model):

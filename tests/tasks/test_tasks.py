@@ -41,7 +41,11 @@ class TestEachTask:
     def test_names_views_that_exist(self, task):
         """Whatever the model: the strings in what its `views` returns are names of views."""
         tree = ast.parse((PACKAGE / "tasks" / f"{task.name}.py").read_text("utf-8"))
-        views = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "views"]
+        views = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.keyword) and node.arg == "views"
+        ]
         returned = [part for value in views for part in ast.walk(value)]
         assert {part.value for part in returned if isinstance(part, ast.Constant)} <= {*VIEWS}
         assert {*ANSWER_VIEWS} <= {*VIEWS}
@@ -60,13 +64,17 @@ def test_a_task_that_is_not_there_is_named_with_the_nearest():
         check_recipe(override(load_recipe("char-lstm"), ["task=tagg"]))
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_nobody_else_compares_the_name_of_a_task(path):
     if path.parent.name == "tasks":
         return
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         words = {
-            part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            part.value
+            for part in ast.walk(node)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str)
         }
         if isinstance(node, ast.Compare | ast.match_case) and "task" in ast.unparse(node):
             assert not words & NAMES, f"{path}:{node.lineno}"
@@ -75,6 +83,8 @@ def test_nobody_else_compares_the_name_of_a_task(path):
             assert len(keys & NAMES) < 2, f"{path}:{node.lineno}"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "tasks").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "tasks").glob("*.py")), ids=lambda path: path.name
+)
 def test_no_file_of_a_task_is_long(path):
     assert len(path.read_text("utf-8").splitlines()) <= LONGEST_FILE

@@ -57,7 +57,9 @@ def test_two_rare_words_make_a_class_and_finer_ones_come_later():
     names = learn_endings(WORDS, longest=3)
     assert {"<a…ing>", "<a…ked>", "<Aa…ing>", "<0…000>", "<a…>"} <= set(names)
     assert not any("he>" in name for name in names)  # "the" is not rare
-    assert all(coarser(name) is None or names.index(coarser(name)) < names.index(name) for name in names)
+    assert all(
+        coarser(name) is None or names.index(coarser(name)) < names.index(name) for name in names
+    )
     assert learn_endings({"walking": 1, "king": 11}, longest=3) == []
 
 
@@ -77,7 +79,8 @@ def test_each_id_falls_back_on_what_is_coarser(tokenizer):
     parents, pieces = tokenizer.parents(), tokenizer.vocabulary
     assert len(parents) == len(tokenizer)
     above = {
-        piece: pieces[parent] for piece, parent in zip(pieces[len(SPECIALS) :], parents[len(SPECIALS) :], strict=True)
+        piece: pieces[parent]
+        for piece, parent in zip(pieces[len(SPECIALS) :], parents[len(SPECIALS) :], strict=True)
     }
     assert above["walking"] == "<a…ing>"
     assert above["<a…ing>"] == "<a…ng>"

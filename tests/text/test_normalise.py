@@ -27,7 +27,10 @@ def test_lower_case():
 
 def test_the_time_machine_is_cleaned_as_on_the_slide():
     clean = Normaliser(lower=True, letters_only=True)
-    assert clean("The Time Machine, by H. G. Wells [1898]\n\n\nI\n") == "the time machine by h g wells i "
+    assert (
+        clean("The Time Machine, by H. G. Wells [1898]\n\n\nI\n")
+        == "the time machine by h g wells i "
+    )
     assert clean(" \n 1898 ❤️ _") == " "
 
 
@@ -50,7 +53,9 @@ def test_the_result_has_the_form_and_can_be_encoded(text, form, lower):
 @given(ANY, st.sampled_from(["NFC", "NFKC", "none"]), st.booleans())
 def test_letters_only_leaves_letters_marks_and_single_spaces(text, form, lower):
     result = Normaliser(form=form, lower=lower, letters_only=True)(text)
-    assert all(character == " " or unicodedata.category(character)[0] in "LM" for character in result)
+    assert all(
+        character == " " or unicodedata.category(character)[0] in "LM" for character in result
+    )
     assert "  " not in result
 
 
@@ -71,7 +76,10 @@ def test_json_and_back():
         ({"form": "NFC", "lower": False}, "lacks its part 'letters_only'"),
         ({"form": "NFX", "lower": False, "letters_only": False}, "no form 'NFX'"),
         ({"form": "NFC", "lower": 1, "letters_only": False}, "'lower' must be true or false"),
-        ({"form": "NFC", "lower": False, "letters_only": False, "stem": True}, "does not belong to it: 'stem'"),
+        (
+            {"form": "NFC", "lower": False, "letters_only": False, "stem": True},
+            "does not belong to it: 'stem'",
+        ),
     ],
 )
 def test_an_odd_normaliser_is_refused(data, message):

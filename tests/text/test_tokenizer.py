@@ -26,10 +26,18 @@ from seqlab.text import (
     vocabulary_text,
 )
 
-CORPUS = ["The dog's bone (old) isn't here.", "Where is the dog?", "Café crème, naïve: 3 €\t!", "the the\nthe"]
+CORPUS = [
+    "The dog's bone (old) isn't here.",
+    "Where is the dog?",
+    "Café crème, naïve: 3 €\t!",
+    "the the\nthe",
+]
 ANY = st.text(st.characters(exclude_categories=()))
 NORMALISERS = st.builds(
-    Normaliser, form=st.sampled_from(["NFC", "NFKC", "none"]), lower=st.booleans(), letters_only=st.booleans()
+    Normaliser,
+    form=st.sampled_from(["NFC", "NFKC", "none"]),
+    lower=st.booleans(),
+    letters_only=st.booleans(),
 )
 TOKENIZERS = {kind: learn(kind, CORPUS, normaliser=Normaliser(), size=400) for kind in KINDS}
 every_kind = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS)
@@ -129,20 +137,33 @@ def test_the_vocabulary_is_readable(tokenizer):
     lines = vocabulary_text(tokenizer).splitlines()
     assert len(lines) == len(tokenizer)
     assert lines[3] == "3\t<eos>"
-    assert all(line.isprintable() for line in vocabulary_text(tokenizer).replace("\t", "").split("\n"))
+    assert all(
+        line.isprintable() for line in vocabulary_text(tokenizer).replace("\t", "").split("\n")
+    )
     assert not any(" " in line for line in lines)
 
 
 def test_pieces_are_visible():
     text = "a \n\t\u00a0\u0301\u200d"
     tokenizer = learn("characters", [text], normaliser=Normaliser(form="none"))
-    assert tokenizer.pieces(tokenizer.encode(text)) == ["a", "␣", "↵", "⇥", "\\xa0", "◌\u0301", "\\u200d"]
+    assert tokenizer.pieces(tokenizer.encode(text)) == [
+        "a",
+        "␣",
+        "↵",
+        "⇥",
+        "\\xa0",
+        "◌\u0301",
+        "\\u200d",
+    ]
 
 
 def test_characters_are_ranked_by_count_and_then_by_code_point():
     tokenizer = learn("characters", ["cabbba", "c\u00e9"], normaliser=Normaliser())
     assert tokenizer.vocabulary[6:] == ["b", "a", "c", "é"]
-    assert learn("characters", ["cabbba"], normaliser=Normaliser(), min_count=2).vocabulary[6:] == ["b", "a"]
+    assert learn("characters", ["cabbba"], normaliser=Normaliser(), min_count=2).vocabulary[6:] == [
+        "b",
+        "a",
+    ]
     assert learn("characters", ["cabbba"], normaliser=Normaliser(), size=7).vocabulary[6:] == ["b"]
 
 
@@ -176,7 +197,9 @@ def test_splitting_loses_only_spaces(text):
 def test_ready_made_words_are_not_split():
     """A tagger's file has cut its words already: one id each, whatever they look like."""
     words = ["do", "n't", "10 000", "[MASK]", "...", "New-York", "do"]
-    tokenizer = through_json(learn_words(Counter(words), normaliser=Normaliser(), size=100, min_count=1))
+    tokenizer = through_json(
+        learn_words(Counter(words), normaliser=Normaliser(), size=100, min_count=1)
+    )
     ids = tokenizer.encode_words(words)
     assert [tokenizer.vocabulary[index] for index in ids] == words
     assert min(ids) >= len(SPECIALS)
@@ -231,7 +254,10 @@ def stored(kind, *pieces, specials=SPECIALS):
         ({"kind": "words", "normaliser": NORMALISER}, "lacks its part 'vocabulary'"),
         ({"kind": "bytes"}, "lacks its part 'normaliser'"),
         ({"kind": "bytes", "normaliser": {}}, "lacks its part 'form'"),
-        ({"kind": "bytes", "normaliser": NORMALISER, "vocabulary": []}, "does not belong to it: 'vocabulary'"),
+        (
+            {"kind": "bytes", "normaliser": NORMALISER, "vocabulary": []},
+            "does not belong to it: 'vocabulary'",
+        ),
         (stored("words") | {"vocabulary": "abc"}, "'vocabulary' must be a list"),
         (stored("words") | {"normaliser": None}, "'normaliser' must be an object"),
         (stored("words", "a", specials=SPECIALS[1:]), "does not begin with <pad>"),

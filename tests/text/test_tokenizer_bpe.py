@@ -17,12 +17,18 @@ from seqlab.text import SPECIALS, BPETokenizer, Normaliser, from_json, learn
 from seqlab.text.bpe import SMALLEST, _byte_of
 
 LOWEST = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
-TEXTS = ["the cat sat on the mat, the cat", "der Hund läuft, die Hündin läuft", "日本語 😀 e\u0301 é"]
+TEXTS = [
+    "the cat sat on the mat, the cat",
+    "der Hund läuft, die Hündin läuft",
+    "日本語 😀 e\u0301 é",
+]
 ENOUGH = 10_000
 
 
 def train(texts, size=ENOUGH, **options):
-    return BPETokenizer.learn(texts, **{"normaliser": Normaliser(), "size": size, "min_count": 1} | options)
+    return BPETokenizer.learn(
+        texts, **{"normaliser": Normaliser(), "size": size, "min_count": 1} | options
+    )
 
 
 def test_the_first_merges_are_those_of_the_lecture():
@@ -32,7 +38,11 @@ def test_the_first_merges_are_those_of_the_lecture():
     assert merges == expected == equations.learn(LOWEST, 4)
 
 
-@given(st.dictionaries(st.text("abcd", min_size=1, max_size=8), st.integers(1, 5), min_size=1, max_size=6))
+@given(
+    st.dictionaries(
+        st.text("abcd", min_size=1, max_size=8), st.integers(1, 5), min_size=1, max_size=6
+    )
+)
 def test_every_merge_is_of_a_most_frequent_pair_and_words_are_cut_as_by_the_equations(counts):
     """Library and equations break ties differently, so each merge is compared by its count."""
     tokenizer = train(Counter(counts).elements())
@@ -44,7 +54,9 @@ def test_every_merge_is_of_a_most_frequent_pair_and_words_are_cut_as_by_the_equa
     assert not equations.pair_counts(words)
 
     for word in [*counts, "abcd", "ddcc"]:
-        assert tuple(tokenizer.pieces(tokenizer.encode(word))) == equations.segment(word, tokenizer.merges)
+        assert tuple(tokenizer.pieces(tokenizer.encode(word))) == equations.segment(
+            word, tokenizer.merges
+        )
 
 
 def test_size_and_smallest_count_are_kept():
@@ -99,7 +111,10 @@ def test_training_is_deterministic(seed):
         text=True,
         check=True,
     )
-    assert json.loads(other.stdout) == learn("bpe", TEXTS * 3, normaliser=Normaliser(), size=330).to_json()
+    assert (
+        json.loads(other.stdout)
+        == learn("bpe", TEXTS * 3, normaliser=Normaliser(), size=330).to_json()
+    )
     assert other.stderr == ""
 
 
@@ -117,7 +132,12 @@ assert os.waitpid(child, 0)[1] == 0
 """
     env = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -147,10 +167,16 @@ def changed(*path, value):
         (changed("library", "model", "type", value="WordPiece"), "no model of type 'BPE'"),
         (changed("library", "model", value=None), "no model of type 'BPE'"),
         (changed("library", "pre_tokenizer", value=None), "does not split into bytes"),
-        (changed("library", "pre_tokenizer", "add_prefix_space", value=True), "adds a space in front"),
+        (
+            changed("library", "pre_tokenizer", "add_prefix_space", value=True),
+            "adds a space in front",
+        ),
         (changed("library", "pre_tokenizer", "use_regex", value=False), "merges across words"),
         (changed("library", "normalizer", value={"type": "Lowercase"}), "'normalizer'"),
-        (changed("library", "added_tokens", value=[{"id": 3, "content": "<eos>"}]), "'added_tokens'"),
+        (
+            changed("library", "added_tokens", value=[{"id": 3, "content": "<eos>"}]),
+            "'added_tokens'",
+        ),
         (changed("library", "model", "dropout", value=0.1), "'dropout'"),
         (changed("library", "model", "vocab", value=...), "a whole number for each piece"),
         (changed("library", "model", "vocab", value=["a"]), "a whole number for each piece"),
@@ -159,15 +185,24 @@ def changed(*path, value):
         (changed("library", "model", "vocab", "es", value=7), "each once"),
         (changed("library", "model", "vocab", "es", value=-1), "each once"),
         (changed("library", "model", "vocab", value={"a": 0}), "must give <pad> the id 0"),
-        (changed("library", "model", "vocab", value={n: i for i, n in enumerate(SPECIALS)}), "lacks 256 of the 256"),
+        (
+            changed("library", "model", "vocab", value={n: i for i, n in enumerate(SPECIALS)}),
+            "lacks 256 of the 256",
+        ),
         (changed("library", "model", "vocab", "e s", value=266), "spells no bytes: 'e s'"),
         (changed("library", "model", "vocab", "", value=266), "spells no bytes: ''"),
         (changed("library", "model", "merges", value=...), "no list of merges"),
         (changed("library", "model", "merges", 0, value="e s"), "merge 0 .* is not a pair"),
-        (changed("library", "model", "merges", 0, value=["e", "s", "t"]), "merge 0 .* is not a pair"),
+        (
+            changed("library", "model", "merges", 0, value=["e", "s", "t"]),
+            "merge 0 .* is not a pair",
+        ),
         (changed("library", "model", "merges", 0, value=["e", 5]), "merge 0 .* is not a pair"),
         (changed("library", "model", "merges", 1, value=["q", "z"]), "merge 1 .* uses 'qz'"),
-        (changed("library", "model", "merges", 1, value=["<eo", "s>"]), "merge 1 .* no piece of text"),
+        (
+            changed("library", "model", "merges", 1, value=["<eo", "s>"]),
+            "merge 1 .* no piece of text",
+        ),
         (changed("library", "model", "merges", 1, value=["e", "s"]), "the same merge twice"),
     ],
 )
@@ -183,9 +218,15 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize(
     ("raised", "expected"),
-    [(Panic("index out of bounds"), BundleError), (KeyboardInterrupt(), KeyboardInterrupt), (SystemExit(), SystemExit)],
+    [
+        (Panic("index out of bounds"), BundleError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (SystemExit(), SystemExit),
+    ],
 )
-def test_a_panic_of_the_library_is_an_odd_file_but_an_interrupt_is_not(monkeypatch, raised, expected):
+def test_a_panic_of_the_library_is_an_odd_file_but_an_interrupt_is_not(
+    monkeypatch, raised, expected
+):
     def fail(vocabulary, merges):
         raise raised
 

@@ -11,9 +11,26 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from seqlab.errors import BundleError, DataError, UsageError
-from seqlab.text import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK, Normaliser, WordPieceTokenizer, from_json, learn
+from seqlab.text import (
+    EOS,
+    MASK,
+    PAD,
+    SEP,
+    SOS,
+    SPECIALS,
+    UNK,
+    Normaliser,
+    WordPieceTokenizer,
+    from_json,
+    learn,
+)
 
-TEXTS = ["the cat sat on the mat, the cat", "un chat noir, café crème", "walking talking walked talked", "日本語 日本"]
+TEXTS = [
+    "the cat sat on the mat, the cat",
+    "un chat noir, café crème",
+    "walking talking walked talked",
+    "日本語 日本",
+]
 LEARNT = learn("wordpiece", TEXTS, normaliser=Normaliser("none", lower=True), size=200)
 
 
@@ -41,12 +58,22 @@ def longest_first(word, pieces):
 
 def test_the_longest_piece_comes_first():
     tokenizer = tokenizer_of("un", "##aff", "##able", "##a", "a", "affable")
-    assert pieces_of(tokenizer, "unaffable affable una") == ["un", "##aff", "##able", "affable", "un", "##a"]
+    assert pieces_of(tokenizer, "unaffable affable una") == [
+        "un",
+        "##aff",
+        "##able",
+        "affable",
+        "un",
+        "##a",
+    ]
     assert pieces_of(tokenizer, "unb una") == ["<unk>", "un", "##a"]
 
 
 @given(
-    st.sets(st.builds(str.__add__, st.sampled_from(["", "##"]), st.text("abc", min_size=1, max_size=3)), min_size=1),
+    st.sets(
+        st.builds(str.__add__, st.sampled_from(["", "##"]), st.text("abc", min_size=1, max_size=3)),
+        min_size=1,
+    ),
     st.text("abcd", min_size=1, max_size=8),
 )
 def test_words_are_cut_by_the_rule(pieces, word):
@@ -62,12 +89,27 @@ def test_a_word_beyond_a_hundred_characters_is_unknown():
 def test_a_name_of_a_special_token_is_cut_like_any_text():
     """Even where a vocabulary has such a piece, as BERT's have: punctuation always stands by itself."""
     tokenizer = tokenizer_of("[CLS]", "<unk>", "[", "]", "CLS", "<", ">", "unk", "MASK")
-    assert pieces_of(tokenizer, "[CLS]<unk>[MASK]") == ["[", "CLS", "]", "<", "unk", ">", "[", "MASK", "]"]
+    assert pieces_of(tokenizer, "[CLS]<unk>[MASK]") == [
+        "[",
+        "CLS",
+        "]",
+        "<",
+        "unk",
+        ">",
+        "[",
+        "MASK",
+        "]",
+    ]
 
 
 def test_bert_cleans_up_after_our_normaliser():
     pieces = ("cafe", "café", "日", "本", "日本", "ab", "a", "b")
-    assert pieces_of(tokenizer_of(*pieces, lower=True), "CAFÉ 日本 a\u200bb") == ["cafe", "日", "本", "ab"]
+    assert pieces_of(tokenizer_of(*pieces, lower=True), "CAFÉ 日本 a\u200bb") == [
+        "cafe",
+        "日",
+        "本",
+        "ab",
+    ]
     assert pieces_of(tokenizer_of(*pieces), "café") == ["café"]
     assert pieces_of(tokenizer_of(*pieces, lower=True, strip_accents=False), "CAFÉ") == ["café"]
     assert pieces_of(tokenizer_of(*pieces, strip_accents=True), "café") == ["cafe"]
@@ -78,7 +120,9 @@ def test_bert_cleans_up_after_our_normaliser():
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="Σ")))
 def test_texts_are_cut_as_by_the_library(text):
     """With BERT's own rules. Only a capital sigma that ends a word differs: ours is ς, as in the first BERT."""
-    library = Library(models.WordPiece({piece: n for n, piece in enumerate(LEARNT.vocabulary)}, unk_token="<unk>"))
+    library = Library(
+        models.WordPiece({piece: n for n, piece in enumerate(LEARNT.vocabulary)}, unk_token="<unk>")
+    )
     library.normalizer, library.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
     assert LEARNT.encode(text) == library.encode(text).ids
 
@@ -107,9 +151,16 @@ def test_learning_keeps_size_and_smallest_count():
 def test_learning_gives_the_same_in_every_process():
     """The library alone does not: it numbers the characters inside of words by chance."""
     code = "import sys, json; from seqlab.text import learn, Normaliser; texts = json.load(sys.stdin); "
-    code += "print(json.dumps(learn('wordpiece', texts, normaliser=Normaliser(), size=150).vocabulary))"
-    run = subprocess.run([sys.executable, "-c", code], input=json.dumps(TEXTS), capture_output=True, text=True)
-    assert json.loads(run.stdout) == learn("wordpiece", TEXTS, normaliser=Normaliser(), size=150).vocabulary
+    code += (
+        "print(json.dumps(learn('wordpiece', texts, normaliser=Normaliser(), size=150).vocabulary))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(TEXTS), capture_output=True, text=True
+    )
+    assert (
+        json.loads(run.stdout)
+        == learn("wordpiece", TEXTS, normaliser=Normaliser(), size=150).vocabulary
+    )
 
 
 def test_nothing_to_learn_from():
@@ -141,7 +192,10 @@ STORED = tokenizer_of("a", "##b").to_json()
         ({"vocabulary": [*SPECIALS, "a", "a"]}, "entry 1 is there twice"),
         ({"vocabulary": [*SPECIALS, ""]}, "empty piece, with id 6"),
         ({"vocabulary": [*SPECIALS, 3]}, "entry 0 is not text"),
-        ({"vocabulary": [*SPECIALS, "\ud800"]}, "the tokenizers library refuses the stored vocabulary"),
+        (
+            {"vocabulary": [*SPECIALS, "\ud800"]},
+            "the tokenizers library refuses the stored vocabulary",
+        ),
         ({"normaliser": {}}, "lacks its part 'form'"),
     ],
 )

@@ -21,7 +21,10 @@ def model():
 
 def at(model, value):
     """The model with this number in every weight."""
-    load_weights(model, {name: torch.full_like(weight, value) for name, weight in parameters_of(model).items()})
+    load_weights(
+        model,
+        {name: torch.full_like(weight, value) for name, weight in parameters_of(model).items()},
+    )
     return model
 
 
@@ -32,7 +35,9 @@ def number(weights):
     return float(values[0])
 
 
-@pytest.mark.parametrize(("kind", "made"), [("none", NoAverage), ("ema", ExponentialAverage), ("last", LastAverage)])
+@pytest.mark.parametrize(
+    ("kind", "made"), [("none", NoAverage), ("ema", ExponentialAverage), ("last", LastAverage)]
+)
 def test_a_recipe_names_its_average(kind, made):
     found = average(Train(steps=1, average=kind, ema_decay=0.7, average_last=3))
     assert isinstance(found, made)
@@ -78,20 +83,30 @@ def test_a_last_average_of_one_is_no_average(model):
     assert number(found.weights(at(model, 2.0))) == 2
 
 
-@pytest.mark.parametrize("make", [lambda: ExponentialAverage(0.9), lambda: LastAverage(12), NoAverage])
+@pytest.mark.parametrize(
+    "make", [lambda: ExponentialAverage(0.9), lambda: LastAverage(12), NoAverage]
+)
 def test_a_restored_average_goes_on_as_if_nothing_had_been(model, make):
     one, other = make(), make()
     generator = torch.Generator().manual_seed(1)
 
     def go_on(averages, steps):
         for step in steps:
-            load_weights(model, {n: torch.randn(w.shape, generator=generator) for n, w in parameters_of(model).items()})
+            load_weights(
+                model,
+                {
+                    n: torch.randn(w.shape, generator=generator)
+                    for n, w in parameters_of(model).items()
+                },
+            )
             for each in averages:
                 each.after_step(model, step)
                 each.after_validation(model)
 
     go_on([one], range(1, 13))
-    other.restore({name: one.tensors()[name].clone() for name in sorted(one.tensors())})  # as a file has them
+    other.restore(
+        {name: one.tensors()[name].clone() for name in sorted(one.tensors())}
+    )  # as a file has them
     go_on([one, other], range(13, 16))
     found, expected = other.weights(model), one.weights(model)
     assert all(found[name].equal(expected[name]) for name in expected)

@@ -28,12 +28,17 @@ from tests.hmm_samples import sample
 
 KINDS = ["categorical", "diagonal", "full"]
 INITIAL = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
-TRANSITIONS = torch.tensor([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.15, 0.05, 0.8]], dtype=torch.float64)
+TRANSITIONS = torch.tensor(
+    [[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.15, 0.05, 0.8]], dtype=torch.float64
+)
 SYMBOLS = torch.tensor(
-    [[0.7, 0.2, 0.05, 0.05, 0.0], [0.0, 0.1, 0.75, 0.1, 0.05], [0.05, 0.0, 0.1, 0.15, 0.7]], dtype=torch.float64
+    [[0.7, 0.2, 0.05, 0.05, 0.0], [0.0, 0.1, 0.75, 0.1, 0.05], [0.05, 0.0, 0.1, 0.15, 0.7]],
+    dtype=torch.float64,
 )
 MEANS = torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]], dtype=torch.float64)
-COVARIANCES = torch.tensor([[[1.0, 0.6], [0.6, 1.0]], [[0.5, 0.0], [0.0, 2.0]], [[1.0, -0.4], [-0.4, 0.5]]]).double()
+COVARIANCES = torch.tensor(
+    [[[1.0, 0.6], [0.6, 1.0]], [[0.5, 0.0], [0.0, 2.0]], [[1.0, -0.4], [-0.4, 0.5]]]
+).double()
 
 
 def planted(kind):
@@ -64,13 +69,19 @@ def in_order(model, like):
     def renamed(order):
         order = list(order)
         emitted = {name: tensor[order] for name, tensor in vars(model.emissions).items()}
-        return HMM(model.initial[order], model.transitions[order][:, order], type(model.emissions)(**emitted))
+        return HMM(
+            model.initial[order],
+            model.transitions[order][:, order],
+            type(model.emissions)(**emitted),
+        )
 
     def distance(other):
         pairs = zip(vars(other.emissions).values(), vars(like.emissions).values(), strict=True)
         return sum(float((a - b).square().sum()) for a, b in pairs)
 
-    return min((renamed(order) for order in itertools.permutations(range(like.num_states))), key=distance)
+    return min(
+        (renamed(order) for order in itertools.permutations(range(like.num_states))), key=distance
+    )
 
 
 def assert_same(one, other, **tolerance):
@@ -93,7 +104,11 @@ def test_one_step_is_the_textbooks():
             weight[i] *= start.transitions[path[t - 1], state] if t else start.initial[state]
             weight[i] *= start.emissions.probabilities[state, symbol]
     weight /= weight.sum()
-    first, moves, emitted = torch.zeros(2).double(), torch.zeros(2, 2).double(), torch.zeros(2, 3).double()
+    first, moves, emitted = (
+        torch.zeros(2).double(),
+        torch.zeros(2, 2).double(),
+        torch.zeros(2, 3).double(),
+    )
     for p, path in zip(weight, paths, strict=True):
         first[path[0]] += p
         for a, b in itertools.pairwise(path):
@@ -101,11 +116,15 @@ def test_one_step_is_the_textbooks():
         for state, symbol in zip(path, x, strict=True):
             emitted[state, symbol] += p
 
-    model = baum_welch(start, HMMData(Padded.from_rows([x])), settings=HMMSettings(iterations=1)).model
+    model = baum_welch(
+        start, HMMData(Padded.from_rows([x])), settings=HMMSettings(iterations=1)
+    ).model
 
     torch.testing.assert_close(model.initial, first)
     torch.testing.assert_close(model.transitions, moves / moves.sum(1, keepdim=True))
-    torch.testing.assert_close(model.emissions.probabilities, emitted / emitted.sum(1, keepdim=True))
+    torch.testing.assert_close(
+        model.emissions.probabilities, emitted / emitted.sum(1, keepdim=True)
+    )
 
 
 @settings(max_examples=40)
@@ -125,10 +144,17 @@ def test_the_likelihood_never_falls(kind, num_states, seed, pseudo, gaps, labell
     observed = numbers(5, 7, seed=seed + 2) > -1.0 if gaps else None
     if gaps and kind != "categorical":
         observed = (numbers(5, 7, 2, seed=seed + 1) > -0.7) & observed[..., None]
-    labels = (numbers(5, 7, seed=seed + 3).abs() * 3).long() % (num_states + 1) - 1 if labelled else None
+    labels = (
+        (numbers(5, 7, seed=seed + 3).abs() * 3).long() % (num_states + 1) - 1 if labelled else None
+    )
     evidence = HMMData(Padded(values, lengths, observed), labels, numbers(5, seed=seed + 4).exp())
     search = HMMSettings(
-        restarts=2, iterations=15, tolerance=-math.inf, seed=seed, pseudo=pseudo, pseudo_emissions=pseudo
+        restarts=2,
+        iterations=15,
+        tolerance=-math.inf,
+        seed=seed,
+        pseudo=pseudo,
+        pseudo_emissions=pseudo,
     )
     for run in fit_hmm(evidence, family(kind, num_states), settings=search).restarts:
         assert len(run.objectives) == 16
@@ -142,7 +168,9 @@ def test_a_restart_finds_the_planted_model(kind):
     fit = fit_hmm(evidence, family(kind), settings=HMMSettings(restarts=3, iterations=200))
     assert fit.best.converged
     assert fit.best.log_likelihood == max(restart.log_likelihood for restart in fit.restarts)
-    assert fit.best.log_likelihood > float(planted(kind).posterior(evidence.observations).log_likelihood.sum())
+    assert fit.best.log_likelihood > float(
+        planted(kind).posterior(evidence.observations).log_likelihood.sum()
+    )
     assert_same(in_order(fit.best.model, planted(kind)), planted(kind), atol=0.1, rtol=0.1)
 
 
@@ -158,7 +186,10 @@ def test_holes_in_the_data_do_not_keep_the_planted_model_from_being_found():
 
 
 def test_counting_is_division():
-    observations, labels = Padded.from_rows([[0, 1, 1], [2, 0]]), torch.tensor([[0, 0, 1], [1, 0, -1]])
+    observations, labels = (
+        Padded.from_rows([[0, 1, 1], [2, 0]]),
+        torch.tensor([[0, 0, 1], [1, 0, -1]]),
+    )
     model = count_hmm(HMMData(observations, labels=labels), Family(2, num_symbols=3))
     expected = {
         "initial": [1 / 2, 1 / 2],
@@ -169,9 +200,15 @@ def test_counting_is_division():
         torch.testing.assert_close(tensor, torch.tensor(expected[name]).double())
 
     smooth = HMMSettings(pseudo=1.0, pseudo_emissions=0.5)
-    smoothed = count_hmm(HMMData(observations, labels=labels), Family(2, num_symbols=3), settings=smooth)
-    torch.testing.assert_close(smoothed.transitions, torch.tensor([[2 / 4, 2 / 4], [2 / 3, 1 / 3]]).double())
-    symbols = torch.tensor([[2.5 / 4.5, 1.5 / 4.5, 0.5 / 4.5], [0.5 / 3.5, 1.5 / 3.5, 1.5 / 3.5]]).double()
+    smoothed = count_hmm(
+        HMMData(observations, labels=labels), Family(2, num_symbols=3), settings=smooth
+    )
+    torch.testing.assert_close(
+        smoothed.transitions, torch.tensor([[2 / 4, 2 / 4], [2 / 3, 1 / 3]]).double()
+    )
+    symbols = torch.tensor(
+        [[2.5 / 4.5, 1.5 / 4.5, 0.5 / 4.5], [0.5 / 3.5, 1.5 / 3.5, 1.5 / 3.5]]
+    ).double()
     torch.testing.assert_close(smoothed.emissions.probabilities, symbols)
 
 
@@ -210,7 +247,10 @@ def test_some_labels_and_the_rest_without_are_better_than_the_labels_alone(kind)
     both = fit_hmm(replace(evidence, labels=labels), family(kind), settings=smooth).best.model
 
     truth, unseen = data(kind, num=200, length=40, seed=2)
-    right = [float((m.posterior(unseen.observations).gamma.argmax(-1) == truth).double().mean()) for m in (few, both)]
+    right = [
+        float((m.posterior(unseen.observations).gamma.argmax(-1) == truth).double().mean())
+        for m in (few, both)
+    ]
     told = [float(m.posterior(unseen.observations).log_likelihood.sum()) for m in (few, both)]
     assert right[1] > right[0] - 0.005
     assert right[1] > 0.85
@@ -222,7 +262,9 @@ def test_a_label_holds_its_position():
     states, evidence = data("categorical")
     labelled = replace(evidence, labels=states)
     for restart in range(2):
-        run = baum_welch(start_hmm(evidence, family("categorical"), seed=0, restart=restart), labelled)
+        run = baum_welch(
+            start_hmm(evidence, family("categorical"), seed=0, restart=restart), labelled
+        )
         assert_same(run.model, count_hmm(labelled, family("categorical")))
 
 
@@ -242,7 +284,9 @@ def test_a_weight_is_a_number_of_copies():
 
 def test_the_size_of_batches_changes_nothing(monkeypatch):
     lengths = torch.tensor([3, 12, 7, 12, 1, 0])
-    evidence = HMMData(Padded(data("categorical", num=6, length=12)[1].observations.values, lengths))
+    evidence = HMMData(
+        Padded(data("categorical", num=6, length=12)[1].observations.values, lengths)
+    )
     start = start_hmm(evidence, family("categorical"), seed=0)
     whole = baum_welch(start, evidence, settings=HMMSettings(iterations=5))
     monkeypatch.setattr(em, "_CELLS", 1)
@@ -258,7 +302,9 @@ def test_a_state_that_nothing_visits_keeps_its_parameters():
     )
     model = baum_welch(start, HMMData(Padded.from_rows([[0, 1, 1, 1]]))).model
     assert model.transitions.equal(start.transitions)
-    torch.testing.assert_close(model.emissions.probabilities, torch.tensor([[0.25, 0.75], [0.9, 0.1]]).double())
+    torch.testing.assert_close(
+        model.emissions.probabilities, torch.tensor([[0.25, 0.75], [0.9, 0.1]]).double()
+    )
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
@@ -284,7 +330,11 @@ def test_a_chain_that_only_goes_right_keeps_its_shape():
 def test_no_state_collapses_onto_a_point(kind):
     """The same vector over and over, and a constant feature: the floor holds, and nothing is NaN or infinite."""
     values = torch.cat([torch.zeros(20, 2), torch.tensor([[5.0, 0.0]])]).double()[None]
-    fit = fit_hmm(HMMData(Padded(values, torch.tensor([21]))), family(kind, 3), settings=HMMSettings(floor=1e-2))
+    fit = fit_hmm(
+        HMMData(Padded(values, torch.tensor([21]))),
+        family(kind, 3),
+        settings=HMMSettings(floor=1e-2),
+    )
     assert all(tensor.isfinite().all() for tensor in fit.best.model.tensors().values())
     assert all(math.isfinite(restart.log_likelihood) for restart in fit.restarts)
     spread = vars(fit.best.model.emissions)["variances" if kind == "diagonal" else "covariances"]
@@ -293,14 +343,18 @@ def test_no_state_collapses_onto_a_point(kind):
 
 
 def test_an_impossible_start_is_an_error_that_says_so():
-    start = HMM(torch.tensor([1.0, 0.0]).double(), torch.eye(2).double(), Categorical(torch.eye(2).double()))
+    start = HMM(
+        torch.tensor([1.0, 0.0]).double(), torch.eye(2).double(), Categorical(torch.eye(2).double())
+    )
     with pytest.raises(DataError, match="impossible under the model"):
         baum_welch(start, HMMData(Padded.from_rows([[0, 1]])))
 
 
 def test_nothing_to_fit_is_an_error_that_says_so():
     with pytest.raises(DataError, match="nothing to fit"):
-        baum_welch(planted("categorical"), HMMData(Padded(torch.zeros(2, 0).long(), torch.zeros(2).long())))
+        baum_welch(
+            planted("categorical"), HMMData(Padded(torch.zeros(2, 0).long(), torch.zeros(2).long()))
+        )
 
 
 def test_a_falling_likelihood_is_an_error_in_the_code():
@@ -313,11 +367,18 @@ def test_fitting_is_repeatable_and_tells_how_it_goes():
     _, evidence = data("categorical", num=10)
     told = []
     search = HMMSettings(restarts=2, iterations=5, seed=3)
-    fit = fit_hmm(evidence, family("categorical"), settings=search, progress=lambda *step: told.append(step))
+    fit = fit_hmm(
+        evidence, family("categorical"), settings=search, progress=lambda *step: told.append(step)
+    )
     again = fit_hmm(evidence, family("categorical"), settings=search)
     assert_same(again.best.model, fit.best.model, atol=0, rtol=0)
-    assert [(restart, iteration) for restart, iteration, _ in told] == [(r, i) for r in range(2) for i in range(6)]
-    assert [objective for _, _, objective in told] == [*fit.restarts[0].objectives, *fit.restarts[1].objectives]
+    assert [(restart, iteration) for restart, iteration, _ in told] == [
+        (r, i) for r in range(2) for i in range(6)
+    ]
+    assert [objective for _, _, objective in told] == [
+        *fit.restarts[0].objectives,
+        *fit.restarts[1].objectives,
+    ]
     assert (fit.best.converged, len(fit.best.objectives)) == (False, 6)
     assert not fit.restarts[0].model.transitions.equal(fit.restarts[1].model.transitions)
 
@@ -327,8 +388,12 @@ def test_fitting_is_repeatable_and_tells_how_it_goes():
 def test_the_planted_number_of_states_is_chosen(kind, by):
     _, evidence = data(kind, num=80, length=50)
     held_out = data(kind, num=200, length=50, seed=2)[1] if by == "held out" else None
-    search = HMMSettings(restarts=3, iterations=60, tolerance=1e-5, pseudo=0.1, pseudo_emissions=0.1)
-    table, best = select_order(evidence, family(kind), [1, 2, 3, 4], held_out=held_out, settings=search)
+    search = HMMSettings(
+        restarts=3, iterations=60, tolerance=1e-5, pseudo=0.1, pseudo_emissions=0.1
+    )
+    table, best = select_order(
+        evidence, family(kind), [1, 2, 3, 4], held_out=held_out, settings=search
+    )
     assert [candidate.num_states for candidate in table] == [1, 2, 3, 4]
     assert table[best].num_states == 3
     assert table[3].fit.log_likelihood > table[0].fit.log_likelihood

@@ -7,9 +7,17 @@ import pytest
 import torch
 
 from seqlab.errors import RunError
-from seqlab.training.checkpoint import Progress, locked, read_checkpoint, write_checkpoint, write_whole
+from seqlab.training.checkpoint import (
+    Progress,
+    locked,
+    read_checkpoint,
+    write_checkpoint,
+    write_whole,
+)
 
-PROGRESS = Progress(step=7, epoch=2, index=3, seconds=1.25, best_loss=0.1 + 0.2, best_step=6, worse=1)
+PROGRESS = Progress(
+    step=7, epoch=2, index=3, seconds=1.25, best_loss=0.1 + 0.2, best_step=6, worse=1
+)
 PARTS = {
     "model": {"a.weight": torch.randn(3, 4).T, "b": torch.tensor([1.0, float("inf")])},
     "optimizer": {"0.step": torch.tensor(7.0), "0.exp_avg": torch.randn(3, dtype=torch.float64)},
@@ -46,13 +54,17 @@ def test_a_crash_in_the_middle_of_writing_leaves_the_old_checkpoint(tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(*{"fsync": (os, "fsync", crash), "replace": (os, "rename", crash)}[moment])
         patched.setattr(type(path), "replace", crash if moment == "replace" else type(path).replace)
-        with pytest.raises(RunError, match=r"last\.safetensors: it could not be written: no space left") as caught:
+        with pytest.raises(
+            RunError, match=r"last\.safetensors: it could not be written: no space left"
+        ) as caught:
             write_checkpoint(path, Progress(step=8), {"model": {"w": torch.ones(1)}})
 
     assert "--resume" in caught.value.hint
     assert path.read_bytes() == before
     assert read_checkpoint(path)[0].step == 7
-    write_checkpoint(path, Progress(step=8), {"model": {"w": torch.ones(1)}})  # what was left over does not disturb
+    write_checkpoint(
+        path, Progress(step=8), {"model": {"w": torch.ones(1)}}
+    )  # what was left over does not disturb
     assert read_checkpoint(path)[0].step == 8
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
 

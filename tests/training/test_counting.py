@@ -9,7 +9,9 @@ from seqlab.training.baum_welch import HMMData
 from seqlab.training.counting import CLASS_WEIGHT, Symbols, count_labels, interpolate
 
 NAMES = ("A", "B")
-SYMBOLS = Symbols(torch.tensor([0, 0, 0]), num_words=3, root=0)  # two words, which fall back on the root
+SYMBOLS = Symbols(
+    torch.tensor([0, 0, 0]), num_words=3, root=0
+)  # two words, which fall back on the root
 
 
 def evidence(rows, labels):
@@ -43,7 +45,9 @@ def test_ngrams_with_an_unknown_label_are_not_counted(order):
     rows = [[1] * len(labels) for labels in whole]
     gaps = [*whole, [-1, 0], [-1, -1, 1]]
     one = count_labels([evidence(rows, whole)], NAMES, SYMBOLS, order=order, smoothing=0.1)
-    other = count_labels([evidence([*rows, [1, 1], [1, 1, 1]], gaps)], NAMES, SYMBOLS, order=order, smoothing=0.1)
+    other = count_labels(
+        [evidence([*rows, [1, 1], [1, 1, 1]], gaps)], NAMES, SYMBOLS, order=order, smoothing=0.1
+    )
     assert other.model.transitions.equal(one.model.transitions)
     assert other.model.initial.equal(one.model.initial)
 
@@ -61,7 +65,9 @@ def test_words_lean_on_their_class_and_classes_on_the_root():
     above = torch.stack([root, of_class, of_class])
     of_words = (counts + k * above) / (counts.sum(-1, keepdim=True) + k)
     p = torch.stack([root, *of_words, of_class])
-    met = torch.tensor([1.0, 12, 3, 1, 1], dtype=torch.float64)  # of the class: one word was met once
+    met = torch.tensor(
+        [1.0, 12, 3, 1, 1], dtype=torch.float64
+    )  # of the class: one word was met once
     joint = (p * met[:, None]).mT
     torch.testing.assert_close(model.emissions.probabilities, joint / joint.sum(-1, keepdim=True))
 
@@ -76,7 +82,9 @@ def test_a_word_that_was_never_labelled_is_as_its_class(smoothing):
     torch.testing.assert_close(b[0, 3] / b[1, 3], b[0, 4] / b[1, 4])
 
 
-@pytest.mark.parametrize(("kind", "emissions"), [("diagonal", DiagonalGaussian), ("full", FullGaussian)])
+@pytest.mark.parametrize(
+    ("kind", "emissions"), [("diagonal", DiagonalGaussian), ("full", FullGaussian)]
+)
 def test_gaussians_have_the_moments_of_each_label(kind, emissions):
     generator = torch.Generator().manual_seed(1)
     labels = torch.arange(60).reshape(3, 20) % 3 - 1  # a third is not known
@@ -87,11 +95,15 @@ def test_gaussians_have_the_moments_of_each_label(kind, emissions):
     for label in (0, 1):
         here = x[labels == label].double()
         torch.testing.assert_close(found.means[label], here.mean(0))
-        spread = found.variances[label] if kind == "diagonal" else found.covariances[label].diagonal()
+        spread = (
+            found.variances[label] if kind == "diagonal" else found.covariances[label].diagonal()
+        )
         torch.testing.assert_close(spread, here.var(0, unbiased=False))
 
 
 def test_a_label_that_never_occurs_is_named():
-    with pytest.raises(DataError, match=r"^the label 'B' never occurs in what training reads$") as caught:
+    with pytest.raises(
+        DataError, match=r"^the label 'B' never occurs in what training reads$"
+    ) as caught:
         count_labels([evidence([[1, 2]], [[0, -1]])], NAMES, SYMBOLS, order=1, smoothing=0.1)
     assert "data.max_source" in caught.value.hint

@@ -118,12 +118,21 @@ def ran(folder, *, processes, steps, kind="rows", dtype="float64", stop=10**9, t
         json.dumps(train),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
-    done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        [*map(str, words)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(("dtype", "steps", "apart"), [("float64", 200, 1e-9), ("float32", 20, 1e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "steps", "apart"), [("float64", 200, 1e-9), ("float32", 20, 1e-5)]
+)
 def test_two_processes_learn_what_one_learns(tmp_path, dtype, steps, apart):
     """Batches of one row too, where a process has nothing to do."""
     one = curve(tmp_path / "one", processes=1, steps=steps, dtype=dtype)
@@ -149,14 +158,18 @@ def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path
     numbers, whole = ran(tmp_path / "whole", processes=1, steps=40, train=train)
     stops = ((2, 10), (2, 23), (1, 99))
     held, parts = zip(
-        *(ran(tmp_path / "parts", processes=n, steps=40, train=train, stop=s) for n, s in stops), strict=True
+        *(ran(tmp_path / "parts", processes=n, steps=40, train=train, stop=s) for n, s in stops),
+        strict=True,
     )
     assert [len(part) for part in parts] == [10, 13, 17]
     assert max(abs(a - b) for a, b in zip(whole, chain(*parts), strict=True)) < 1e-9
     assert held[0] == held[1] < 0.6 * numbers
     assert held[2] == numbers
     for file in ("last", "best", "kept/00000040"):
-        found, expected = (read_checkpoint(tmp_path / name / f"{file}.safetensors")[1] for name in ("parts", "whole"))
+        found, expected = (
+            read_checkpoint(tmp_path / name / f"{file}.safetensors")[1]
+            for name in ("parts", "whole")
+        )
         assert found.keys() == expected.keys()
         for group in expected:
             torch.testing.assert_close(found[group], expected[group], atol=1e-9, rtol=1e-9)
@@ -180,8 +193,14 @@ def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["train.optimizer=muon"], "'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'"),
-        (["train.steps=none", "train.epochs=none", "train.minutes=1"], "with 'shard', give 'steps' or 'epochs'"),
+        (
+            ["train.optimizer=muon"],
+            "'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'",
+        ),
+        (
+            ["train.steps=none", "train.epochs=none", "train.minutes=1"],
+            "with 'shard', give 'steps' or 'epochs'",
+        ),
     ],
 )
 def test_settings_that_do_not_go_with_it(settings, told):
@@ -199,14 +218,36 @@ def test_of_one_process_everything_is_whole():
 def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(tmp_path):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
-    settings = ["train.steps=600", "train.validate_every=20", "model.encoder.size=16", "model.decoder.size=16"]
-    words = ["-m", "seqlab", "train", "translate", data, "--recipe", "dates", *(w for s in settings for w in ("-s", s))]
+    settings = [
+        "train.steps=600",
+        "train.validate_every=20",
+        "model.encoder.size=16",
+        "model.decoder.size=16",
+    ]
+    words = [
+        "-m",
+        "seqlab",
+        "train",
+        "translate",
+        data,
+        "--recipe",
+        "dates",
+        *(w for s in settings for w in ("-s", s)),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME}
 
     def launch(out):
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=3"]
+        torchrun = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node=2",
+            "--max-restarts=3",
+        ]
         command = [*map(str, [*torchrun, *words, "--out", out])]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     with launch(tmp_path / "whole") as whole:
         assert whole.wait(timeout=600) == 0
@@ -215,7 +256,9 @@ def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(
         while not log.exists() or '"step": 100' not in log.read_text():
             assert killed.poll() is None
             time.sleep(0.05)
-        children = subprocess.run(["pgrep", "-P", str(killed.pid)], capture_output=True, text=True, check=True)
+        children = subprocess.run(
+            ["pgrep", "-P", str(killed.pid)], capture_output=True, text=True, check=True
+        )
         os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
         said, _ = killed.communicate(timeout=600)
     assert killed.returncode == 0, said

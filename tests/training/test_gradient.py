@@ -20,7 +20,13 @@ from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.gradient import Batches, GradientLearner, num_steps
 from seqlab.training.run import Run
 
-SMALL = ["model.embedding=8", "model.dropout=0.3", "train.batch_tokens=60", "train.warmup=4", "train.validate_every=7"]
+SMALL = [
+    "model.embedding=8",
+    "model.dropout=0.3",
+    "train.batch_tokens=60",
+    "train.warmup=4",
+    "train.validate_every=7",
+]
 RATE = 1e-2
 FALLING = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0]
 
@@ -29,7 +35,13 @@ class Watch:
     """Somebody who watches a run, and remembers at which step it stands and how long it was to take."""
 
     def __init__(self, *, breaks_at=None):
-        self.step_now, self.breaks_at, self.validations, self.estimates, self.ended = 0, breaks_at, [], [], 0
+        self.step_now, self.breaks_at, self.validations, self.estimates, self.ended = (
+            0,
+            breaks_at,
+            [],
+            [],
+            0,
+        )
         self.told = []
 
     def begin(self, estimate, first_step):
@@ -57,19 +69,35 @@ class Watch:
 
 
 def stream(folder):
-    folder.joinpath("text.txt").write_text(" ".join(word for word, _ in synthetic.copies(90, seed=1)))
-    return "lm", "char-lstm", ["text.txt"], ["model.decoder.size=8", "train.batch_rows=4", "train.bptt=9"]
+    folder.joinpath("text.txt").write_text(
+        " ".join(word for word, _ in synthetic.copies(90, seed=1))
+    )
+    return (
+        "lm",
+        "char-lstm",
+        ["text.txt"],
+        ["model.decoder.size=8", "train.batch_rows=4", "train.bptt=9"],
+    )
 
 
 def lines(folder):
-    folder.joinpath("lines.txt").write_text("\n".join(word for word, _ in synthetic.copies(60, seed=1)))
+    folder.joinpath("lines.txt").write_text(
+        "\n".join(word for word, _ in synthetic.copies(60, seed=1))
+    )
     return "lm", "char-gru", ["lines.txt"], ["model.decoder.size=8", "data.unit=line"]
 
 
 def classify(folder):
     pairs = synthetic.parity(60, seed=1)
-    folder.joinpath("bits.tsv").write_text("".join(f"{label}\t{' '.join(bits)}\n" for bits, label in pairs))
-    return "classify", "bilstm-classifier", ["bits.tsv"], ["model.encoder.size=8", "source.min_count=1"]
+    folder.joinpath("bits.tsv").write_text(
+        "".join(f"{label}\t{' '.join(bits)}\n" for bits, label in pairs)
+    )
+    return (
+        "classify",
+        "bilstm-classifier",
+        ["bits.tsv"],
+        ["model.encoder.size=8", "source.min_count=1"],
+    )
 
 
 def tag(folder):
@@ -81,8 +109,15 @@ def tag(folder):
 
 def translate(folder):
     pairs = synthetic.reversals(60, seed=1, longest=5)
-    folder.joinpath("pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    sizes = ["model.encoder.size=8", "model.decoder.size=8", "source.kind=characters", "decode.max_length=8"]
+    folder.joinpath("pairs.tsv").write_text(
+        "".join(f"{source}\t{target}\n" for source, target in pairs)
+    )
+    sizes = [
+        "model.encoder.size=8",
+        "model.decoder.size=8",
+        "source.kind=characters",
+        "decode.max_length=8",
+    ]
     return "translate", "seq2seq", ["pairs.tsv"], sizes
 
 
@@ -108,15 +143,20 @@ HEADS = "model.{0}.kind=transformer model.{0}.size=8 model.{0}.heads=2"
 def weights(folder):
     """All that a run has learnt, its optimiser and averages included, and what its bundle holds."""
     _, parts = read_checkpoint(folder / "run" / "last.safetensors")
-    flat = {f"{part}/{name}": tensor for part, group in parts.items() for name, tensor in group.items()}
-    return flat | {f"bundle/{name}": w for name, w in lab.load(folder).bundle.model.named_parameters()}
+    flat = {
+        f"{part}/{name}": tensor for part, group in parts.items() for name, tensor in group.items()
+    }
+    return flat | {
+        f"bundle/{name}": w for name, w in lab.load(folder).bundle.model.named_parameters()
+    }
 
 
 def metrics(folder):
     """The log without its clocks."""
     rows = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
     return [
-        {name: value for name, value in row.items() if name not in ("seconds", "tokens_per_second")} for row in rows
+        {name: value for name, value in row.items() if name not in ("seconds", "tokens_per_second")}
+        for row in rows
     ]
 
 
@@ -137,9 +177,18 @@ def assert_same(one, other):
         (classify, "train.average=ema"),
         (tag, "train.average=none"),
         (translate, "train.average=last model.tie=true"),
-        (translate, f"{HEADS.format('encoder')} model.encoder.normalise=batch model.attention.wiring=bahdanau"),
-        (translate, f"{HEADS.format('encoder')} {HEADS.format('decoder')} train.optimizer=muon train.average=ema"),
-        (stream, f"{HEADS.format('decoder')} model.decoder.positions=rotary model.decoder.window=4"),
+        (
+            translate,
+            f"{HEADS.format('encoder')} model.encoder.normalise=batch model.attention.wiring=bahdanau",
+        ),
+        (
+            translate,
+            f"{HEADS.format('encoder')} {HEADS.format('decoder')} train.optimizer=muon train.average=ema",
+        ),
+        (
+            stream,
+            f"{HEADS.format('decoder')} model.decoder.positions=rotary model.decoder.window=4",
+        ),
     ],
 )
 def test_resuming_equals_never_having_stopped(tmp_path, make, settings):
@@ -148,7 +197,15 @@ def test_resuming_equals_never_having_stopped(tmp_path, make, settings):
     assert not whole.stopped
 
     for at, resume in ((4, False), (17, True)):
-        part = run(tmp_path, make, "train.steps=24", *settings.split(), name="parts", stops=[at], resume=resume)
+        part = run(
+            tmp_path,
+            make,
+            "train.steps=24",
+            *settings.split(),
+            name="parts",
+            stops=[at],
+            resume=resume,
+        )
         assert part.stopped
         assert part.step == at
     assert not run(tmp_path, make, name="parts", resume=True).stopped
@@ -176,15 +233,25 @@ def test_another_seed_is_another_run(tmp_path):
     run(tmp_path, lines, "train.steps=3", name="one")
     run(tmp_path, lines, "train.steps=3", "train.seed=2", name="other")
     one, other = weights(tmp_path / "one"), weights(tmp_path / "other")
-    assert not one["bundle/decoder.head.output.weight"].equal(other["bundle/decoder.head.output.weight"])
+    assert not one["bundle/decoder.head.output.weight"].equal(
+        other["bundle/decoder.head.output.weight"]
+    )
 
 
 def test_a_tiny_task_is_learnt(tmp_path):
     """A classifier that need only find one letter, in a second or two."""
     words = [word for word, _ in synthetic.copies(300, seed=1, longest=6, letters="abcd")]
     path = tmp_path / "words.tsv"
-    path.write_text("".join(f"{'yes' if 'a' in word else 'no'}\t{' '.join(word)}\n" for word in words))
-    sizes = ["model.embedding=8", "model.encoder.size=8", "model.dropout=0.1", "train.warmup=5", "source.min_count=1"]
+    path.write_text(
+        "".join(f"{'yes' if 'a' in word else 'no'}\t{' '.join(word)}\n" for word in words)
+    )
+    sizes = [
+        "model.embedding=8",
+        "model.encoder.size=8",
+        "model.dropout=0.1",
+        "train.warmup=5",
+        "source.min_count=1",
+    ]
     fitted = lab.train(
         "classify",
         path,
@@ -211,7 +278,9 @@ def test_a_character_model_says_hello(tmp_path):
         )
     assert fitted.model.predict("", method="greedy").output == "hello"
     assert fitted.model.predict("hel", method="greedy").output == "lo"
-    assert {answer.output for answer in fitted.model.predict([""] * 20, method="sample", seed=1)} == {"hello"}
+    assert {
+        answer.output for answer in fitted.model.predict([""] * 20, method="sample", seed=1)
+    } == {"hello"}
     assert lab.load(tmp_path / "out").predict("", method="greedy").output == "hello"
 
 
@@ -235,7 +304,12 @@ def training(folder, *, losses=(), accuracies=(), batches=None, report=None, **s
     settings = {"steps": 12, "validate_every": 2, "warmup": 0, **settings}
     codec = Codec(Nothing(), TextTarget(learn("characters", ["abc"], normaliser=Normaliser())))
     decoder = {"kind": "gru", "size": 4}
-    table = {"name": "tiny", "task": "lm", "model": {"embedding": 3, "decoder": decoder}, "train": settings}
+    table = {
+        "name": "tiny",
+        "task": "lm",
+        "model": {"embedding": 3, "decoder": decoder},
+        "train": settings,
+    }
     recipe = build_recipe(table, where="test")
     model = build_model(recipe, codec)
     found, right, seen = iter(losses), iter(accuracies), []
@@ -264,12 +338,16 @@ def test_a_run_takes_its_batches_epoch_by_epoch(tmp_path):
     assert watch.ended == 1
 
 
-@pytest.mark.parametrize(("carries", "step", "goes_on"), [(True, 2, True), (True, 4, False), (False, 2, False)])
+@pytest.mark.parametrize(
+    ("carries", "step", "goes_on"), [(True, 2, True), (True, 4, False), (False, 2, False)]
+)
 def test_a_batch_goes_on_where_the_last_one_of_its_epoch_ended(tmp_path, carries, step, goes_on):
     """E35. Three batches make an epoch: the second continues the first, the fourth begins anew."""
 
     def after(num):
-        run, _ = training(tmp_path / str(num), batches=Repeated(carries=carries), steps=num, schedule="constant")
+        run, _ = training(
+            tmp_path / str(num), batches=Repeated(carries=carries), steps=num, schedule="constant"
+        )
         run.fit()
         return run, read_checkpoint(tmp_path / str(num) / "last.safetensors")[1]
 
@@ -277,7 +355,9 @@ def test_a_batch_goes_on_where_the_last_one_of_its_epoch_ended(tmp_path, carries
     _, found = after(step)
     load_weights(before.learner.model, stood["model"])
     begins = (stood["carried"]["0"],) if goes_on else ()
-    expected = before.learner.model.read_batch(Repeated().batch(0, (step - 1) % 3), begins).carried[0]
+    expected = before.learner.model.read_batch(Repeated().batch(0, (step - 1) % 3), begins).carried[
+        0
+    ]
     torch.testing.assert_close(found["carried"]["0"], expected)
 
 
@@ -304,7 +384,13 @@ def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weight
     watch = Watch()
     run, seen = training(tmp_path, losses=[3.0, 2.0, 2.5, 2.1, 2.0, 1.0], patience=3, report=watch)
     outcome = run.fit()
-    assert watch.validations == [(2, True), (4, True), (6, False), (8, False), (10, False)]  # as good is not better
+    assert watch.validations == [
+        (2, True),
+        (4, True),
+        (6, False),
+        (8, False),
+        (10, False),
+    ]  # as good is not better
     assert outcome.progress.step == 10
     assert (outcome.progress.best_step, outcome.progress.best_loss) == (4, 2.0)
     kept = parameters_of(run.learner.model)
@@ -318,7 +404,11 @@ def test_the_best_may_be_who_is_right_most_often_and_among_those_who_is_surest(t
     run, _ = training(tmp_path, losses=losses, accuracies=accuracies, best="accuracy", report=watch)
     outcome = run.fit()
     assert [best for _, best in watch.validations] == [True, True, True, False, True, False]
-    assert (outcome.progress.best_step, outcome.progress.best_loss, outcome.progress.best_accuracy) == (10, 1.6, 0.9)
+    assert (
+        outcome.progress.best_step,
+        outcome.progress.best_loss,
+        outcome.progress.best_accuracy,
+    ) == (10, 1.6, 0.9)
 
 
 def test_patience_begins_anew_with_every_better_loss(tmp_path):
@@ -330,7 +420,9 @@ def test_patience_begins_anew_with_every_better_loss(tmp_path):
 
 def test_what_is_validated_is_the_average_and_what_is_trained_is_not(tmp_path):
     run, seen = training(tmp_path / "ema", average="ema", learning_rate=0.1, losses=FALLING)
-    plain, weights_of = training(tmp_path / "none", average="none", learning_rate=0.1, losses=FALLING)
+    plain, weights_of = training(
+        tmp_path / "none", average="none", learning_rate=0.1, losses=FALLING
+    )
     run.fit()
     plain.fit()
     _, averaged = read_checkpoint(tmp_path / "ema" / "last.safetensors")
@@ -349,7 +441,10 @@ def test_a_run_stopped_before_its_first_validation_keeps_what_it_has(tmp_path):
     assert outcome.progress.step == 1
     assert seen == []
     _, parts = read_checkpoint(tmp_path / "last.safetensors")
-    assert all(weight.equal(parts["model"][name]) for name, weight in parameters_of(run.learner.model).items())
+    assert all(
+        weight.equal(parts["model"][name])
+        for name, weight in parameters_of(run.learner.model).items()
+    )
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tmp_path):
@@ -388,7 +483,9 @@ def poisoned(*steps, rows):
         drawn = current_noise()
         if drawn is None or drawn.step not in steps or not name.endswith("embedding"):
             return value
-        return torch.where(torch.isin(drawn.rows, torch.tensor([*rows]))[:, None, None], torch.nan, value)
+        return torch.where(
+            torch.isin(drawn.rows, torch.tensor([*rows]))[:, None, None], torch.nan, value
+        )
 
     with listening(spoil):
         yield
@@ -405,7 +502,9 @@ def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_
         outcome = run.fit()
     assert outcome.progress.step == 12
     assert outcome.progress.diverged == [5]
-    assert watch.told == [("step 5: the gradient is not finite (rows [11] of the training part)", "skip")]
+    assert watch.told == [
+        ("step 5: the gradient is not finite (rows [11] of the training part)", "skip")
+    ]
     assert {"step": 5, "diverged": 5, "rows": [11], "rate": 1.0} in log_of(tmp_path)
     assert all(weight.isfinite().all() for weight in parameters_of(run.learner.model).values())
 
@@ -413,14 +512,21 @@ def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_
 @pytest.mark.slow
 def test_a_spoilt_batch_in_the_middle_of_a_long_run_is_named_and_the_model_works(tmp_path):
     watch = Watch()
-    settings = ["train.steps=1000", "train.validate_every=100", "train.patience=none", "model.dropout=0"]
+    settings = [
+        "train.steps=1000",
+        "train.validate_every=100",
+        "train.patience=none",
+        "model.dropout=0",
+    ]
     with poisoned(499, rows=range(60)):  # step 500: all of its rows
         trained = run(tmp_path, translate, *settings, name="spoilt", report=watch)
     assert trained.step == 1000
     (told,) = [row for row in metrics(tmp_path / "spoilt") if "diverged" in row]
     assert (told["step"], told["diverged"]) == (500, 500)
     assert told["rows"]
-    assert watch.told == [(f"step 500: the gradient is not finite (rows {told['rows']} of the training part)", "skip")]
+    assert watch.told == [
+        (f"step 500: the gradient is not finite (rows {told['rows']} of the training part)", "skip")
+    ]
     assert all(weight.isfinite().all() for weight in weights(tmp_path / "spoilt").values())
     losses = [row["loss"] for row in metrics(tmp_path / "spoilt") if "loss" in row]
     assert losses[-1] < losses[len(losses) // 2] < losses[0]
@@ -430,7 +536,9 @@ def test_a_spoilt_batch_in_the_middle_of_a_long_run_is_named_and_the_model_works
 def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(tmp_path):
     watch, plain = Watch(), training(tmp_path / "plain", batches=Three(), schedule="constant")[0]
     plain.fit()
-    run, _ = training(tmp_path / "back", batches=Three(), report=watch, divergence="rollback", schedule="constant")
+    run, _ = training(
+        tmp_path / "back", batches=Three(), report=watch, divergence="rollback", schedule="constant"
+    )
     spoilt = iter([5, 6])
 
     def once(name, value):
@@ -442,9 +550,21 @@ def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(
     with listening(once):
         outcome = run.fit()
     assert watch.told[0][1] == "rollback"
-    assert (outcome.progress.step, outcome.progress.rate, outcome.progress.diverged) == (12, 0.5, [5])
-    rates = {row["step"]: row["learning_rate"] for row in log_of(tmp_path / "back") if "learning_rate" in row}
-    before = {row["step"]: row["learning_rate"] for row in log_of(tmp_path / "plain") if "learning_rate" in row}
+    assert (outcome.progress.step, outcome.progress.rate, outcome.progress.diverged) == (
+        12,
+        0.5,
+        [5],
+    )
+    rates = {
+        row["step"]: row["learning_rate"]
+        for row in log_of(tmp_path / "back")
+        if "learning_rate" in row
+    }
+    before = {
+        row["step"]: row["learning_rate"]
+        for row in log_of(tmp_path / "plain")
+        if "learning_rate" in row
+    }
     assert rates[12] == before[12] / 2
     assert all(weight.isfinite().all() for weight in parameters_of(run.learner.model).values())
 
@@ -468,14 +588,24 @@ def test_weights_along_the_way_are_kept_as_many_as_asked(tmp_path):
     run, seen = training(tmp_path, keep=3, losses=FALLING)
     run.fit()
     kept = sorted((tmp_path / "kept").iterdir())
-    assert [file.name for file in kept] == ["00000008.safetensors", "00000010.safetensors", "00000012.safetensors"]
+    assert [file.name for file in kept] == [
+        "00000008.safetensors",
+        "00000010.safetensors",
+        "00000012.safetensors",
+    ]
     name = "decoder.head.output.weight"
     assert read_checkpoint(kept[0])[1]["model"][name].equal(seen[3][name])
 
 
 def test_the_step_is_clipped(tmp_path):
     """With plain SGD the weights move by no more than rate times threshold, and the log has the norm before."""
-    options = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "steps": 1}
+    options = {
+        "optimizer": "sgd",
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "schedule": "constant",
+        "steps": 1,
+    }
     run, _ = training(tmp_path, clip=1e-3, learning_rate=0.5, **options)
     before = {name: weight.clone() for name, weight in parameters_of(run.learner.model).items()}
     run.fit()

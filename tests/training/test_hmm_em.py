@@ -39,9 +39,17 @@ def climbing(evidence, tmp_path):
         else:
             em = EMSteps([evidence], model.model, **search)
             start = partial(draw_hmm, FAMILY, 4, seed=1)
-            learner = HMMLearner(model, lambda r: start(restart=r), em, train, by_validation=by_validation)
+            learner = HMMLearner(
+                model, lambda r: start(restart=r), em, train, by_validation=by_validation
+            )
         scores = iter(losses or ())
-        return Run(learner, train, validate=lambda: {"loss": next(scores, 1.0)}, folder=folder, report=Silence())
+        return Run(
+            learner,
+            train,
+            validate=lambda: {"loss": next(scores, 1.0)},
+            folder=folder,
+            report=Silence(),
+        )
 
     return climbing
 
@@ -59,15 +67,24 @@ def test_the_highest_of_several_climbs_is_kept(climbing, evidence):
     run = climbing()
     outcome = run.fit()
     search = HMMSettings(iterations=5, pseudo=0.1, pseudo_emissions=0.1, tolerance=1e-4)
-    ends = [baum_welch(draw_hmm(FAMILY, 4, seed=1, restart=r), evidence, settings=search) for r in range(3)]
+    ends = [
+        baum_welch(draw_hmm(FAMILY, 4, seed=1, restart=r), evidence, settings=search)
+        for r in range(3)
+    ]
     best = max(range(3), key=lambda r: ends[r].objectives[-1])
     assert outcome.progress.step == sum(len(end.objectives) for end in ends)
     assert len({end.objectives[-1] for end in ends}) == 3
     expected = torch.cat([x.flatten() for x in ends[best].model.tensors().values()])
     torch.testing.assert_close(weights(run), expected)
     verdict = run.learner.facts()
-    assert (verdict["climbs"], verdict["best_climb"], verdict["converged"]) == (3, best + 1, ends[best].converged)
-    assert verdict["objective"] == pytest.approx(ends[best].objectives[-1] / int(evidence.observations.lengths.sum()))
+    assert (verdict["climbs"], verdict["best_climb"], verdict["converged"]) == (
+        3,
+        best + 1,
+        ends[best].converged,
+    )
+    assert verdict["objective"] == pytest.approx(
+        ends[best].objectives[-1] / int(evidence.observations.lengths.sum())
+    )
     assert max(verdict["objectives"]) == verdict["objective"]
 
 
@@ -109,7 +126,9 @@ def test_more_climbs_go_on_from_a_finished_run(climbing):
 
 
 def test_by_validation_the_best_step_is_kept(climbing):
-    run = climbing(restarts=1, by_validation=True, validate_every=1, losses=[3.0, 1.0, 2.0, 2.5, 2.6, 2.7])
+    run = climbing(
+        restarts=1, by_validation=True, validate_every=1, losses=[3.0, 1.0, 2.0, 2.5, 2.6, 2.7]
+    )
     progress = run.fit().progress
     assert (progress.best_step, progress.best_loss) == (2, 1.0)
     assert run.learner.facts()["kept_step"] == 2

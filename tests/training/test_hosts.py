@@ -15,7 +15,12 @@ from seqlab.data.synthetic import reversals
 
 pytestmark = pytest.mark.slow
 HOME = str(Path(seqlab.__file__).parent.parent)
-SETTINGS = ["train.steps=40", "train.validate_every=20", "model.encoder.size=16", "model.decoder.size=16"]
+SETTINGS = [
+    "train.steps=40",
+    "train.validate_every=20",
+    "model.encoder.size=16",
+    "model.decoder.size=16",
+]
 
 
 @pytest.fixture
@@ -29,10 +34,25 @@ def hosts():
     try:
         addresses = dict(zip(names, ("10.213.0.1", "10.213.0.2"), strict=True))
         assert _ip("netns", "add", names[1]).returncode == 0
-        cable = ["link", "add", "cable", "netns", names[0], "type", "veth", "peer", "name", "cable", "netns", names[1]]
+        cable = [
+            "link",
+            "add",
+            "cable",
+            "netns",
+            names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "cable",
+            "netns",
+            names[1],
+        ]
         assert _ip(*cable).returncode == 0
         for name, address in addresses.items():
-            assert _ip("-n", name, "address", "add", f"{address}/24", "dev", "cable").returncode == 0
+            assert (
+                _ip("-n", name, "address", "add", f"{address}/24", "dev", "cable").returncode == 0
+            )
             assert _ip("-n", name, "link", "set", "cable", "up").returncode == 0
             assert _ip("-n", name, "link", "set", "lo", "up").returncode == 0
         yield addresses
@@ -44,16 +64,53 @@ def hosts():
 def test_two_hosts_learn_what_one_process_learns(hosts, tmp_path):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
-    train = ["-m", "seqlab", "train", "translate", data, "-r", "dates", "-q", *(w for s in SETTINGS for w in ("-s", s))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HOME, "GLOO_SOCKET_IFNAME": "cable"}
+    train = [
+        "-m",
+        "seqlab",
+        "train",
+        "translate",
+        data,
+        "-r",
+        "dates",
+        "-q",
+        *(w for s in SETTINGS for w in ("-s", s)),
+    ]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": HOME,
+        "GLOO_SOCKET_IFNAME": "cable",
+    }
     first, running = next(iter(hosts.values())), []
     for name, address in hosts.items():
         meet = [f"--rdzv-endpoint={first}:29400", f"--rdzv-conf=is_host={int(address == first)}"]
-        torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", *meet]
-        words = ["ip", "netns", "exec", name, sys.executable, *torchrun, f"--local-addr={address}", *train]
+        torchrun = [
+            "-m",
+            "torch.distributed.run",
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            "--rdzv-backend=c10d",
+            *meet,
+        ]
+        words = [
+            "ip",
+            "netns",
+            "exec",
+            name,
+            sys.executable,
+            *torchrun,
+            f"--local-addr={address}",
+            *train,
+        ]
         command = [*map(str, [*words, "--out", tmp_path / "two"])]
         running.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         )
     said = [process.communicate(timeout=900)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], "\n".join(said)

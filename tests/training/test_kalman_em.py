@@ -11,7 +11,14 @@ from seqlab.errors import RunError, UsageError
 from seqlab.models import lds as structures
 from seqlab.models.lds import LDS
 from seqlab.padded import Padded
-from seqlab.training.kalman_em import NOISES, PARAMETERS, LDSSettings, _check_ascent, fit_lds, start_lds
+from seqlab.training.kalman_em import (
+    NOISES,
+    PARAMETERS,
+    LDSSettings,
+    _check_ascent,
+    fit_lds,
+    start_lds,
+)
 
 
 def numbers(*shape, seed=0):
@@ -54,38 +61,56 @@ def test_the_likelihood_never_falls(seed, size, width, num_inputs, learn, diagon
     truth, lengths = a_system(size, width, num_inputs, seed), torch.tensor([12, 7, 1, 0])
     x = numbers(4, 12, num_inputs, seed=seed + 9) if num_inputs else None
     observed = numbers(4, 12, width, seed=seed + 7) > -0.6
-    observations = replace(truth.sample(4, 12, seed=seed, inputs=x)[1], lengths=lengths, observed=observed)
+    observations = replace(
+        truth.sample(4, 12, seed=seed, inputs=x)[1], lengths=lengths, observed=observed
+    )
     search = LDSSettings(learn=tuple(sorted(learn)), diagonal=diagonal, iterations=8, tolerance=0.0)
     fit = fit_lds(a_system(size, width, num_inputs, seed + 20), observations, x, settings=search)
     rises(fit)  # and `fit_lds` itself raises where it falls
     kept = set(PARAMETERS) - learn - ({"input_matrix"} if not num_inputs else set())
     for name in kept:
-        assert torch.equal(getattr(fit.model, name), getattr(a_system(size, width, num_inputs, seed + 20), name))
+        assert torch.equal(
+            getattr(fit.model, name), getattr(a_system(size, width, num_inputs, seed + 20), name)
+        )
 
 
 def test_a_fit_is_as_likely_as_the_system_that_made_the_data():
     truth = a_system(2, 3, seed=3)
     _, train = truth.sample(40, 60, seed=1)
     _, test = truth.sample(40, 60, seed=2)
-    fit = fit_lds(start_lds(train, num_states=2, seed=0), train, settings=LDSSettings(iterations=300))
+    fit = fit_lds(
+        start_lds(train, num_states=2, seed=0), train, settings=LDSSettings(iterations=300)
+    )
     rises(fit)
     assert fit.converged
     floor = start_lds(train, num_states=2, seed=0).filter(test).log_likelihood.sum()
-    best, found = truth.filter(test).log_likelihood.sum(), fit.model.filter(test).log_likelihood.sum()
-    assert fit.log_likelihoods[-1] > truth.filter(train).log_likelihood.sum()  # it may fit the noise a little
+    best, found = (
+        truth.filter(test).log_likelihood.sum(),
+        fit.model.filter(test).log_likelihood.sum(),
+    )
+    assert (
+        fit.log_likelihoods[-1] > truth.filter(train).log_likelihood.sum()
+    )  # it may fit the noise a little
     assert best - found < 0.01 * (best - floor)
 
 
 def test_where_em_stops_the_likelihood_is_flat():
     """With full noise and single entries missing, which a wrong E step would not survive."""
     noise = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
-    truth, present = replace(a_system(2, 2, seed=7), observation_noise=noise), numbers(80, 4, 2, seed=2) > -0.3
+    truth, present = (
+        replace(a_system(2, 2, seed=7), observation_noise=noise),
+        numbers(80, 4, 2, seed=2) > -0.3,
+    )
     seen = replace(truth.sample(80, 4, seed=1)[1], observed=present)
-    search = LDSSettings(learn=("observation", "observation_noise"), iterations=500, tolerance=1e-11)
+    search = LDSSettings(
+        learn=("observation", "observation_noise"), iterations=500, tolerance=1e-11
+    )
     fit = fit_lds(truth, seen, settings=search)
 
     def slope(name, way):
-        there, back = (replace(fit.model, **{name: getattr(fit.model, name) + h * way}) for h in (1e-4, -1e-4))
+        there, back = (
+            replace(fit.model, **{name: getattr(fit.model, name) + h * way}) for h in (1e-4, -1e-4)
+        )
         apart = there.filter(seen).log_likelihood - back.filter(seen).log_likelihood
         return apart.sum().item() / 2e-4
 
@@ -98,8 +123,17 @@ def test_known_inputs_and_gaps_are_fitted_too():
     truth, x = a_system(2, 2, 1, seed=5), numbers(30, 50, 1)
     observed = numbers(30, 50, 2, seed=1) > -0.8
     seen = replace(truth.sample(30, 50, seed=1, inputs=x)[1], observed=observed)
-    blind = replace(truth, input_matrix=torch.zeros(2, 1, dtype=torch.float64), process_noise=2 * truth.process_noise)
-    fit = fit_lds(blind, seen, x, settings=LDSSettings(learn=("input_matrix", "process_noise"), iterations=100))
+    blind = replace(
+        truth,
+        input_matrix=torch.zeros(2, 1, dtype=torch.float64),
+        process_noise=2 * truth.process_noise,
+    )
+    fit = fit_lds(
+        blind,
+        seen,
+        x,
+        settings=LDSSettings(learn=("input_matrix", "process_noise"), iterations=100),
+    )
     torch.testing.assert_close(fit.model.input_matrix, truth.input_matrix, atol=0.1, rtol=0)
     torch.testing.assert_close(fit.model.process_noise, truth.process_noise, atol=0.15, rtol=0)
     assert torch.equal(fit.model.transition, truth.transition)
@@ -125,7 +159,9 @@ def test_without_anything_hidden_the_step_is_least_squares():
     found, noise = reestimate(pairs, torch.zeros_like(W), torch.ones(3, dtype=torch.bool))
     exact = torch.linalg.lstsq(z, y).solution.mT
     torch.testing.assert_close(found, exact, atol=1e-8, rtol=0)
-    torch.testing.assert_close(noise, (y - z @ exact.mT).mT @ (y - z @ exact.mT) / 50, atol=1e-8, rtol=0)
+    torch.testing.assert_close(
+        noise, (y - z @ exact.mT).mT @ (y - z @ exact.mT) / 50, atol=1e-8, rtol=0
+    )
 
     fixed = torch.tensor([True, False, True])
     found, _ = reestimate(pairs, W, fixed)
@@ -137,15 +173,23 @@ def test_without_anything_hidden_the_step_is_least_squares():
 @pytest.mark.parametrize("value", [0.0, 5.0])
 def test_a_constant_series_gives_no_nan(value):
     constant = Padded(torch.full((1, 40, 1), value, dtype=torch.float64), torch.tensor([40]))
-    fit = fit_lds(start_lds(constant, num_states=2, seed=0), constant, settings=LDSSettings(iterations=60))
+    fit = fit_lds(
+        start_lds(constant, num_states=2, seed=0), constant, settings=LDSSettings(iterations=60)
+    )
     assert all(math.isfinite(x) for x in fit.log_likelihoods)
     forecast = fit.model.forecast(constant, 3)
     assert forecast.covariance.isfinite().all()
-    torch.testing.assert_close(forecast.mean, torch.full_like(forecast.mean, value), atol=0.05, rtol=0)
+    torch.testing.assert_close(
+        forecast.mean, torch.full_like(forecast.mean, value), atol=0.05, rtol=0
+    )
 
 
 def test_a_series_without_a_value_teaches_nothing():
-    nothing = Padded(torch.full((2, 10, 2), math.nan), torch.tensor([10, 4]), torch.zeros(2, 10, dtype=torch.bool))
+    nothing = Padded(
+        torch.full((2, 10, 2), math.nan),
+        torch.tensor([10, 4]),
+        torch.zeros(2, 10, dtype=torch.bool),
+    )
     start = a_system()
     fit = fit_lds(start, nothing, settings=LDSSettings(iterations=5))
     assert fit.log_likelihoods[-1] == 0
@@ -156,7 +200,9 @@ def test_a_series_without_a_value_teaches_nothing():
 
 def test_a_start_depends_on_its_seed_alone_and_progress_is_told():
     _, seen = a_system().sample(2, 20, seed=0)
-    one, same, other = (start_lds(seen, num_states=3, num_inputs=1, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (
+        start_lds(seen, num_states=3, num_inputs=1, seed=seed) for seed in (1, 1, 2)
+    )
     assert torch.equal(one.observation, same.observation)
     assert not torch.equal(one.observation, other.observation)
     assert one.input_matrix.shape == (3, 1)
@@ -172,7 +218,11 @@ def test_a_start_depends_on_its_seed_alone_and_progress_is_told():
 def test_noise_does_not_fall_below_its_floor():
     """Numbers that can be predicted exactly would have the likelihood grow without end."""
     still = Padded(torch.tensor([[[1.0], [2.0]] * 10], dtype=torch.float64), torch.tensor([20]))
-    fit = fit_lds(start_lds(still, num_states=2, seed=0), still, settings=LDSSettings(iterations=100, floor=1e-3))
+    fit = fit_lds(
+        start_lds(still, num_states=2, seed=0),
+        still,
+        settings=LDSSettings(iterations=100, floor=1e-3),
+    )
     rises(fit)
     assert fit.model.observation_noise.item() >= 1e-3 * 0.25 * (1 - 1e-9)
 

@@ -24,7 +24,9 @@ def test_one_object_stands_on_each_line(metrics):
     assert last == {"step": 60, "validation": {"loss": 1.0}, "best": True}
 
 
-@pytest.mark.parametrize(("step", "kept"), [(60, [20, 40, 60, 60]), (59, [20, 40]), (40, [20, 40]), (3, [])])
+@pytest.mark.parametrize(
+    ("step", "kept"), [(60, [20, 40, 60, 60]), (59, [20, 40]), (40, [20, 40]), (3, [])]
+)
 def test_what_came_after_a_checkpoint_is_forgotten(metrics, step, kept):
     metrics.cut_back(step)
     assert steps(metrics) == kept

@@ -25,7 +25,9 @@ print(kept, held() - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt and malloc_trim are glibc's")
 def test_what_is_freed_is_kept_until_it_is_tidied():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
     kept, left = map(float, done.stdout.split())
     assert kept > 200
     assert left < 50

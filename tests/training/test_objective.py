@@ -40,12 +40,17 @@ def language_model():
 @pytest.fixture
 def encoder():
     torch.manual_seed(1)
-    return RecurrentEncoder(TokenInputs(Embedding(V, D, name="encoder")), stack("encoder"), dropout=0.0)
+    return RecurrentEncoder(
+        TokenInputs(Embedding(V, D, name="encoder")), stack("encoder"), dropout=0.0
+    )
 
 
 def lines(*rows):
     target = Padded.from_rows(rows)
-    return Batch(torch.arange(len(rows)), target=target.with_values(target.values.masked_fill(~target.real, V - 1)))
+    return Batch(
+        torch.arange(len(rows)),
+        target=target.with_values(target.values.masked_fill(~target.real, V - 1)),
+    )
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
@@ -57,8 +62,12 @@ def test_the_loss_is_torchs_over_what_is_there_to_predict(language_model, label_
     for row in rows:
         if len(row) > 1:
             tokens = torch.tensor([row])
-            logits, _ = language_model.decoder.read(tokens[:, :-1], (), language_model.decoder.stack.start(1))
-            expected += cross_entropy(logits[0], tokens[0, 1:], reduction="sum", label_smoothing=label_smoothing)
+            logits, _ = language_model.decoder.read(
+                tokens[:, :-1], (), language_model.decoder.stack.start(1)
+            )
+            expected += cross_entropy(
+                logits[0], tokens[0, 1:], reduction="sum", label_smoothing=label_smoothing
+            )
 
     torch.testing.assert_close(loss.total, expected)
     assert loss.num_scored == 4 + 1 + 0 + 2
@@ -68,9 +77,13 @@ def test_a_missing_value_is_read_and_not_scored(language_model):
     tokens = torch.tensor([[2, 5, 6, 7, 3]])
     observed = torch.tensor([[True, True, False, True, True]])
     batch = Batch(torch.arange(1), target=Padded(tokens, torch.tensor([5]), observed))
-    logits, _ = language_model.decoder.read(tokens[:, :-1], (), language_model.decoder.stack.start(1))
+    logits, _ = language_model.decoder.read(
+        tokens[:, :-1], (), language_model.decoder.stack.start(1)
+    )
     loss = batch_loss(language_model, batch)
-    torch.testing.assert_close(loss.total, cross_entropy(logits[0, [0, 2, 3]], tokens[0, [1, 3, 4]], reduction="sum"))
+    torch.testing.assert_close(
+        loss.total, cross_entropy(logits[0, [0, 2, 3]], tokens[0, [1, 3, 4]], reduction="sum")
+    )
     assert loss.num_scored == 3
 
 
@@ -79,13 +92,17 @@ def test_a_label_never_seen_has_no_likelihood(encoder):
     source, labels = Padded.from_rows([[4, 5, 6], [7]]), Padded.from_rows([[0, -1, 2], [-1]])
     loss = batch_loss(tagger, Batch(torch.arange(2), source, labels))
     logits = tagger.head(tagger.features(source))[0, [0, 2]]
-    torch.testing.assert_close(loss.total, cross_entropy(logits, torch.tensor([0, 2]), reduction="sum"))
+    torch.testing.assert_close(
+        loss.total, cross_entropy(logits, torch.tensor([0, 2]), reduction="sum")
+    )
     assert loss.num_scored == 2
 
 
 def test_a_batch_with_nothing_to_predict_costs_nothing_and_can_be_trained_on(encoder):
     tagger = Tagger(encoder, Head(H, 3))
-    loss = batch_loss(tagger, Batch(torch.arange(2), Padded.from_rows([[], []]), Padded.from_rows([[], []])))
+    loss = batch_loss(
+        tagger, Batch(torch.arange(2), Padded.from_rows([[], []]), Padded.from_rows([[], []]))
+    )
     loss.total.backward()
     assert loss.total == 0
     assert loss.num_scored == 0
@@ -94,7 +111,9 @@ def test_a_batch_with_nothing_to_predict_costs_nothing_and_can_be_trained_on(enc
 def test_a_classifiers_loss_is_of_one_label_a_row(encoder):
     classifier = Classifier(encoder, Pooling("mean", H, summary_size=H), Head(H, 3))
     source, gold = Padded.from_rows([[4, 5, 6], [], [7]]), torch.tensor([2, 0, 1])
-    loss = batch_loss(classifier, Batch(torch.arange(3), source, Padded.from_rows(list(gold[:, None]))))
+    loss = batch_loss(
+        classifier, Batch(torch.arange(3), source, Padded.from_rows(list(gold[:, None])))
+    )
     logits = classifier.head(classifier.features(source))[:, 0]
     torch.testing.assert_close(loss.total, cross_entropy(logits, gold, reduction="sum"))
     assert loss.num_scored == 3
@@ -129,7 +148,9 @@ def test_chunks_with_a_carried_state_are_truncated_bptt(language_model, chunk):
     (g_o,) = torch.autograd.grad(cross_entropy(o, text[1:], reduction="sum"), o)
     expected = bptt.truncated(x, h0, h, cell.W.detach(), head.weight.detach(), g_o, chunk=chunk)
 
-    found = bptt.Gradients(c=head.bias.grad, V=head.weight.grad, b=cell.b.grad, W=cell.W.grad, U=cell.U.grad)
+    found = bptt.Gradients(
+        c=head.bias.grad, V=head.weight.grad, b=cell.b.grad, W=cell.W.grad, U=cell.U.grad
+    )
     torch.testing.assert_close(found._asdict(), expected._asdict())
 
 

@@ -8,7 +8,14 @@ from torch import nn
 
 from seqlab.equations.bptt import clip_by_norm
 from seqlab.recipe import Train
-from seqlab.training.optimise import clip_, learning_rate, optimizer_tensors, optimizers, restore_optimizers, set_rate
+from seqlab.training.optimise import (
+    clip_,
+    learning_rate,
+    optimizer_tensors,
+    optimizers,
+    restore_optimizers,
+    set_rate,
+)
 
 KINDS = get_args(Train.model_fields["optimizer"].annotation)
 
@@ -23,7 +30,9 @@ def rates(**options):
 
 @pytest.mark.parametrize("schedule", ["cosine", "inverse-sqrt", "constant"])
 def test_every_schedule_warms_up_in_a_straight_line(schedule):
-    assert rates(schedule=schedule)[:11] == pytest.approx([0.01 * (step + 1) for step in range(10)] + [0.1], rel=0.05)
+    assert rates(schedule=schedule)[:11] == pytest.approx(
+        [0.01 * (step + 1) for step in range(10)] + [0.1], rel=0.05
+    )
     assert rates(schedule=schedule)[9] == pytest.approx(0.1)
 
 
@@ -61,10 +70,16 @@ def test_a_warm_up_longer_than_the_run_is_the_run():
 @pytest.mark.parametrize("threshold", [0.5, 1e9])
 def test_clipping_in_place_is_the_equation(threshold):
     """E37."""
-    parameters = [nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(5)), nn.Parameter(torch.randn(2))]
+    parameters = [
+        nn.Parameter(torch.randn(3, 4)),
+        nn.Parameter(torch.randn(5)),
+        nn.Parameter(torch.randn(2)),
+    ]
     for parameter in parameters[:2]:  # the third has no gradient
         parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
-    clipped, norm = clip_by_norm([parameter.grad.clone() for parameter in parameters[:2]], threshold)
+    clipped, norm = clip_by_norm(
+        [parameter.grad.clone() for parameter in parameters[:2]], threshold
+    )
 
     assert clip_(parameters, threshold) == pytest.approx(float(norm))
     for parameter, expected in zip(parameters, clipped, strict=False):
@@ -100,7 +115,12 @@ def test_an_encoder_learns_more_slowly_and_later_where_the_recipe_says_so(kind):
     made = optimizers(model, chosen)
     for step, expected in ((0, 0.0), (1, 0.0), (2, 0.025)):
         set_rate(made, 0.1, step, chosen)
-        rates = {id(p): group["lr"] for each in made for group in each.param_groups for p in group["params"]}
+        rates = {
+            id(p): group["lr"]
+            for each in made
+            for group in each.param_groups
+            for p in group["params"]
+        }
         assert {rates[id(p)] for p in model["encoder"].parameters()} == {expected}
         assert {rates[id(p)] for p in model["head"].parameters()} == {0.1}
 
@@ -114,7 +134,9 @@ def test_an_optimiser_remembers_across_a_checkpoint(kind):
 
     def step(of, by, seed):
         for parameter in of.parameters():
-            parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed))
+            parameter.grad = torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(seed)
+            )
         for each in by:
             each.step()
 

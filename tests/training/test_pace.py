@@ -67,7 +67,9 @@ class TestBudget:
     @pytest.mark.parametrize("slower", [0.2, 1.0, 10.0])
     def test_it_is_kept_whatever_the_speed_becomes(self, validation, slower):
         budget = Budget(60.0)
-        seconds, steps, validated = simulate(budget, lambda step: 0.1 if step < 100 else 0.1 * slower, validation)
+        seconds, steps, validated = simulate(
+            budget, lambda step: 0.1 if step < 100 else 0.1 * slower, validation
+        )
         assert 0.85 * budget.training <= seconds <= budget.training + 0.1 * slower + validation
         assert validated <= 1.5 * SHARE * 60.0
         assert steps > 100

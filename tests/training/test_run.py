@@ -54,7 +54,12 @@ class Counter:
             self.progress.step += 1
             self.weight = self.weight + 1
         return Step(
-            self.progress.step, self.num_steps, loss=1.0, tokens_per_second=1.0, seconds_left=0.0, num_tokens=1.0
+            self.progress.step,
+            self.num_steps,
+            loss=1.0,
+            tokens_per_second=1.0,
+            seconds_left=0.0,
+            num_tokens=1.0,
         )
 
     def state(self):
@@ -89,7 +94,9 @@ def make(tmp_path):
         learner = Counter(num_steps=num_steps, fails=fails)
         (tmp_path / "recipe.toml").write_text("old")
         validate = lambda: {"loss": next(scores, 1.0)}  # noqa: E731
-        return Run(learner, train, validate=validate, folder=tmp_path, report=Silence(), threads=threads)
+        return Run(
+            learner, train, validate=validate, folder=tmp_path, report=Silence(), threads=threads
+        )
 
     return make
 
@@ -111,8 +118,15 @@ def test_it_logs_validates_and_saves_when_it_should(make):
     outcome = run.fit(stop=stop)
     assert steps == [0, 0, 0, 4, 5, 5, 5, 8, 8, 10]
     assert [row["step"] for row in log(run) if "loss" in row] == [3, 6, 9, 10]
-    assert [(row["step"], row["best"]) for row in log(run) if "validation" in row] == [(5, True), (10, True)]
-    assert (outcome.stopped, outcome.progress.finished, outcome.progress.best_step) == (False, True, 10)
+    assert [(row["step"], row["best"]) for row in log(run) if "validation" in row] == [
+        (5, True),
+        (10, True),
+    ]
+    assert (outcome.stopped, outcome.progress.finished, outcome.progress.best_step) == (
+        False,
+        True,
+        10,
+    )
 
 
 def test_the_best_weights_are_the_final_ones(make):
@@ -138,7 +152,9 @@ def test_a_step_that_cannot_be_made_is_left_out_or_undone(make, policy, weight, 
     progress = run.fit().progress
     assert (progress.step, progress.rate, progress.diverged) == (10, rate, [7])
     assert run.learner.weight.item() == weight
-    assert {"step": 7 if policy == "skip" else 5, "diverged": 7, "rows": [7], "rate": rate} in log(run)
+    assert {"step": 7 if policy == "skip" else 5, "diverged": 7, "rows": [7], "rate": rate} in log(
+        run
+    )
 
 
 def test_a_run_without_a_checkpoint_begins_again(make):
@@ -183,7 +199,9 @@ def test_a_limited_time_is_kept_though_the_steps_become_slower(make, slower):
     assert place.lengths[-1][1] == place.step == run.learner.num_steps
     validated = [row["step"] for row in log(run) if "validation" in row]
     assert validated[-1] == place.step
-    assert len(validated) * 0.02 < 0.25 * 1.5  # a tenth, and the last one; sleeping takes longer than it should
+    assert (
+        len(validated) * 0.02 < 0.25 * 1.5
+    )  # a tenth, and the last one; sleeping takes longer than it should
 
 
 def test_a_limited_time_goes_on_where_it_was_stopped_and_can_be_extended(make):
@@ -261,9 +279,16 @@ def test_the_number_of_threads_is_noted_with_its_steps_and_taken_up_again(make):
 
 def test_a_linear_dynamical_system_that_is_free_goes_on_as_if_it_had_never_stopped(tmp_path):
     """The smallest variances come from where EM started, not from where it was resumed."""
-    rows = [f"2020-01-{1 + i // 24:02} {i % 24:02}:00,{(7 * i) % 13 + (5 * i) % 7}" for i in range(240)]
+    rows = [
+        f"2020-01-{1 + i // 24:02} {i % 24:02}:00,{(7 * i) % 13 + (5 * i) % 7}" for i in range(240)
+    ]
     (tmp_path / "series.csv").write_text("time,x\n" + "\n".join(rows) + "\n")
-    settings = ["model.lds.states=3", "train.steps=5", "forecast.look_back=24", "forecast.horizon=4"]
+    settings = [
+        "model.lds.states=3",
+        "train.steps=5",
+        "forecast.look_back=24",
+        "forecast.horizon=4",
+    ]
     for name, at in (("whole", 9), ("parts", 2)):
         steps = iter(range(1, 9))
         stop = lambda steps=steps, at=at: next(steps) == at  # noqa: E731

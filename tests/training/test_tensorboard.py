@@ -25,7 +25,11 @@ COUNTED = ["train.tensorboard=true", "source.min_count=1"]
 def scalars(folder):
     """(curve, step) -> number, as TensorBoard reads them."""
     read = EventAccumulator(str(folder)).Reload()
-    return {(name, each.step): each.value for name in read.Tags()["scalars"] for each in read.Scalars(name)}
+    return {
+        (name, each.step): each.value
+        for name in read.Tags()["scalars"]
+        for each in read.Scalars(name)
+    }
 
 
 def logged(path):
@@ -35,7 +39,11 @@ def logged(path):
         step, validation = row.pop("step"), row.pop("validation", {})
         row.pop("best", None)
         groups = {"train": row, "validation": validation}
-        found |= {(f"{group}/{name}", step): v for group, part in groups.items() for name, v in part.items()}
+        found |= {
+            (f"{group}/{name}", step): v
+            for group, part in groups.items()
+            for name, v in part.items()
+        }
     return found
 
 
@@ -44,7 +52,9 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1)))
     wanted = [*SMALL, "train.steps=40", "train.tensorboard=true"]
-    seqlab.train("translate", folder / "pairs.tsv", recipe="seq2seq", settings=wanted, out=folder / "run")
+    seqlab.train(
+        "translate", folder / "pairs.tsv", recipe="seq2seq", settings=wanted, out=folder / "run"
+    )
     seqlab.train(settings=["train.steps=60"], out=folder / "run", resume=True)
     return folder / "run" / "run"
 
@@ -60,7 +70,9 @@ def test_the_curves_are_the_numbers_of_the_log_through_a_resumed_run(run):
     read, known = scalars(run), logged(run / "metrics.jsonl")
     assert read.keys() == known.keys()
     assert {step for _, step in known} == {20, 40, 60}
-    assert {"train/loss", "train/learning_rate", "validation/loss", "validation/exact"} <= {name for name, _ in read}
+    assert {"train/loss", "train/learning_rate", "validation/loss", "validation/exact"} <= {
+        name for name, _ in read
+    }
     for key, value in known.items():
         assert read[key] == np.float32(value)
 
@@ -72,7 +84,11 @@ def test_steps_that_are_done_again_replace_the_old_ones(tmp_path):
     metrics = MetricsFile(tmp_path / "metrics.jsonl", tensorboard=True)
     metrics.cut_back(40)  # as after a kill: step 300 is done again
     metrics.append(300, loss=-1.0)
-    assert scalars(tmp_path) == {("train/loss", 20): 2.0, ("train/loss", 40): 4.0, ("train/loss", 300): -1.0}
+    assert scalars(tmp_path) == {
+        ("train/loss", 20): 2.0,
+        ("train/loss", 40): 4.0,
+        ("train/loss", 300): -1.0,
+    }
 
 
 def test_without_the_package_no_training_starts(words, tmp_path, monkeypatch):
@@ -95,4 +111,7 @@ def test_nobody_who_did_not_ask_gets_event_files(tmp_path):
 
 def test_a_model_that_is_counted_has_curves_too(words, tmp_path):
     seqlab.train("tag", words, recipe="hmm-tagger", settings=COUNTED, out=tmp_path / "run")
-    assert scalars(tmp_path / "run" / "run").keys() == logged(tmp_path / "run" / "run" / "metrics.jsonl").keys()
+    assert (
+        scalars(tmp_path / "run" / "run").keys()
+        == logged(tmp_path / "run" / "run" / "metrics.jsonl").keys()
+    )
