@@ -298,7 +298,8 @@ def _machine_has_fonts() -> bool:
     """Whether a letter leaves ink: resvg leaves out a text for which there is no font."""
     from resvg_py import svg_to_bytes
 
-    page = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{}"><text y="15">{}</text></svg>'
+    opening = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{}">'
+    page = opening + '<text y="15">{}</text></svg>'
     letter, nothing = (
         svg_to_bytes(svg_string=page.format(SANS, text), **FAMILIES) for text in ("x", "")
     )
