@@ -50,10 +50,14 @@ class Selection:
     @property
     def sentence(self) -> str:
         ours, theirs = (figure(self.score, value) for value in self.values)
-        sure = f"95 % interval of the gain {_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
-        verdict = "" if self.gain.clear else "; too close to call on so few"
-        verdict += "" if self.gain.gain >= 0 else ", so the simpler model is kept"
-        return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({sure}{verdict})"
+        if self.gain.enough:
+            limits = f"{_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
+            certainty = f"95 % interval of the gain {limits}"
+            certainty += "" if self.gain.clear else "; too close to call on so few"
+        else:
+            certainty = "forecasts of the same few rows, too few for an interval"
+        certainty += "" if self.gain.gain >= 0 else ", so the simpler model is kept"
+        return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({certainty})"
 
     def to_json(self) -> dict[str, Any]:
         gain = {

@@ -228,11 +228,19 @@ def print_scores(report: dict[str, Any], *, title: str) -> None:
         for name in names
     ]
     print_table(["score", "this model", *floors], rows, title=title)
+    if own_units := report.get("mae_by_column"):
+        print_sentence(f"mean absolute error in the file's own units: {_in_own_units(own_units)}")
     for name, value in report.items():
         if name.endswith("_signature"):
             print_text(f"{name.replace('_', ' ')}: {value}")
     if report.get("floor_note"):
         print_text(f"note: {report['floor_note']}")
+
+
+def _in_own_units(errors: dict[str, float], most: int = 8) -> str:
+    columns = [f"{name} {value:.4g}" for name, value in errors.items()]
+    more = [f"and {len(columns) - most} more (--json)"] if len(columns) > most else []
+    return ", ".join(columns[:most] + more)
 
 
 def print_fit(fit: dict[str, Any]) -> None:

@@ -168,16 +168,22 @@ def _show_scores(model: "Model") -> None:
     for finding in beside_floor(model.task, held_out, floors, recipe=model.recipe, steps=steps):
         if not finding.well:
             print_sentence(f"note: {finding.said}; {finding.remedy}")
-    for name, (low, high) in held_out.get("interval", {}).items():
-        if number < HELD_OUT:
-            score = f"{name.replace('_', ' ')} anywhere from {figure(name, low)} to {figure(name, high)}"
-            print_sentence(
-                f"note: {number} held out tell little: with as many others it may have {score}"
-            )
+    if number < HELD_OUT:
+        print_sentence(f"note: {number} held out tell little{_possible_scores(held_out)}")
     if selection := model.metrics.get("selection"):
         print_sentence(selection["sentence"])
         print_text(f"the other one: {model.path}/{selection['other']}")
     print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
+
+
+def _possible_scores(held_out: dict[str, Any]) -> str:
+    """What the score might have been with other examples, where there are enough to say."""
+    from seqlab.metrics.scores import figure
+
+    for name, (low, high) in held_out.get("interval", {}).items():
+        limits = f"from {figure(name, low)} to {figure(name, high)}"
+        return f": with as many others it may have {name.replace('_', ' ')} anywhere {limits}"
+    return ""
 
 
 def evaluate(

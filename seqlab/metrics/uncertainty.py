@@ -32,6 +32,11 @@ class ExampleScores:
     lower_is_better: bool = False
     run: int = 1  # so many that follow each other share what they are judged by
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are enough examples that do not overlap for an interval to mean anything."""
+        return len(self.sums) > 1 and (self.run == 1 or len(self.sums) >= FEWEST_RUNS * self.run)
+
     def value(self) -> float:
         return float(self.formula(self.sums.sum(0, keepdims=True, dtype=np.float64))[0])
 
@@ -87,8 +92,8 @@ def difference(ours: ExampleScores, theirs: ExampleScores) -> Difference:
     gains = sign * (ours.draws() - theirs.draws())
     low, high = np.quantile(gains, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     p = (1 + int((gains <= 0).sum())) / (1 + len(gains))
-    enough = ours.run == 1 or len(ours.sums) >= FEWEST_RUNS * ours.run
-    return Difference(sign * (ours.value() - theirs.value()), float(low), float(high), p, enough)
+    gain = sign * (ours.value() - theirs.value())
+    return Difference(gain, float(low), float(high), p, ours.has_interval)
 
 
 def share(

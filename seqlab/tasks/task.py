@@ -126,7 +126,7 @@ class Report:
             for name, value in self.scores.items()
         }
         table = {"task": self.task, "examples": self.num_examples, **scores, "floors": self.floors}
-        if self.by_example is not None and self.num_examples > 1:
+        if self.by_example is not None and self.by_example.has_interval:
             table["interval"] = {self.by_example.score: list(interval(self.by_example))}
         some = {name: getattr(self, name) for name in ("by_length", "by_step", "floor_note")}
         return table | {name: value for name, value in some.items() if value}

@@ -54,6 +54,19 @@ def test_without_clear_evidence_the_simpler_model_is_kept(trained):
         assert selection["sentence"].endswith("so the simpler model is kept)")
 
 
+def test_moments_that_overlap_are_given_no_interval(trained):
+    model = trained[0].model
+    held_out = model.metrics["validation"]
+    assert "interval" not in held_out
+    assert "forecasts of the same few rows" in model.metrics["selection"]["sentence"]
+
+
+def test_errors_are_printed_in_the_units_of_the_file(trained, run):
+    printed = run("evaluate", trained[0].model.path).stdout
+    error = trained[0].model.metrics["validation"]["mae_by_column"]["sales"]
+    assert f"mean absolute error in the file's own units: sales {error:.4g}" in printed
+
+
 def test_scores_of_the_held_out_part_are_those_of_a_model_that_has_not_read_it(trained):
     model = trained[0].model
     again = model.evaluate().scores
