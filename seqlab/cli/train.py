@@ -153,7 +153,7 @@ def _show(trained: "Trained", *, json: bool) -> None:
 
 
 def _show_scores(model: "Model") -> None:
-    from seqlab.metrics.scores import duration, figure
+    from seqlab.metrics.scores import duration
     from seqlab.tasks.floor import beside_floor
     from seqlab.tasks.settings import HELD_OUT
 
