@@ -124,10 +124,11 @@ def check_task(task: str, *, resume: bool, files: Sequence[str] = ()) -> None:
         from seqlab.data.proposal import propose
 
         proposal = propose([task, *files])
-        look = f"`{program()} data look {proposal.task} {task}` shows how it is read."
+        command = f"{program()} {shlex.join(proposal.arguments)}"
+        look = f"{program()} data look {proposal.task} {shlex.quote(task)}"
         raise UsageError(
-            f"{proposal.reason}: {program()} {shlex.join(proposal.arguments)}",
-            hint=f"name the task. {look}",
+            f"no task is named; '{proposal.task}' fits {proposal.reason}",
+            hint=f"{command}\n      (`{look}` shows how the file is read)",
         )
     if task not in names and not (resume and not task):
         raise UsageError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 
+from seqlab.data.numerals import NUMBER, bare_number
 from seqlab.data.times import read_times
 
 FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
@@ -36,11 +37,7 @@ IDS = (*NAMES["id"], "unnamed: 0")
 
 
 def is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return cell[-1:].isdigit() or cell[-1:] == "."
+    return NUMBER.match(bare_number(cell)) is not None
 
 
 def is_time(cell: str) -> bool:

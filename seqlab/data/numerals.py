@@ -7,6 +7,7 @@ from dataclasses import dataclass
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?", "-"}
 _SIGNS = re.compile(r"^[$€£¥]\s*|\s*[$€£¥%]$")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?$")
+NUMBER = re.compile(r"[+-]?(\d{1,3}([.,]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d{1,3}(\.\d{3})+,\d+$|[+-]?\d*,\d+$")
 
 
@@ -25,13 +26,18 @@ class Numerals:
         try:
             return float(plain) if "_" not in plain else None
         except ValueError:
-            bare = _SIGNS.sub("", text)
+            bare = bare_number(text)
             return self.number(bare) if bare != text else None
+
+
+def bare_number(text: str) -> str:
+    """The figures of a number without the currency or the percent sign beside them."""
+    return _SIGNS.sub("", text)
 
 
 def find_numerals(cells: Sequence[str], separator: str) -> Numerals:
     """How the numbers of a column are written; "1,234" has decimals where semicolons separate the cells."""
-    marked = [_SIGNS.sub("", cell.strip()) for cell in cells if "," in cell]
+    marked = [bare_number(cell.strip()) for cell in cells if "," in cell]
     if not marked:
         return Numerals()
     if all(map(_THOUSANDS.match, marked)) and (

@@ -13,7 +13,7 @@ from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
 from seqlab.data.series import TIMES, facts_of, read_series
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
-from seqlab.data.tagged import read_tagged
+from seqlab.data.tagged import joining_mark, read_tagged
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 VECTORS = ("--set", "source.kind=vectors")
@@ -75,10 +75,10 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     if extension(path) not in TABLES:
         head = [line for _, line in islice(lines(path), HEAD)]
         if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
-            return (
-                "tag",
-                f"{_count(read_tagged([path])):,} sentences, a word and its tag on each line",
-            )
+            what = "sentences, a word and its tag on each line"
+            return "tag", f"{_count(read_tagged([path])):,} {what}"
+        if joining_mark([line.strip() for line in head]):
+            return "tag", f"{_count(read_tagged([path])):,} sentences of words with their tags"
         profiles = open_table(path).profiles
         if (
             len(profiles) < 2

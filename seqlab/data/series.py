@@ -33,7 +33,12 @@ TIMES = (
     "quarter",
     "week",
     "period",
+    "ts",
+    "epoch",
+    "unix",
+    "unixtime",
 )
+_MOST_TOTALS = 2  # rows below a table that sum it up
 _LOOKED_AT = 1000  # cells that show what a column holds
 PARTS = ("year", "month", "day", "hour", "minute")
 
@@ -82,6 +87,7 @@ def read_series(
     if ids is None and time is None and is_one_a_row(cells.names, cells.rows):
         return _checked(with_columns(_one_a_row(cells), columns))
     when = _time_columns(cells, time)
+    cells = _without_totals(cells, when)
     times = _read_times(cells, when)
     apart = _id_columns(cells, ids, when, times)
     wanted = (
@@ -170,6 +176,19 @@ def _time_columns(cells: Cells, time: str | None) -> list[int]:
         or named
         or [place for place in dates if read_times(cells.column(place), numbers=False)]
     )[:1]
+
+
+def _without_totals(cells: Cells, when: Sequence[int]) -> Cells:
+    """The table without the last rows if they have no time, such as "Total", and all others have one."""
+    texts = [" ".join(row[place].strip() for place in when) for row in cells.rows]
+    if not when or len(texts) <= _MOST_TOTALS + 1 or read_times(texts[-1:]) is not None:
+        return cells
+    for count in range(1, _MOST_TOTALS + 1):
+        if read_times(texts[:-count]) is not None:
+            what = f"{shorten(texts[-count])} is not a time, so the row is left out"
+            warn(f"{cells.where}:{cells.numbers[-count]}: {what}")
+            return replace(cells, numbers=cells.numbers[:-count], rows=cells.rows[:-count])
+    return cells
 
 
 def _read_times(cells: Cells, when: Sequence[int]) -> list[str]:

@@ -6,6 +6,7 @@ and a note says so if there was a choice.
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from seqlab.data.parquet import open_parquet
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_DECLARED_SEPARATOR = re.compile(r"sep=[;,|\t]$", re.IGNORECASE)  # Excel's first line
 HEAD = 1000  # rows that show what the columns hold
 Columns = tuple[str | None, str | None]  # by name or number from 1; None: as the cells show
 Cells = Sequence[object]  # texts, or whatever JSON and Parquet hold
@@ -94,6 +96,8 @@ def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] =
         return _json_table(path, encoding)
     text = lines(path, encoding)
     first = list(islice(text, HEAD))
+    if first and _DECLARED_SEPARATOR.match(first[0][1]):
+        first = first[1:]
     dialect = find_dialect([line for _, line in first], extension(path))
     text = chain(first, text)
     rows = _quoted_rows(path, text, dialect) if dialect.quoted else _plain_rows(text, dialect)

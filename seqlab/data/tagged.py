@@ -1,6 +1,7 @@
 """Sentences whose words have a tag each: CoNLL-U, a word a line, a word a row of a table, or a sentence a row.
 
-Which of these a file is follows from its name and from its first lines.
+Which of these a file is follows from its name and from its first lines. A sentence a row may also be written as
+word/TAG word/TAG or word_TAG word_TAG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,6 +49,8 @@ def _word_a_line(
     """The sentences of a file that has a word on each line; None where a line is a sentence."""
     where = display_name(path)
     head = [text.strip() for _, text in islice(lines(path, encoding), _HEAD)]
+    if mark := joining_mark(head):
+        return _joined_sentences(where, path, encoding, mark)
     if extension(path) == ".conllu" or (extension(path) not in TABLES and _is_conllu(head)):
         return _sentences(
             where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU)
@@ -69,6 +72,34 @@ def _word_a_line(
     return _sentences(
         where, _conll_words(path, encoding, tabs=tabs), word, last, max(word + 1, last + 1, 2)
     )
+
+
+def joining_mark(head: Sequence[str]) -> str:
+    """What joins each word to its tag, as in "the/DT dog/NN"; empty where tags are written otherwise."""
+    tokens = " ".join(head).split()
+    for mark in "/_":
+        pairs = [token.rpartition(mark) for token in tokens]
+        tags = {tag for _, _, tag in pairs}
+        words = {word for word, _, _ in pairs}
+        joined = len(pairs) > len(head) > 1 and "" not in words | tags
+        if joined and len(tags) < len(words) and 4 * len(tags) <= len(pairs):
+            return mark
+    return ""
+
+
+def _joined_sentences(file: str, path: str, encoding: str | None, mark: str) -> Iterator[Example]:
+    """Sentences of words that are joined to their tags."""
+    for number, text in lines(path, encoding):
+        pairs = [token.rpartition(mark) for token in text.split()]
+        untagged = [tag for word, _, tag in pairs if not (word and tag)]
+        if untagged:
+            raise DataError(
+                f"{file}:{number}: {shorten(untagged[0])} has no tag",
+                hint=f"the other words are written as word{mark}TAG.",
+            )
+        if pairs:
+            words, _, tags = zip(*pairs, strict=True)
+            yield Example(words, tags, f"{file}:{number}")
 
 
 def _has_sentences(head: list[str], path: str) -> bool:

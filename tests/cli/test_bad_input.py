@@ -337,11 +337,11 @@ def test_a_file_without_a_task_is_answered_with_the_command_that_fits(run, here)
     )
     said = run("train", "trec.tsv")
     assert said.code == 2
-    assert said.error[0].startswith("trec.tsv: 40 lines of a label and a text: ")
-    assert said.error[0].endswith(" train classify trec.tsv")
-    assert "data look classify trec.tsv" in said.error[1]
+    assert said.error[0].startswith("no task is named; 'classify' fits trec.tsv: 40 lines of")
+    assert said.error[1].endswith(" train classify trec.tsv")
+    assert "data look classify trec.tsv` shows" in said.stderr
     (here / "a.csv").write_text("".join(f"{n}.5\n" for n in range(40)))
-    assert run("train", "a.csv").error[0].endswith(" train forecast a.csv")
+    assert run("train", "a.csv").error[1].endswith(" train forecast a.csv")
     assert names(here) == ["a.csv", "trec.tsv"]
 
 

@@ -45,6 +45,30 @@ FILES = {
     ),
     "ner.conll": (["EU B-ORG", "rejects O", "", "Peter B-PER"], "tag", "2 sentences"),
     "ner.txt": (["EU NNP O", "rejects VBZ O", "", "Peter NNP B"] * 9, "tag", "10 sentences"),
+    "brown.txt": (
+        [f"the/DT {n}{word}/NN sees/VBZ ./." for n in range(15) for word in ("cat", "dog")],
+        "tag",
+        "30 sentences of words with their tags",
+    ),
+    "excel.csv": (
+        [
+            "sep=;",
+            "Datum;Umsatz",
+            *(f"01.{1 + n % 12:02}.20{n // 12:02};1.{n:03},5" for n in range(40)),
+        ],
+        "forecast",
+        "40 numbers, monthly",
+    ),
+    "shares.csv": (
+        ["Date,Close,Volume", *(f'{day},${n + 0.5},"{n + 1},000"' for n, day in enumerate(DAYS))],
+        "forecast",
+        "2 series of 30 numbers, daily",
+    ),
+    "seconds.csv": (
+        ["ts,load", *(f"{1600000000 + 3600 * n},{n % 7}" for n in range(40))],
+        "forecast",
+        "a series of 40 numbers, hourly",
+    ),
     "tags.tsv": (
         [f"the cat sees word{n}\tDET NOUN VERB NOUN" for n in range(30)],
         "tag",

@@ -334,6 +334,13 @@ def test_lines_of_text_below_the_table_are_left_out(table):
         assert len(read_series(table(rows))) == 3
 
 
+def test_a_total_below_the_table_is_left_out(table):
+    rows = [f"2001-{month:02},{month}" for month in range(1, 13)]
+    with pytest.warns(SeqlabWarning, match="'Total' is not a time, so the row is left out"):
+        series = read_series(table(["month,sales", *rows, "Total,78"]))
+    assert len(series) == 12
+
+
 def test_many_series_one_below_the_other_are_columns_side_by_side(table):
     rows = [
         f"{day},{shop},{10 * number + place}"

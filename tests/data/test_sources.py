@@ -441,3 +441,18 @@ class TestTaggedByStrangers:
         path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
         with pytest.warns(SeqlabWarning, match="not used: id"):
             assert found(read_tagged([path]))[0] == (("EU", "rejects", "it"), ("3", "0", "0"))
+
+    @pytest.mark.parametrize("mark", "/_")
+    def test_words_joined_to_their_tags(self, write, mark):
+        line = f"the{mark}DT 1/2{mark}CD dog{mark}NN barks{mark}VBZ"
+        text = "\n".join([line, line.replace("dog", "cat"), line.replace("barks", "runs"), line])
+        sentences = found(read_tagged([write("a.txt", text + "\n")]))
+        assert sentences[1] == (("the", "1/2", "cat", "barks"), ("DT", "CD", "NN", "VBZ"))
+        assert len(sentences) == 4
+
+    def test_a_joined_word_without_a_tag_is_refused(self, write):
+        rows = ["the/DT dog/NN barks/VBZ a/DT cat/NN runs/VBZ"] * 1000
+        path = write("a.txt", "\n".join([*rows, "the/DT dog barks/VBZ"]) + "\n")
+        message, hint = refusal(read_tagged([path]))
+        assert message == "a.txt:1001: 'dog' has no tag"
+        assert "word/TAG" in hint
