@@ -14,9 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqlab.device import keep_memory
 from seqlab.errors import DataError
 from seqlab.keyed import uniform
+from seqlab.machine import keep_memory
 from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, Seen
 from seqlab.padded import Padded

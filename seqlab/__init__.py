@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 from seqlab.errors import SeqlabError
-from seqlab.threads import sleep_while_waiting
+from seqlab.machine import sleep_while_waiting
 
 _HOMES = {
     **dict.fromkeys(("Model", "Trained", "load", "train"), "seqlab.lab"),

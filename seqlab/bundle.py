@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from seqlab.codecs.codec import Codec, Json
 from seqlab.errors import BundleError, RecipeError, UsageError
 from seqlab.layers.linear import dequantise, is_rounded, quantise, round_to_bytes
+from seqlab.models.build import fill
 from seqlab.recipe import Recipe, parse_recipe, to_toml
-from seqlab.training.average import fill
 from seqlab.training.checkpoint import write_together
 
 FORMAT, BYTES = 1, 2

@@ -22,7 +22,7 @@ from seqlab.tasks.examples import Examples, example_batches, input_of
 from seqlab.tasks.floor import Finding, beside_floor
 from seqlab.tasks.lm import TokenStream
 from seqlab.tasks.task import Data, Scoring
-from seqlab.training.objective import mean_loss
+from seqlab.training.loss import mean_loss
 
 LOOKED_AT = 200  # examples, windows of a series, or pieces of a text
 PIECE = 64  # tokens

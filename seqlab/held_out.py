@@ -17,7 +17,7 @@ from seqlab.padded import Batch
 from seqlab.tasks import task_of
 from seqlab.tasks.task import SCORED_AT_THE_END, Report
 from seqlab.training.checkpoint import Progress
-from seqlab.training.objective import mean_loss
+from seqlab.training.loss import mean_loss
 
 SHARE = 0.01  # of a limited time for the loss of one validation, and as much for what it decodes
 FIRST, FEWEST, MOST = (

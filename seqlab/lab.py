@@ -13,9 +13,9 @@ from seqlab.corpus.examples import Corpus
 from seqlab.cross_validation import num_folds, write_folds
 from seqlab.data.in_memory import as_files, names_of
 from seqlab.data.lines import STDIN
-from seqlab.device import keep_memory, same_threads
 from seqlab.errors import DataError, RecipeError, RunError, SeqlabWarning, UsageError
 from seqlab.huggingface import read_huggingface
+from seqlab.machine import keep_memory, same_threads
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.recipes import default_recipes

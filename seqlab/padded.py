@@ -7,6 +7,7 @@ passes and nothing is observed. Every mask in the package is derived from here.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Shaped
 from torch import Tensor
@@ -154,3 +155,8 @@ class Measured:
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
+
+
+def tensor_of(array: np.ndarray) -> Tensor:
+    """An array as a tensor where tensors live; on the CPU they share their memory."""
+    return torch.from_numpy(array).to(torch.get_default_device())

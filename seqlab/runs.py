@@ -17,9 +17,9 @@ from seqlab.bundle import Bundle, is_bundle, read_codec_file, save_bundle
 from seqlab.codecs.codec import Codec
 from seqlab.corpus.examples import Corpus
 from seqlab.data.lines import STDIN, spool
-from seqlab.device import peak_memory
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
 from seqlab.held_out import HeldOut
+from seqlab.machine import peak_memory
 from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe, override, parse_recipe, to_toml, value_of
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
@@ -27,10 +27,10 @@ from seqlab.tasks.hidden import probabilities_of
 from seqlab.tasks.settings import settle
 from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.tasks.task import Report
-from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, temporary, write_checkpoint
 from seqlab.training.log import Reporter
 from seqlab.training.run import KEPT, Run
+from seqlab.training.weights import load_weights, parameters_of
 from seqlab.world import World
 
 START = "start.safetensors"

@@ -10,10 +10,10 @@ from seqlab import lab
 from seqlab.codecs.codec import Codec, padded
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data import synthetic
-from seqlab.device import available, tensor_of, use_device
+from seqlab.device import available, use_device
 from seqlab.errors import UsageError
 from seqlab.layers.dropout import noise
-from seqlab.padded import Batch
+from seqlab.padded import Batch, tensor_of
 from seqlab.recipe import build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn

@@ -14,8 +14,7 @@ import pytest
 
 import seqlab
 from seqlab.bundle import find_bundle, shipped
-from seqlab.data.sources import Example, source_key
-from seqlab.data.split import held_out_keys
+from seqlab.data.sources import Example, held_out_keys, source_key
 from seqlab.data.synthetic import dates, reversals, split_dates
 from seqlab.errors import BundleError, UsageError
 from seqlab.lab import export

@@ -15,8 +15,8 @@ from seqlab.errors import BundleError, DataError, RecipeError
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 from seqlab.text import UNSEEN
-from seqlab.training.average import load_weights
 from seqlab.training.checkpoint import read_checkpoint
+from seqlab.training.weights import load_weights
 
 QUICK = ("train.steps=2", "data.validation=0.3")
 ENCODER = ("model.encoder.size=8", "model.encoder.heads=2")

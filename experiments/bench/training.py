@@ -18,7 +18,7 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Train, Transformer
 from seqlab.text import EOS, SOS
-from seqlab.training.objective import batch_loss
+from seqlab.training.loss import batch_loss
 from seqlab.training.optimise import clip_, optimizers
 
 DROPOUT, TOKENS = 0.1, 2048  # of a batch, on its longer side

@@ -18,8 +18,8 @@ import typer
 from typer import Option
 
 from seqlab.errors import SeqlabError, SeqlabWarning, UsageError, nearest
+from seqlab.machine import sleep_while_waiting
 from seqlab.recipes import default_recipes
-from seqlab.threads import sleep_while_waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")

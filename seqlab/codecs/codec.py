@@ -14,9 +14,8 @@ from jaxtyping import Int, UInt8
 
 from seqlab.data.sources import Example, Vectors
 from seqlab.data.store import Column
-from seqlab.device import tensor_of
 from seqlab.errors import BundleError, UsageError
-from seqlab.padded import Measured, Padded, Tokens
+from seqlab.padded import Measured, Padded, Tokens, tensor_of
 from seqlab.recipe import Recipe
 from seqlab.text import Tokenizer, vocabulary_text
 

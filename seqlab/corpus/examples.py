@@ -16,8 +16,7 @@ from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_p
 from seqlab.codecs.text import learn_codec
 from seqlab.data.batching import Rows, plan, plan_in_order
 from seqlab.data.lines import display_name
-from seqlab.data.sources import Example, Picture, Vectors, source_key
-from seqlab.data.split import held_out_keys
+from seqlab.data.sources import Example, Picture, Vectors, held_out_keys, source_key
 from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, shorten, warn

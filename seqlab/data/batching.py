@@ -7,9 +7,8 @@ import numpy as np
 from jaxtyping import Int
 
 from seqlab.data.store import Places, TokenStore
-from seqlab.device import tensor_of
 from seqlab.errors import DataError
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Padded, tensor_of
 
 Lengths = Int[np.ndarray, "N parts"]  # of each row, in each part that there is
 _POOL = (

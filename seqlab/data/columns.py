@@ -1,7 +1,7 @@
 """What a column of a table holds, and which columns a task reads: texts, labels, files, numbers, times, identifiers."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
@@ -105,10 +105,9 @@ class Profile:
             self.is_numeric or self.is_file or self.is_time or self.is_id
         )
 
-    def _most(self, like: object) -> bool:
-        return len(self.cells) > 0 and sum(bool(like(cell)) for cell in self.cells) > 0.9 * len(
-            self.cells
-        )  # type: ignore[operator]
+    def _most(self, like: Callable[[str], object]) -> bool:
+        count = sum(bool(like(cell)) for cell in self.cells)
+        return count > 0.9 * len(self.cells) and count > 0
 
 
 def profiles_of(names: Sequence[str] | None, rows: Sequence[Sequence[str | None]]) -> list[Profile]:

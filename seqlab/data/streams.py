@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from jaxtyping import Integer
 
-from seqlab.device import tensor_of
 from seqlab.errors import DataError
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Padded, tensor_of
 
 Flat = Integer[np.ndarray, " N"]  # the tokens of a text
 

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from seqlab.device import tensor_of
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Padded, tensor_of
 
 
 @final

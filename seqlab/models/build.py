@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from seqlab.errors import RecipeError, UsageError
 from seqlab.layers.inputs import (
@@ -265,3 +266,9 @@ def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
     raise UsageError(
         "this model has no embeddings", hint="it reads symbols as they are, or features."
     )
+
+
+def fill(parameter: nn.Parameter, shape: torch.Size, dtype: torch.dtype) -> None:
+    """Give a parameter its size where only the training data decide it: how many examples or n-grams there are."""
+    if isinstance(parameter, UninitializedParameter):
+        parameter.materialize(shape, dtype=dtype)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from seqlab.recipe.section import Section
+from seqlab.recipe.sections import Section
 
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"]
 Connection = Literal["plain", "residual", "highway", "dense"]

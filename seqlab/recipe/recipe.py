@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from seqlab.errors import RecipeError, nearest
 from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, Model, Stack
-from seqlab.recipe.section import Section
-from seqlab.recipe.sections import LENGTHS, Data, Decode, Forecast, Image, Text, Train
+from seqlab.recipe.sections import LENGTHS, Data, Decode, Forecast, Image, Section, Text, Train
 from seqlab.recipes import recipe_names, recipe_table
 
 # sections that --set can begin

@@ -1,11 +1,31 @@
 """The sections of a recipe beside its model: data, text, pictures, forecasts, training, decoding."""
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seqlab.options import DecodeOptions
-from seqlab.recipe.section import Section
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing(cls, table: Any) -> Any:
+        """TOML has no null: "none" is nothing where a value may be missing, and a word like any other elsewhere."""
+        if not isinstance(table, dict):
+            return table
+        optional = {
+            name
+            for name, field in cls.model_fields.items()
+            if type(None) in get_args(field.annotation)
+        }
+        return {
+            key: None if value == "none" and key in optional else value
+            for key, value in table.items()
+        }
+
 
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
 

@@ -14,11 +14,10 @@ from seqlab.codecs.codec import Codec
 from seqlab.codecs.text import read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
-from seqlab.recipe import Decode, Recipe
+from seqlab.recipe import NUMBERS, Convolution, Decode, Glimpse, Recipe, Stack
 from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BILM
 from seqlab.tasks.caption import CAPTION
-from seqlab.tasks.checks import check_parts, check_settings
 from seqlab.tasks.classify import CLASSIFY
 from seqlab.tasks.examples import ask
 from seqlab.tasks.forecast import FORECAST
@@ -26,10 +25,20 @@ from seqlab.tasks.lm import LM
 from seqlab.tasks.mask import MASK_TASK
 from seqlab.tasks.speak import SPEAK
 from seqlab.tasks.tag import TAG
-from seqlab.tasks.task import Answer, Task
+from seqlab.tasks.task import NUMBERS_ARE_FOR_TAGGERS, Answer, Task
 from seqlab.tasks.translate import TRANSLATE
 
 TASKS: tuple[Task, ...] = (LM, MASK_TASK, BILM, CLASSIFY, TAG, TRANSLATE, FORECAST, CAPTION, SPEAK)
+
+# the task of each baseline, and the kinds of source from which some of them make their features
+_BASELINES = {
+    "linear": "classify",
+    "crf": "tag",
+    "neighbours": "translate",
+    "ngrams": "lm",
+    "smoothing": "forecast",
+}
+_FEATURES = {"linear": ("ngrams", "vectors"), "crf": ("spellings",), "neighbours": ("ngrams",)}
 
 
 def task_named(name: str) -> Task:
@@ -56,8 +65,8 @@ def check_recipe(recipe: Recipe) -> Recipe:
     task = task_of(recipe)
     try:
         task.check(recipe)
-        check_settings(recipe, task.takes)
-        check_parts(recipe, task.parts)
+        _check_settings(recipe, task.takes)
+        _check_parts(recipe, task.parts)
     except ValueError as error:
         hint = "`seqlab recipes NAME` shows a recipe that works."
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=hint) from None
@@ -96,3 +105,128 @@ def subject(
 def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[Answer]:
     """An answer to each input, in the same order; `options` are those of `tasks.examples.ask`."""
     return ask(task_of(bundle.recipe).predict, bundle, inputs, **options)
+
+
+def _check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
+    """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
+    model = recipe.model
+    instead = bool(model.without_layers)
+    for part in ("encoder", "decoder"):
+        needed = part in parts and not instead
+        if (getattr(model, part) is not None) != needed:
+            raise ValueError(
+                f"a '{recipe.task}' model {'needs' if needed else 'has no'} [model.{part}]"
+            )
+    if model.attention and not (isinstance(model.decoder, Stack) and model.encoder):
+        raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
+    if isinstance(model.decoder, Stack) and model.decoder.bidirectional:
+        raise ValueError(
+            "a decoder cannot be bidirectional: it would read the words it has to predict"
+        )
+
+
+def _check_settings(recipe: Recipe, takes: tuple[str, ...]) -> None:
+    """Refuse the settings that only some tasks take, unless this one does."""
+    if recipe.data.validation + recipe.data.test >= 1:
+        raise ValueError(
+            "data.validation and data.test leave nothing to train on: together they must stay below 1"
+        )
+    for name, (used, refusal) in _special_settings(recipe).items():
+        if used and name not in takes:
+            raise ValueError(refusal)
+    if recipe.source.kind in NUMBERS:
+        raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
+    _check_features(recipe)
+    if recipe.model.elmo and recipe.source.kind == "vectors":
+        raise ValueError("[model.elmo] reads tokens, not vectors")
+    if recipe.shared and recipe.source.kind == "vectors":
+        raise ValueError(
+            f"a '{recipe.task}' model reads tokens, not vectors, and shares no vocabulary with them"
+        )
+    _check_image(recipe)
+
+
+def _check_features(recipe: Recipe) -> None:
+    """A baseline reads what its features are made of, and nobody else reads features."""
+    name, kind = recipe.model.without_layers, recipe.source.kind
+    if name in _FEATURES and kind not in _FEATURES[name]:
+        raise ValueError(
+            f"[model.{name}] reads {' or '.join(map(repr, _FEATURES[name]))}: source.kind is '{kind}'"
+        )
+    for side, used in (("source", kind), ("target", recipe.target.kind)):
+        if used in ("ngrams", "spellings") and (
+            side == "target" or used not in _FEATURES.get(name, ())
+        ):
+            raise ValueError(
+                f"{side}.kind = '{used}' is what a baseline reads, such as [model.linear] or [model.crf]"
+            )
+
+
+def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
+    """The settings that only some tasks take: whether a recipe uses them, and what to say where it must not."""
+    task, model, data = recipe.task, recipe.model, recipe.data
+    words = bool(data.no_label or recipe.source.endings)
+    return {
+        "flat": (
+            model.pooling == "flat",
+            "model.pooling = 'flat' needs windows of one length: it is for forecasters",
+        ),
+        "lds": (
+            model.lds is not None,
+            f"[model.lds] forecasts a series: a '{task}' model has none",
+        ),
+        **{
+            name: (
+                getattr(model, name) is not None,
+                f"[model.{name}] cannot '{task}': it is for '{whom}'",
+            )
+            for name, whom in _BASELINES.items()
+        },
+        "hmm": (
+            model.hmm is not None,
+            f"[model.hmm] is a tagger or a language model: it cannot '{task}'",
+        ),
+        "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
+        "letters": (
+            model.characters is not None,
+            "[model.characters] spells the words of a tagger: source.kind must be 'words'",
+        ),
+        "conformal": (
+            recipe.decode.conformal is not None,
+            "decode.conformal is for classifiers: sets of labels",
+        ),
+        "words": (words, "data.no_label and source.endings are for taggers"),
+        "split": (
+            data.too_long == "split",
+            f"a '{task}' example cannot be split: data.too_long is cut, skip or refuse",
+        ),
+        "vectors": (
+            recipe.source.kind == "vectors",
+            f"a '{task}' model reads tokens, not vectors, and shares no vocabulary with them",
+        ),
+        "image": (
+            recipe.image is not None,
+            "[image] is for 'classify' and 'caption', with source.kind = 'vectors'",
+        ),
+    }
+
+
+def _check_image(recipe: Recipe) -> None:
+    image, encoder = recipe.image, recipe.model.encoder
+    looks = isinstance(encoder, Convolution | Glimpse)
+    kind = getattr(encoder, "kind", "")
+    if image is None:
+        if looks:
+            raise ValueError(f"an encoder of kind '{kind}' looks at pictures: it needs [image]")
+        return
+    if recipe.source.kind != "vectors":
+        raise ValueError("[image] is for 'classify' and 'caption', with source.kind = 'vectors'")
+    if image.patch and looks:
+        raise ValueError(
+            f"an encoder of kind '{kind}' looks at the whole picture: leave out image.patch"
+        )
+    patches = image.height * image.width // image.patch**2 if image.patch else 0
+    if max(image.height, patches) > recipe.data.max_source:
+        raise ValueError(
+            f"a picture has {max(image.height, patches)} positions, more than data.max_source"
+        )

@@ -21,15 +21,14 @@ from seqlab.corpus.examples import held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
-from seqlab.device import tensor_of
 from seqlab.errors import DataError, UsageError, warn
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import Decode, Recipe, Transformer
 from seqlab.subject import Question, Subject
 from seqlab.tasks.conformal import check_limits
 from seqlab.tasks.look import look_at_examples
 from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Scores, Task
-from seqlab.training.objective import mean_loss
+from seqlab.training.loss import mean_loss
 from seqlab.world import ALONE, World
 
 BUDGET = 8192  # tokens read together

@@ -27,6 +27,29 @@ from seqlab.training.run import Learner
 from seqlab.world import World
 
 
+def check_hidden(recipe: Recipe, hmm: Hidden) -> None:
+    """A hidden Markov model stands alone, and its states emit what the source holds."""
+    model, vectors = recipe.model, recipe.source.kind == "vectors"
+    beside = [
+        n
+        for n in ("encoder", "decoder", "characters", "elmo", "vectors")
+        if getattr(model, n) is not None
+    ]
+    if beside:
+        raise ValueError(
+            f"a model is [model.hmm] or has layers: 'model.{beside[0]}' cannot stand beside it"
+        )
+    if vectors != (hmm.emissions != "categorical"):
+        emit = "words" if hmm.emissions == "categorical" else "vectors"
+        raise ValueError(
+            f"'{hmm.emissions}' states emit {emit}: model.hmm.emissions does not fit source.kind"
+        )
+    if recipe.train.epochs is not None:
+        raise ValueError(
+            "[model.hmm] counts its training in train.steps: iterations of EM, each over all data"
+        )
+
+
 def hidden_language_model(recipe: Recipe, settings: Hidden, num_tokens: int) -> nn.Module:
     """A language model whose states are its own, and that knows nothing yet."""
     return LanguageModel(HMMDecoder(_draw_states(recipe, settings, num_tokens), first=SOS))

@@ -26,19 +26,17 @@ from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.beam import Hypothesis
 from seqlab.decode.generate import Limits
-from seqlab.device import tensor_of
 from seqlab.errors import DataError
 from seqlab.models.build import build_decoder
 from seqlab.models.interface import Memory
 from seqlab.models.ngrams import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
-from seqlab.padded import Batch, Padded
+from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import Decode, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
-from seqlab.tasks.checks import check_hidden
 from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
-from seqlab.tasks.hidden import hidden_language_model, hidden_or_gradient
+from seqlab.tasks.hidden import check_hidden, hidden_language_model, hidden_or_gradient
 from seqlab.tasks.linear import training_rows
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
@@ -54,11 +52,11 @@ from seqlab.tasks.task import (
 )
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
-from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.counting import CountingLearner
 from seqlab.training.kneser_ney import kneser_ney
-from seqlab.training.objective import mean_loss
+from seqlab.training.loss import mean_loss
 from seqlab.training.run import Learner
+from seqlab.training.weights import load_weights, parameters_of
 from seqlab.world import World
 
 

@@ -25,9 +25,9 @@ from seqlab.models.smoothing import (
 )
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe
-from seqlab.training.average import parameters_of
 from seqlab.training.counting import CountingLearner
 from seqlab.training.run import Learner
+from seqlab.training.weights import parameters_of
 
 MOMENTS = 300  # from which each variable is forecast, with each choice of rates
 FORECASTS = 2_000  # of all variables together

@@ -29,7 +29,6 @@ from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.calibrate import calibration, choose_temperature
-from seqlab.tasks.checks import NUMBERS_ARE_FOR_TAGGERS, check_hidden
 from seqlab.tasks.crf import crf_learner, crf_tagger
 from seqlab.tasks.examples import (
     Examples,
@@ -42,10 +41,11 @@ from seqlab.tasks.examples import (
     vectors_or,
     warn_of_new_labels,
 )
-from seqlab.tasks.hidden import hidden_or_gradient, hidden_tagger
+from seqlab.tasks.hidden import check_hidden, hidden_or_gradient, hidden_tagger
 from seqlab.tasks.settings import choose_tag
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
+    NUMBERS_ARE_FOR_TAGGERS,
     Baselines,
     Job,
     Prediction,

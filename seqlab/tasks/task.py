@@ -35,6 +35,10 @@ ANSWER_VIEWS = ("attention", "lens", "number", "surprisal", "gradients", "salien
 SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")
 
+NUMBERS_ARE_FOR_TAGGERS = (
+    "numbers and angles are targets of a tagger with layers: target.kind, in a 'tag' recipe"
+)
+
 
 @runtime_checkable
 class Answer(Protocol):
@@ -237,7 +241,7 @@ class Task:
     baseline: Callable[[Recipe], str] = lambda recipe: ""
     takes: tuple[
         str, ...
-    ] = ()  # the settings of `checks.special_settings` that its recipes may have
+    ] = ()  # the settings of `tasks._special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
     check: Callable[[Recipe], None] = lambda recipe: (
         None

@@ -3,8 +3,10 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
+import torch
 from jaxtyping import Int
 from torch import nn
 
@@ -12,12 +14,15 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Json, SourceType
 from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.text import TextSource, TextTarget
+from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example, read_pairs
+from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import corpus_scores
 from seqlab.metrics.uncertainty import bleu, share
-from seqlab.recipe import Recipe
+from seqlab.models.neighbours import NeighbourDecoder, NeighbourEncoder, NeighbourModel
+from seqlab.recipe import Neighbours, Recipe
 from seqlab.tasks.examples import (
     Examples,
     ask,
@@ -27,9 +32,18 @@ from seqlab.tasks.examples import (
     unread,
     vectors_or,
 )
-from seqlab.tasks.neighbours import neighbour_model, neighbours_or_gradient
+from seqlab.tasks.linear import sources, training_rows
 from seqlab.tasks.settings import choose_translate
-from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
+from seqlab.tasks.task import (
+    ANSWER_VIEWS,
+    Job,
+    Prediction,
+    Report,
+    Scoring,
+    Task,
+    gradient_learner,
+    refuse_many_processes,
+)
 from seqlab.tasks.writing import (
     build_translator,
     exactly_right,
@@ -37,6 +51,47 @@ from seqlab.tasks.writing import (
     translate,
     translation_subject,
 )
+from seqlab.text import EOS
+from seqlab.training.counting import CountingLearner
+from seqlab.training.run import Learner
+from seqlab.training.weights import load_weights, parameters_of
+from seqlab.world import World
+
+
+def _neighbour_model(settings: Neighbours, codec: Codec) -> nn.Module:
+    """A model without examples."""
+    vocabulary = cast(NgramSource, codec.source).vocabulary
+    encoder = NeighbourEncoder(len(vocabulary.words), len(vocabulary), settings)
+    return NeighbourModel(encoder, NeighbourDecoder(len(codec.target_tokenizer), EOS))
+
+
+def _neighbours_or_gradient(
+    recipe: Recipe, network: nn.Module, corpus: Corpus, world: World
+) -> Learner:
+    """Neighbours are read by one process; layers descend along gradients."""
+    if recipe.model.neighbours is None:
+        return gradient_learner(recipe, network, corpus, world)
+    refuse_many_processes(recipe, world)
+    return _neighbour_learner(network, corpus)
+
+
+def _neighbour_learner(model: nn.Module, corpus: Corpus) -> Learner:
+    """All examples of the training part are kept."""
+    rows, known = training_rows(corpus), cast(NeighbourModel, model)
+    table = known.encoder.ngrams.measure(sources(rows, torch.arange(len(rows))))
+    target = cast(TokenStore, rows.target)
+    flat = np.asarray(target.flat).astype(np.int32)
+    weights = {
+        "encoder.ngrams.idf": known.encoder.ngrams.idf.detach(),
+        "encoder.ids": table.ids.int(),
+        "encoder.values": cast(torch.Tensor, table.values),
+        "encoder.offsets": table.offsets.int(),
+        "decoder.targets": torch.from_numpy(flat),
+        "decoder.starts": torch.from_numpy(target.begins.astype(np.int32)),
+    }
+    load_weights(model, weights)
+    return CountingLearner(model, parameters_of(model), by="keeping the examples")
+
 
 BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
@@ -55,7 +110,7 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     if recipe.model.neighbours is not None:
-        return neighbour_model(recipe.model.neighbours, codec)
+        return _neighbour_model(recipe.model.neighbours, codec)
     return build_translator(recipe, codec)
 
 
@@ -143,7 +198,7 @@ TRANSLATE = Task(
     baseline=lambda recipe: "" if recipe.source.kind == "vectors" else "nearest-neighbour",
     subject=translation_subject,
     takes=("vectors", "neighbours"),
-    learner=neighbours_or_gradient,
+    learner=_neighbours_or_gradient,
     parts=("encoder", "decoder"),
     validate=exactly_right,
     opening=open_translation,

@@ -9,7 +9,6 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from seqlab.errors import UsageError, shorten
-from seqlab.text import library as libraries
 from seqlab.text import vocabulary as vocabularies
 from seqlab.text.vocabulary import SPECIALS, Normaliser, odd, readable
 
@@ -23,8 +22,8 @@ class BPETokenizer:
     """Frequent words are one id, rare ones several, and any text at all can be spelled: all 256 bytes are ids."""
 
     kind = "bpe"
-    encode = libraries.encode
-    encode_all = libraries.encode_all
+    encode = vocabularies.library_encode
+    encode_all = vocabularies.library_encode_all
     decode = vocabularies.decode_bytes
     pieces = vocabularies.pieces
     __len__ = vocabularies.length
@@ -83,13 +82,13 @@ class BPETokenizer:
         model = _checked(stored["library"])
         vocabulary = _read_vocabulary(model.get("vocab"))
         merges = _read_merges(model.get("merges"), vocabulary)
-        with libraries.stored("merges"):
+        with vocabularies.library_reads("merges"):
             return cls(_assemble(vocabulary, merges), normaliser)
 
 
 def _assemble(vocabulary: dict[str, int], merges: list[Merge]) -> Library:
     """The library's tokenizer, not told of the special tokens: it would look for their names in the text."""
-    libraries.survive_forks()
+    vocabularies.survive_forks()
     library = Library(models.BPE(vocab=vocabulary, merges=merges))
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()

@@ -3,11 +3,16 @@
 A vocabulary is the list of pieces that ids stand for: the special ones first, then the counted ones by frequency.
 """
 
+import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+from tokenizers import Tokenizer as Library
 
 from seqlab.errors import BundleError, DataError, UsageError, nearest, shorten
 
@@ -220,3 +225,43 @@ def strings(values: list[object], what: str) -> list[str]:
             raise odd(f"{what}: entry {position} is there twice: {shorten(value)}")
         texts[value] = None
     return list(texts)
+
+
+@runtime_checkable
+class HasLibrary(Protocol):
+    normaliser: Normaliser
+    _library: Library
+
+
+def library_encode(self: HasLibrary, text: str) -> list[int]:
+    """The ids of the normalised text."""
+    return self._library.encode(self.normaliser(text), add_special_tokens=False).ids
+
+
+def library_encode_all(self: HasLibrary, texts: Sequence[str]) -> list[list[int]]:
+    """The same for many texts, in the library's threads."""
+    rows = self._library.encode_batch_fast(
+        [self.normaliser(text) for text in texts], add_special_tokens=False
+    )
+    return [row.ids for row in rows]
+
+
+@contextmanager
+def library_reads(what: str) -> Iterator[None]:
+    """While the library reads something stored, what it refuses is an odd file."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic inside the library is no Exception
+        raise odd(f"the tokenizers library refuses the stored {what}: {error}") from error
+
+
+@cache
+def survive_forks() -> None:
+    """No threads after a fork: the library's pool is dead in the child, and would be waited for.
+
+    Some versions of the library see to that themselves, but print a warning each time unless this variable is set.
+    """
+    if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+        os.register_at_fork(before=lambda: os.environ.setdefault("TOKENIZERS_PARALLELISM", "false"))

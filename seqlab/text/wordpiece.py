@@ -7,7 +7,6 @@ from typing import Any, final
 from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from seqlab.text import library as libraries
 from seqlab.text import vocabulary as vocabularies
 from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser
 from seqlab.text.words import join
@@ -26,8 +25,8 @@ class WordPieceTokenizer:
     """
 
     kind = "wordpiece"
-    encode = libraries.encode
-    encode_all = libraries.encode_all
+    encode = vocabularies.library_encode
+    encode_all = vocabularies.library_encode_all
     pieces = vocabularies.pieces
     __len__ = vocabularies.length
 
@@ -82,7 +81,7 @@ class WordPieceTokenizer:
         types = dict.fromkeys(FLAGS, bool)
         normaliser, stored = vocabularies.from_parts(data, "WordPiece", **types, vocabulary=list)
         vocabulary = vocabularies.from_stored(stored["vocabulary"])
-        with libraries.stored("vocabulary"):
+        with vocabularies.library_reads("vocabulary"):
             return cls(vocabulary, normaliser, **{flag: stored[flag] for flag in FLAGS})
 
 
@@ -128,7 +127,7 @@ def _cleaner(clean: bool, strip_accents: bool, space_ideographs: bool) -> normal
 
 
 def _assemble(model: models.WordPiece, cleaner: normalizers.Normalizer) -> Library:
-    libraries.survive_forks()
+    vocabularies.survive_forks()
     library = Library(model)
     library.normalizer = cleaner
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

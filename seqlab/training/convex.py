@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from seqlab.models.bags import SparseTable
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
 from seqlab.training.lbfgs import Descent, Flat, flat, unflat
 from seqlab.training.log import Metrics, Step
+from seqlab.training.weights import Weights, load_weights, parameters_of
 
 PATIENCE = 5  # iterations that together must gain something
 

@@ -18,11 +18,11 @@ from seqlab.equations.hmm import Moves
 from seqlab.errors import DataError
 from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, first_pairs, label_chain
-from seqlab.training.average import Weights
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo
 from seqlab.training.checkpoint import Progress
 from seqlab.training.hmm_em import Family, draw_hmm
 from seqlab.training.log import Metrics
+from seqlab.training.weights import Weights
 
 RARE = 10  # words with no more labels than this tell what unseen words are like
 CLASS_WEIGHT = 5.0  # k of a class; that of a word is the recipe's

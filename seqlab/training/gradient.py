@@ -11,15 +11,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from seqlab.device import tidy_memory
 from seqlab.layers.dropout import noise
+from seqlab.machine import tidy_memory
 from seqlab.padded import Batch
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, average, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
-from seqlab.training.distributed import DistributedLoss, own_rows, spread
 from seqlab.training.log import Metrics, Step
-from seqlab.training.objective import Loss
+from seqlab.training.loss import DistributedLoss, Loss, own_rows
 from seqlab.training.optimise import (
     clip_,
     learning_rate,
@@ -30,6 +28,7 @@ from seqlab.training.optimise import (
 )
 from seqlab.training.run import NotFiniteError
 from seqlab.training.stop import changing
+from seqlab.training.weights import Weights, average, load_weights, parameters_of, spread
 from seqlab.types import State
 from seqlab.world import ALONE, World
 

@@ -17,11 +17,11 @@ from seqlab.keyed import uniform
 from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian
 from seqlab.models.hmm import HMM, Probabilities
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, load_weights
 from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
 from seqlab.training.stop import changing
+from seqlab.training.weights import Weights, load_weights
 
 
 class HMMLearner:

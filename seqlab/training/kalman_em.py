@@ -15,10 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seqlab.device import keep_memory
 from seqlab.equations.kalman import Evidence, Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
 from seqlab.kernels.kalman import kalman_filter, num_groups, rts_smoother
+from seqlab.machine import keep_memory
 from seqlab.models.emissions import at_least
 from seqlab.models.lds import LDS, Inputs, measured, normal
 from seqlab.padded import Padded

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from seqlab.device import tidy_memory
+from seqlab.machine import tidy_memory
 from seqlab.models.forecaster import LDSForecaster, evidence_of
 from seqlab.models.lds import LDS
 from seqlab.padded import Batch
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, load_weights, parameters_of
 from seqlab.training.checkpoint import Progress
 from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations
 from seqlab.training.log import Metrics, Step
 from seqlab.training.stop import changing
+from seqlab.training.weights import Weights, load_weights, parameters_of
 
 STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)
 # not how a series begins: each window begins anywhere

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqlab.layers.inputs import Embedding
 from seqlab.layers.linear import Head
 from seqlab.recipe import Train
-from seqlab.training.distributed import spread, whole
+from seqlab.training.weights import spread, whole
 
 Group = dict[str, Any]
 _A, _B, _C = (

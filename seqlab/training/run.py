@@ -15,15 +15,22 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from seqlab.device import peak_memory
 from seqlab.errors import RunError
+from seqlab.machine import ThreadChoice, peak_memory
 from seqlab.recipe import Train
-from seqlab.training.average import Weights, load_weights, temporary_weights
+from seqlab.training.budget import CHANGE, Budget
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
-from seqlab.training.distributed import gather, gathered, part, whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
-from seqlab.training.pace import CHANGE, Budget, ThreadChoice
 from seqlab.training.stop import StopNowError, abandonable, changing, saving
+from seqlab.training.weights import (
+    Weights,
+    gather,
+    gathered,
+    load_weights,
+    part,
+    temporary_weights,
+    whole,
+)
 from seqlab.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval

@@ -4,8 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from seqlab.data.sources import source_key
-from seqlab.data.split import held_out_keys
+from seqlab.data.sources import held_out_keys, source_key
 
 
 def held_out(sources, *, labels=None, fraction, most=10**9, seed=0, fold=1):

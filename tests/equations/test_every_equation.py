@@ -34,7 +34,7 @@ USED = {
     "seqlab.models.pictures": "E64",
     "seqlab.models.transformer": "E56",
     "seqlab.training.kalman_em": "E16",
-    "seqlab.training.objective": "E4",
+    "seqlab.training.loss": "E4",
 }
 
 # The test compares the module with these equations.
@@ -55,7 +55,7 @@ ORACLES = {
     ("tests/models/test_models.py", "seqlab.models.recurrent"): "E19",
     ("tests/models/test_models.py", "seqlab.layers.linear"): "E18",
     ("tests/text/test_tokenizer_bpe.py", "seqlab.text.bpe"): "E62 E63",
-    ("tests/training/test_objective.py", "seqlab.training.objective"): "E29 E30 E35",
+    ("tests/training/test_loss.py", "seqlab.training.loss"): "E29 E30 E35",
     ("tests/training/test_optimise.py", "seqlab.training.optimise"): "E37",
 }
 

@@ -15,7 +15,7 @@ from seqlab.padded import Batch
 from seqlab.recipe import build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
-from seqlab.training.objective import batch_loss
+from seqlab.training.loss import batch_loss
 
 LAYERS = {"kind": "transformer", "size": 8, "heads": 2, "layers": 2, "quiet_start": True}
 LSTM = {"kind": "lstm", "size": 8}

@@ -15,7 +15,7 @@ from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
-from seqlab.training.objective import batch_loss, mean_loss
+from seqlab.training.loss import batch_loss, mean_loss
 
 LOOK, AHEAD, PATCH = 10, 3, 4
 OUTPUTS = [GaussianOutput(0.8), PointOutput(0.8), QuantileOutput(0.8)]

@@ -18,7 +18,7 @@ from seqlab.models.transformer import segment_numbers
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack, Transformer
 from seqlab.text.vocabulary import EOS, MASK, SEP, SOS, SPECIALS, UNK
-from seqlab.training.objective import batch_loss
+from seqlab.training.loss import batch_loss
 
 V, D = 40, 6
 STACK = Stack(kind="lstm", size=D, layers=2, connection="residual")

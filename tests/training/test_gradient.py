@@ -15,10 +15,10 @@ from seqlab.padded import Batch, Padded
 from seqlab.recipe import Train, build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
-from seqlab.training.average import load_weights, parameters_of
 from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.gradient import Batches, GradientLearner, num_steps
 from seqlab.training.run import Run
+from seqlab.training.weights import load_weights, parameters_of
 
 SMALL = [
     "model.embedding=8",

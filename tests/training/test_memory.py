@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import numpy as np
-from seqlab.device import keep_memory, tidy_memory
+from seqlab.machine import keep_memory, tidy_memory
 
 def held():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6

@@ -1,4 +1,6 @@
-"""Several processes, one run: each computes the gradient of its share of every batch, and all take the same step.
+"""The loss: what training makes small, in one process or in several, and what validation reports.
+
+Of several processes, each computes the gradient of its share of every batch, and all take the same step.
 
 `torchrun --nproc-per-node=N -m seqlab train ...` starts them; torch's own DistributedDataParallel adds up gradients.
 Which rows a batch has, and the noise of each row, do not depend on how many there are, so neither does the result.
@@ -9,22 +11,105 @@ there are whole tensors only, as if there were one process. Torch's part of this
 imported where it is used, and recognised by its methods.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from inspect import signature
-from typing import Any, cast
+from itertools import chain, islice
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.errors import RecipeError
+from seqlab.layers.dropout import training
+from seqlab.layers.linear import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
 from seqlab.recipe import Train
-from seqlab.training.objective import Loss, batch_loss
-from seqlab.types import State
-from seqlab.world import World
+from seqlab.types import Scalar, State
+from seqlab.world import ALONE, World
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum over the scored positions of a batch, how many there are, and the state that the next chunk begins in."""
+
+    total: Scalar
+    num_scored: int
+    num_right: int | None  # of classes
+    carried: State
+    penalty: Scalar | None = None
+
+    @property
+    def summed(self) -> Scalar:
+        """The sum, with whatever the model adds for how it worked."""
+        return self.total if self.penalty is None else self.total + self.penalty
+
+    @property
+    def to_minimise(self) -> Scalar:
+        """The mean over the scored positions."""
+        return self.summed / max(1, self.num_scored)
+
+
+def batch_loss(
+    model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0
+) -> Loss:
+    """Cross-entropy (E4) summed over the positions that carry a known label, or what a model's own output says.
+
+    The head runs at those positions only: a pad costs no logits. A label of -1 was never seen in training: no
+    prediction can hit it, so it has no likelihood.
+    """
+    reading = model.read_batch(batch, carried)
+    scored = reading.gold.scored
+    if reading.output is None:
+        scored = scored & (reading.gold.values >= 0)
+    features, gold, right, head = (
+        reading.features[scored],
+        reading.gold.values[scored],
+        None,
+        model.head,
+    )
+    if reading.output is not None:
+        total = reading.output.losses(head(features), gold).sum()
+    elif training() and isinstance(head, Head):
+        total, right = (
+            head.loss(features, gold, label_smoothing=label_smoothing),
+            0,
+        )  # nobody asks in training
+    else:
+        logits = head(features)
+        total = cross_entropy(logits, gold, label_smoothing=label_smoothing).sum()
+        right = int((logits.argmax(-1) == gold).sum())
+    carries_on = tuple(part.detach() for part in reading.carried)
+    return Loss(total, len(gold), right, carries_on, reading.penalty)
+
+
+@torch.inference_mode()
+def mean_loss(
+    model: Model, batches: Iterable[Batch], *, carries: bool, world: World = ALONE
+) -> dict[str, float]:
+    """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended.
+
+    Of real numbers there is the loss alone. Many processes share the batches, unless each goes on where another ended:
+    then they are the leader's. The sum is rounded once, so it is the same for any number of processes.
+    """
+    carried: State = ()
+    parts = []
+    size = 1 if carries else world.size
+    for batch in islice(batches, world.rank, None, size) if world.rank < size else ():
+        loss = batch_loss(model, batch, carried if carries else ())
+        carried = loss.carried
+        parts.append((float(loss.total), loss.num_scored, loss.num_right))
+    totals, scored, right = zip((0.0, 0, 0), *chain(*world.told(parts)), strict=True)
+    num_scored = sum(scored)
+    mean = math.fsum(totals) / num_scored if num_scored else math.nan
+    if None in right:
+        return {"loss": mean}
+    share = sum(right) / num_scored if num_scored else math.nan
+    return {"loss": mean, "perplexity": perplexity(mean), "token_accuracy": share}
 
 
 class DistributedLoss(nn.Module):
@@ -81,43 +166,6 @@ def sharded(module: nn.Module, num_processes: int) -> nn.Module:
             )
     fully_shard(module, mesh=init_device_mesh(torch.get_default_device().type, (num_processes,)))
     return module
-
-
-@contextmanager
-def gathered(module: nn.Module) -> Iterator[None]:
-    """Within this block each process has all weights, and the model can be used in any way."""
-    gather(module)
-    try:
-        yield
-    finally:
-        if hasattr(module, "reshard"):
-            module.reshard()  # type: ignore[operator]
-
-
-def gather(module: nn.Module) -> None:
-    """From here on each process has all weights."""
-    if hasattr(module, "unshard"):
-        module.unshard()  # type: ignore[operator]
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, for which all processes must ask; one that lies here is whole already."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def part(tensor: Tensor) -> Tensor:
-    """What of a tensor lies here."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-
-def spread(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, spread as another one is."""
-    if not hasattr(like, "placements") or hasattr(tensor, "placements"):
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
-
-    other = cast(Any, like)
-    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
 
 
 class _ModelLoss(nn.Module):

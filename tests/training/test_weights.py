@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from seqlab.recipe import Train
-from seqlab.training.average import (
+from seqlab.training.weights import (
     ExponentialAverage,
     LastAverage,
     NoAverage,

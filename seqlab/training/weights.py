@@ -1,18 +1,19 @@
-"""Averages of the weights along the way: often better than the weights themselves, and free at inference.
+"""The weights of a model as a run handles them: read, set, gathered from several processes, and averaged.
 
-An average follows the weights (`after_step`, `after_validation`) and gives those to validate and keep (`weights`).
-A checkpoint holds its `tensors`, from which `restore` continues.
+An average of the weights along the way is often better than the last ones, and free at inference. It follows the
+weights (`after_step`, `after_validation`) and gives those to validate and keep (`weights`). A checkpoint holds its
+`tensors`, from which `restore` continues.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
 
+from seqlab.models.build import fill
 from seqlab.recipe import Train
-from seqlab.training.distributed import part, spread
 
 Weights = dict[str, Tensor]
 
@@ -131,7 +132,38 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
         parameter.copy_(spread(weights[name], parameter))
 
 
-def fill(parameter: nn.Parameter, shape: torch.Size, dtype: torch.dtype) -> None:
-    """Give a parameter its size where only the training data decide it: how many examples or n-grams there are."""
-    if isinstance(parameter, UninitializedParameter):
-        parameter.materialize(shape, dtype=dtype)
+@contextmanager
+def gathered(module: nn.Module) -> Iterator[None]:
+    """Within this block each process has all weights, and the model can be used in any way."""
+    gather(module)
+    try:
+        yield
+    finally:
+        if hasattr(module, "reshard"):
+            module.reshard()  # type: ignore[operator]
+
+
+def gather(module: nn.Module) -> None:
+    """From here on each process has all weights."""
+    if hasattr(module, "unshard"):
+        module.unshard()  # type: ignore[operator]
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, for which all processes must ask; one that lies here is whole already."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def part(tensor: Tensor) -> Tensor:
+    """What of a tensor lies here."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def spread(tensor: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor, spread as another one is."""
+    if not hasattr(like, "placements") or hasattr(tensor, "placements"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    other = cast(Any, like)
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)

@@ -14,7 +14,7 @@ from seqlab.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import Stack
-from seqlab.training.objective import batch_loss, mean_loss
+from seqlab.training.loss import batch_loss, mean_loss
 
 V, D, H = 9, 4, 5
 

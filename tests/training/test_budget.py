@@ -2,7 +2,8 @@
 
 import pytest
 
-from seqlab.training.pace import RECENT, SHARE, TRIED, Budget, ThreadChoice
+from seqlab.machine import RECENT, TRIED, ThreadChoice
+from seqlab.training.budget import SHARE, Budget
 
 
 def used(choice, speeds, steps):

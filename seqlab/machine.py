@@ -1,0 +1,124 @@
+"""The threads that a run computes with, and the memory that it takes.
+
+Torch reads some of this when it loads, so nothing here imports it at the top.
+"""
+
+import ctypes
+import os
+import resource
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from statistics import median
+from typing import Any
+
+SPIN = "GOMP_SPINCOUNT"
+TURNS = 1000  # of a loop; long enough for the next product of a small model, far shorter than a turn of the scheduler
+TRIED = 3  # steps with each number of threads
+RECENT = 9  # steps whose median is the present speed
+COLLAPSE = (
+    3.0  # a speed that has fallen by this factor: the other numbers of threads are tried again
+)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc
+KEPT = 1 << 30  # bytes
+
+
+def sleep_while_waiting() -> None:
+    """Let waiting threads go to sleep soon, unless the user has decided how they wait. To be called before torch loads.
+
+    By default they spin for milliseconds. Beside other busy processes they then take the cores from the very threads
+    that they wait for, and a step takes a hundred times as long.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault(SPIN, str(TURNS))
+
+
+@contextmanager
+def same_threads() -> Iterator[None]:
+    """After this block torch computes with as many threads as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class ThreadChoice:
+    """Chooses a number of threads by the speed of a few steps with each of them, in turns.
+
+    `first` is the number that an earlier part of the run has chosen; then nothing is tried until the speed collapses.
+    """
+
+    def __init__(self, counts: Sequence[int], first: int | None = None) -> None:
+        self.counts = counts
+        self.count = counts[-1] if first is None else first
+        self._trial: list[int] = []  # the numbers that are still to be tried, a step each
+        self._speeds: dict[int, list[float]] = {}
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._usual = 0.0
+        self._warm = False
+        if first is None:
+            self._try_all()
+
+    def next(self) -> int:
+        """The number of threads for the next step."""
+        return self._trial[0] if self._trial else self.count
+
+    def measured(self, speed: float) -> None:
+        """Take note of the speed, in tokens per second, of the step that was made with `next` threads."""
+        if not self._warm:  # the first step also loads and reserves what the others need
+            self._warm = True
+        elif self._trial:
+            self._speeds[self._trial.pop(0)].append(speed)
+            if not self._trial:
+                self.count = max(self.counts, key=lambda count: median(self._speeds[count]))
+                self._recent.clear()
+                self._usual = 0.0
+        else:
+            self._watch(speed)
+
+    def _watch(self, speed: float) -> None:
+        self._recent.append(speed)
+        if len(self._recent) < RECENT:
+            return
+        now = median(self._recent)
+        self._usual = max(self._usual, now)
+        if now * COLLAPSE < self._usual:
+            self._try_all()
+
+    def _try_all(self) -> None:
+        if len(self.counts) > 1:
+            self._trial = [*self.counts] * TRIED
+            self._speeds = {count: [] for count in self.counts}
+
+
+@cache
+def keep_memory() -> None:
+    """Tell glibc's allocator to keep the memory that a step frees for the next one; elsewhere this does nothing.
+
+    Mapping and unmapping large blocks anew at each step costs a tenth of a training.
+    """
+    if mallopt := _of_glibc("mallopt"):
+        mallopt(M_MMAP_THRESHOLD, KEPT)
+        mallopt(M_TRIM_THRESHOLD, 2 * KEPT - 1)
+
+
+def tidy_memory() -> None:
+    """Give back what no block uses: batches of many shapes leave holes, and what is kept would grow with them."""
+    if trim := _of_glibc("malloc_trim"):
+        trim(0)
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+@cache
+def _of_glibc(name: str) -> Any:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
