@@ -26,7 +26,7 @@ MONTHS = ["janvier", "février", "mars", "avril", "mai", "juin"]
 MONTHS += ["juillet", "août", "septembre", "octobre", "novembre", "décembre"]
 DAYS = ["lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"]
 DATE = "samedi 3 mai 1997"
-PROSE = 'A model (`seqlab train`, "on your own file") is measured (in `docs/results.md`) beside its floor.'
+PROSE = 'A model (`seqlab train`, "on your own file") is measured (in `docs/results.md`) beside its baseline.'
 SENTENCE = "rendez-vous samedi 3 mai 1997 à Lyon"
 
 # name: task, recipe, settings, data, what it is given

@@ -4,7 +4,7 @@ recipe.toml         what it is and how it was trained
 model.safetensors   its weights
 tokenizer.json      its vocabularies, for machines
 vocabulary.txt      the same, for people
-metrics.json        how good it was when it was made, beside its floors
+metrics.json        how good it was when it was made, beside its baselines
 CARD.md             all of this in a page
 manifest.json       format number, and the sha256 of each file above
 
@@ -38,6 +38,8 @@ MANIFEST = "manifest.json"
 SHIPPED = Path(__file__).parent / "shipped"
 _NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
 _RESTORE = "restore the file from where the bundle came from, or train again."
+
+FORMER = {"floors": "baselines", "floor_note": "baseline_note"}  # names of scores in older bundles
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,9 @@ def read_bundle(
     metrics = _json(files["metrics.json"], folder / "metrics.json")
     if not isinstance(metrics, dict):
         raise _broken(f"{folder / 'metrics.json'}: not a table of scores")
+    held_out = metrics.get("validation")
+    if isinstance(held_out, dict):
+        metrics["validation"] = {FORMER.get(name, name): held_out[name] for name in held_out}
     model = build(recipe, tokenizers)
     in_bytes = _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
     bundle = Bundle(recipe, tokenizers, model, metrics)

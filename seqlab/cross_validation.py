@@ -62,9 +62,9 @@ def pooled(report: Report, others: Sequence[Json]) -> tuple[Json, ExampleScores]
     )
     tables = [own, *(table["scores"] for table in others)]
     weights = [table["examples"] for table in tables]
-    floors = {
-        name: _means([table["floors"].get(name, {}) for table in tables], weights)
-        for name in report.floors
+    baselines = {
+        name: _means([table.get("baselines", {}).get(name, {}) for table in tables], weights)
+        for name in report.baselines
     }
     scores = _means(tables, weights)
     if "perplexity" in scores:
@@ -76,7 +76,7 @@ def pooled(report: Report, others: Sequence[Json]) -> tuple[Json, ExampleScores]
         "interval": {together.score: list(interval(together))},
     }
     kept = {name: value for name, value in own.items() if name != "by_length"}
-    return {**kept, **scores, **judged, **counts, "floors": floors}, together
+    return {**kept, **scores, **judged, **counts, "baselines": baselines}, together
 
 
 def _means(tables: Sequence[Json], weights: Sequence[int]) -> dict[str, float]:

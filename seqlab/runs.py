@@ -264,8 +264,8 @@ def _last_validation(run: Run, task: str) -> dict[str, Any]:
         "task": task,
         "examples": 0,
         **(rows[-1] if rows else {}),
-        "floors": {},
-        "floor_note": note,
+        "baselines": {},
+        "baseline_note": note,
     }
 
 

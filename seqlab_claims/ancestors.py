@@ -38,10 +38,10 @@ def bits_of_the_past(at: Settings) -> Finding:
     )
     units = {f"RNN {n}": {"model.decoder.size": n, "model.embedding": n} for n in sizes}
     networks = at.each(units, "lm", train, "char-rnn", rnn, test)
-    floor = hidden[f"HMM {sizes[0]}"][0].metrics["validation"]["floors"]["1-gram"]["loss"]
+    baseline = hidden[f"HMM {sizes[0]}"][0].metrics["validation"]["baselines"]["1-gram"]["loss"]
     results = {
         name: [
-            [(floor - loss) / math.log(2) for loss in row]
+            [(baseline - loss) / math.log(2) for loss in row]
             for row in scores(models, "loss").values()
         ]
         for name, models in (("HMM", hidden), ("RNN", networks))
@@ -56,7 +56,7 @@ def bits_of_the_past(at: Settings) -> Finding:
         {"bound": flat(above), "better": flat(map(minus, results["RNN"], results["HMM"]))},
         [
             means(
-                "bits of a letter that the past tells, by N (1-gram, the floor: 0)",
+                "bits of a letter that the past tells, by N (1-gram, the baseline: 0)",
                 places,
                 results,
                 bounded,

@@ -109,7 +109,7 @@ def both_ends(at: Settings) -> Finding:
         fmean(row[-part:]) - fmean(row[:part]) for cell in cells for row in results[f"{cell}, mean"]
     ]
     by_place = {name: turned(each) for name, each in results.items()}
-    chance = {"floor: chance": [1 / len(letters)] * length}
+    chance = {"baseline: chance": [1 / len(letters)] * length}
     lstm = {name: each for name, each in by_place.items() if name.startswith("LSTM")}
     axes, places = ("place in the word", "share of right letters"), range(1, length + 1)
     return Finding(
@@ -221,7 +221,7 @@ def longer(at: Settings) -> Finding:
     short = {name: [fmean(two) for two in turned(rows[:2])] for name, rows in results.items()}
     places, chance = (
         [f"{each[0]}-{each[-1]}" for each in lengths],
-        {"floor: chance": [0.5] * len(lengths)},
+        {"baseline: chance": [0.5] * len(lengths)},
     )
     return Finding(
         {

@@ -85,7 +85,7 @@ def lags(at: Settings) -> Finding:
     ]
     title, chance = (
         "how often the first letter is known, by the letters since",
-        {"floor: chance": [0.25] * len(since)},
+        {"baseline: chance": [0.25] * len(since)},
     )
     return Finding(
         {"known": flat(gains[0]), "gradient": flat(gains[1])},
@@ -235,7 +235,7 @@ def readable(at: Settings) -> Finding:
     read = (text[-16_000:], text[-8000:])
     fixed = at.recipe("C18")
     models = at.each(
-        {"trained": {}, "floor: untrained": UNTRAINED}, "lm", train, "char-lstm", fixed
+        {"trained": {}, "baseline: untrained": UNTRAINED}, "lm", train, "char-lstm", fixed
     )
 
     def follows(model: Model, what: str) -> float:

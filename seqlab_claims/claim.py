@@ -51,7 +51,7 @@ class Line:
     label: str
     x: list[float]
     y: list[list[float]]
-    beside: bool = False  # a floor or a bound, to compare the others with
+    beside: bool = False  # a baseline or a bound, to compare the others with
 
 
 @dataclass(frozen=True)

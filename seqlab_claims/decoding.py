@@ -29,7 +29,7 @@ def beams(at: Settings) -> Finding:
     texts = [text for text, _, _ in test]
     widths = sizes["widths"]
     change = at.recipe("C12")
-    gains: dict[str, list[float]] = {"floor: greedy": [], **{f"beam {k}": [] for k in widths}}
+    gains: dict[str, list[float]] = {"baseline: greedy": [], **{f"beam {k}": [] for k in widths}}
     results: dict[str, list[float]] = {
         "likelier than greedy": [],
         "less likely": [],
@@ -37,11 +37,11 @@ def beams(at: Settings) -> Finding:
     }
     for seed in at.seeds:
         model = at.trained("dates", "translate", data, "dates", change, seed=seed)
-        ways = {"floor: greedy": likelihoods(model, texts, method="greedy")}
+        ways = {"baseline: greedy": likelihoods(model, texts, method="greedy")}
         ways |= {f"beam {k}": likelihoods(model, texts, beam=k) for k in widths}
         for name, each in ways.items():
-            gains[name].append(fmean(minus(each, ways["floor: greedy"])))
-        best, four = list(map(max, *ways.values())), minus(ways["beam 4"], ways["floor: greedy"])
+            gains[name].append(fmean(minus(each, ways["baseline: greedy"])))
+        best, four = list(map(max, *ways.values())), minus(ways["beam 4"], ways["baseline: greedy"])
         results["likelier than greedy"].append(fmean(gain > SLACK for gain in four))
         results["less likely"].append(fmean(gain < -SLACK for gain in four))
         results["not the likeliest known"].append(

@@ -94,7 +94,7 @@ def clipping(at: Settings) -> Finding:
     text = at.file("manual.txt", manual()[: sizes["letters"]])
     rates = sizes["rates"]
     fixed = at.recipe("C2")
-    floors = list[float]()
+    baselines = list[float]()
 
     def loss(clip: float, rate: float, seed: int) -> float:
         change = fixed | {"train.learning_rate": rate, "train.clip": clip}
@@ -104,7 +104,7 @@ def clipping(at: Settings) -> Finding:
             )
         except RunError:  # a gradient that is not finite
             return math.inf
-        floors.append(model.metrics["validation"]["floors"]["1-gram"]["loss"])
+        baselines.append(model.metrics["validation"]["baselines"]["1-gram"]["loss"])
         return model.metrics["validation"]["loss"] or math.inf
 
     ways = {"clipped at 1": 1.0, "not clipped": 1e9}
@@ -112,13 +112,14 @@ def clipping(at: Settings) -> Finding:
         name: [[loss(clip, rate, seed) for seed in at.seeds] for rate in rates]
         for name, clip in ways.items()
     }
-    floor, num = min(floors, default=0.0), len(rates)
+    baseline, num = min(baselines, default=0.0), len(rates)
     bounded = {
-        name: [[min(v, floor + 0.5) for v in row] for row in rows] for name, rows in results.items()
+        name: [[min(v, baseline + 0.5) for v in row] for row in rows]
+        for name, rows in results.items()
     }
     by_seed = [turned(rows) for rows in bounded.values()]
     learn = [
-        [[r for r, v in zip(rates, row, strict=True) if v < floor] for row in rows]
+        [[r for r, v in zip(rates, row, strict=True) if v < baseline] for row in rows]
         for rows in by_seed
     ]
     fastest = [[max(row, default=rates[0] / 3) for row in rows] for rows in learn]
@@ -126,8 +127,8 @@ def clipping(at: Settings) -> Finding:
         (n, *("lost" if math.inf in row else fmean(row) for row in rows))
         for n, rows in results.items()
     ]
-    places, floored = list(map(str, rates)), {"floor: by frequency": [floor] * num}
-    table.append(("floor: by frequency", *[floor] * num))
+    places, floored = list(map(str, rates)), {"baseline: by frequency": [baseline] * num}
+    table.append(("baseline: by frequency", *[baseline] * num))
     return Finding(
         {"rate": over(*fastest), "loss": minus(*([min(row) for row in rows] for rows in by_seed))},
         [
@@ -138,7 +139,7 @@ def clipping(at: Settings) -> Finding:
             )
         ],
         lines(
-            "Lost runs stand above the floor",
+            "Lost runs stand above the baseline",
             ("rate of SGD", "held-out nats a letter"),
             places,
             bounded,

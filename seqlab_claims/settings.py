@@ -22,7 +22,7 @@ Models = Mapping[str, Sequence[Model]]  # of each way that is compared, one for 
 Results = Mapping[
     str, Sequence[Sequence[float]]
 ]  # of each way, at each place, the values of all seeds
-Beside = Mapping[str, Sequence[float]]  # floors and bounds, at each place
+Beside = Mapping[str, Sequence[float]]  # baselines and bounds, at each place
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,13 @@ def spread(title: str, results: Mapping[str, Sequence[float]]) -> Table:
 
 
 def scored(what: str, models: Models, measure: str) -> Table:
-    """The spread of each way's scores, and below them the floors."""
+    """The spread of each way's scores, and below them the baselines."""
     table = spread(f"{what}: {measure} on what was held out", scores(models, measure))
-    floors = next(iter(models.values()))[0].metrics["validation"]["floors"]
+    baselines = next(iter(models.values()))[0].metrics["validation"]["baselines"]
     table.rows.extend(
-        (f"floor: {name}", row[measure], "", "") for name, row in floors.items() if measure in row
+        (f"baseline: {name}", row[measure], "", "")
+        for name, row in baselines.items()
+        if measure in row
     )
     return table
 
@@ -183,7 +185,7 @@ def scored(what: str, models: Models, measure: str) -> Table:
 def means(
     title: str, places: Iterable[object], results: Results, beside: Beside | None = None
 ) -> Table:
-    """A row for each way: the mean over the seeds at each place; and below, floors or bounds to compare it with."""
+    """A row for each way: the mean over the seeds at each place; and below, baselines or bounds to compare it with."""
     rows: list[Row] = [(name, *map(fmean, each)) for name, each in results.items()]
     rows += [(name, *row) for name, row in (beside or {}).items()]
     return Table(title, ("", *map(str, places)), rows)
@@ -196,7 +198,7 @@ def lines(
     results: Results,
     beside: Beside | None = None,
 ) -> Chart:
-    """A line for each way over numbers, or over places by their names; and floors or bounds to compare it with."""
+    """A line for each way over numbers, or over places by their names; and baselines or bounds to compare it with."""
     at = list(places)
     names = [place for place in at if isinstance(place, str)]
     x = [float(cast(float, place)) for place in (range(len(at)) if names else at)]

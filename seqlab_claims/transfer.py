@@ -31,7 +31,7 @@ def few_labels(at: Settings) -> Finding:
     }
     old = at.each({"language model": {}}, "lm", text, "word-lstm", before)["language model"]
     results: dict[str, list[list[float]]] = {"from a language model": [], "anew": []}
-    floors = list[float]()
+    baselines = list[float]()
     for count in counts:
         few, ways = (
             at.file(f"few{count}.tsv", rest[:count]),
@@ -55,9 +55,9 @@ def few_labels(at: Settings) -> Finding:
             {"from a language model": tuned, "anew": anew}, "accuracy"
         ).items():
             results[name].append(each)
-        floors.append(tuned[0].metrics["validation"]["floors"]["TF-IDF, linear"]["accuracy"])
+        baselines.append(tuned[0].metrics["validation"]["baselines"]["TF-IDF, linear"]["accuracy"])
     gains = list(map(minus, *results.values()))
-    floor = {"floor: TF-IDF, linear": floors}
+    baseline = {"baseline: TF-IDF, linear": baselines}
     places = list(map(str, counts))
     return Finding(
         {"few": flat(gains[:2])},
@@ -66,10 +66,12 @@ def few_labels(at: Settings) -> Finding:
                 "accuracy on what was held out, by the number of labelled names",
                 places,
                 results,
-                floor,
+                baseline,
             )
         ],
-        lines("Which language is a name?", ("labelled names", "accuracy"), places, results, floor),
+        lines(
+            "Which language is a name?", ("labelled names", "accuracy"), places, results, baseline
+        ),
     )
 
 

@@ -150,9 +150,9 @@ def test_learns_what_can_be_learnt(case):
     if name == "nearest-neighbour":
         assert scores["exact"] >= 0.5
     if name == "exponential-smoothing":
-        assert scores["mse"] < 0.5 * scores["floors"]["last value"]["mse"]
+        assert scores["mse"] < 0.5 * scores["baselines"]["last value"]["mse"]
     if name == "ngram-lm":
-        assert scores["loss"] < scores["floors"]["5-gram"]["loss"] + 0.05
+        assert scores["loss"] < scores["baselines"]["5-gram"]["loss"] + 0.05
 
 
 def test_a_loaded_model_answers_as_the_trained_one(case, tmp_path):
@@ -172,7 +172,7 @@ def test_keeps_the_laws(case):
 def test_the_doctor_examines_it(case):
     name, _, model = case
     findings = {finding.question: finding for finding in examine(model)}
-    assert findings["is it better than its floor?"].remedy
+    assert findings["is it better than its baseline?"].remedy
     if "is the data new to it?" in findings:  # which nobody can say of a series
         assert findings["is the data new to it?"].well
     if name != "ngram-lm":

@@ -123,7 +123,7 @@ def test_the_page_for_people_says_what_it_is(bundle):
     card = (bundle / "CARD.md").read_text()
     assert card.startswith("# seq2seq\n")
     assert "- task: translate\n" in card
-    assert "| floors: copy of the source: exact | " in card
+    assert "| baselines: copy of the source: exact | " in card
 
 
 def test_a_directory_that_is_not_there(tmp_path):

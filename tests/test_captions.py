@@ -1,4 +1,4 @@
-"""Captions from beginning to end: trained, used, scored beside their floors, and looked into."""
+"""Captions from beginning to end: trained, used, scored beside their baselines, and looked into."""
 
 import html
 import json
@@ -80,18 +80,18 @@ def trained(data, tmp_path_factory):
     return lab.train("caption", data, settings=settings, out=out).model
 
 
-def test_it_learns_and_the_floors_stand_beside_it(trained):
+def test_it_learns_and_the_baselines_stand_beside_it(trained):
     report = trained.metrics["validation"]
     assert report["examples"] == 24  # pictures, not captions
     assert report["exact"] == 1
-    assert report["floors"]["most frequent caption"]["exact"] < 0.5
-    assert report["floors"]["shuffled pictures"]["exact"] < 0.5
-    assert report["floors"]["shuffled pictures"]["loss"] - report["loss"] == pytest.approx(
+    assert report["baselines"]["most frequent caption"]["exact"] < 0.5
+    assert report["baselines"]["shuffled pictures"]["exact"] < 0.5
+    assert report["baselines"]["shuffled pictures"]["loss"] - report["loss"] == pytest.approx(
         report["likelihood_gap"]
     )
     assert report["likelihood_gap"] > 0.5
     assert report["bootstrap_p"] < 0.01
-    assert report["bleu_1"] > report["floors"]["most frequent caption"]["bleu_1"]
+    assert report["bleu_1"] > report["baselines"]["most frequent caption"]["bleu_1"]
 
 
 def test_a_picture_is_held_out_with_all_that_is_said_of_it(trained, data):
@@ -127,7 +127,7 @@ def test_other_files_are_scored_as_well(trained, data):
     captioned = report.page.args[0]
     assert len(captioned) == 120
     assert captioned[3].references == ("a white square", "white & <nothing>")
-    assert not report.floor_note
+    assert not report.baseline_note
 
 
 def test_each_word_has_a_map_of_where_the_model_looked(trained, data):
@@ -177,7 +177,7 @@ def test_no_picture_stays_in_its_place_when_they_are_shuffled():
 
 
 def test_a_model_that_is_blind_gains_nothing(trained, data):
-    """Pictures that are all the same: the floor with shuffled pictures is then the model itself."""
+    """Pictures that are all the same: the baseline with shuffled pictures is then the model itself."""
     grey = np.full((8, 24), 128, dtype=np.uint8)
     examples = [
         Example(Picture(str(n), grey), f"a {name} square", "") for n, name in enumerate(SHADES)
@@ -185,9 +185,9 @@ def test_a_model_that_is_blind_gains_nothing(trained, data):
     report = evaluate_examples(trained.bundle, examples, None)
     assert report.scores["likelihood_gap"] == 0
     assert report.scores["bootstrap_p"] > 0.5
-    assert "most frequent caption needs the training part" in report.floor_note
+    assert "most frequent caption needs the training part" in report.baseline_note
     alone = evaluate_examples(trained.bundle, examples[:1], None)
-    assert "a single picture cannot be shuffled" in alone.floor_note
+    assert "a single picture cannot be shuffled" in alone.baseline_note
     assert "likelihood_gap" not in alone.scores
 
 

@@ -107,9 +107,9 @@ def test_names_that_are_not_clear_are_refused(words, tmp_path):
 
 
 def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
-    slow = Rung("slow", scores=(0.90, 0.92), floor=0.5, seconds=100.0)
-    quick = Rung("quick", scores=(0.905, 0.905), floor=0.5, seconds=10.0)
-    poor = Rung("poor", scores=(0.7, 0.7), floor=0.5, seconds=1.0)
+    slow = Rung("slow", scores=(0.90, 0.92), baseline=0.5, seconds=100.0)
+    quick = Rung("quick", scores=(0.905, 0.905), baseline=0.5, seconds=10.0)
+    poor = Rung("poor", scores=(0.7, 0.7), baseline=0.5, seconds=1.0)
     told = Comparison("classify", "accuracy", True, (slow, quick, poor)).advice
     assert told.startswith(
         "take quick: its accuracy of 90.5 % is as good as the best (slow, 91.0 %)"
@@ -120,7 +120,7 @@ def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
         "classify", "accuracy", True, (replace(slow, answers_per_second=100.0), swift)
     ).advice
     assert same_time.endswith("and it answers 3 times as fast.")
-    hard = [replace(rung, floor=0.907) for rung in (slow, quick)]
+    hard = [replace(rung, baseline=0.907) for rung in (slow, quick)]
     assert (
         Comparison("classify", "accuracy", True, tuple(hard)).advice
         == "take slow: its accuracy of 91.0 % is the best."
@@ -129,14 +129,17 @@ def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
         "lm",
         "loss",
         False,
-        (Rung("a", scores=(1.2,), floor=1.4), Rung("b", scores=(1.9,), floor=1.4)),
+        (Rung("a", scores=(1.2,), baseline=1.4), Rung("b", scores=(1.9,), baseline=1.4)),
     )
     assert losses.advice == "take a: its loss of 1.2 is the best."
     below = Comparison(
-        "classify", "accuracy", True, (Rung("a", scores=(0.4,), floor=0.5, floor_name="majority"),)
+        "classify",
+        "accuracy",
+        True,
+        (Rung("a", scores=(0.4,), baseline=0.5, baseline_name="majority"),),
     )
     assert below.advice.startswith(
-        "take none: a is the best with 40.0 %, and the floor (majority) has 50.0 %."
+        "take none: a is the best with 40.0 %, and the baseline (majority) has 50.0 %."
     )
     mixed = (
         Rung("a", scores=(1.2,), tokens="characters"),

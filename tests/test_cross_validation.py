@@ -94,17 +94,17 @@ def test_few_examples_say_how_little_they_tell(run, tmp_path):
 def test_scores_of_folds_are_means_over_their_examples():
     first, second = share("accuracy", [True, False, True]), share("accuracy", [True])
     scores = {"accuracy": 2 / 3, "loss": 1.0, "perplexity": 2.7}
-    own = Report("classify", 3, scores, {"floor": {"accuracy": 1 / 3}}, by_example=first)
+    own = Report("classify", 3, scores, {"baseline": {"accuracy": 1 / 3}}, by_example=first)
     table = {"task": "classify", "examples": 1, "accuracy": 1.0, "loss": 2.0, "perplexity": 7.4}
     other = {
         "score": "accuracy",
         "sums": second.sums.tolist(),
-        "scores": table | {"floors": {"floor": {"accuracy": 1.0}}},
+        "scores": table | {"baselines": {"baseline": {"accuracy": 1.0}}},
     }
     scores, together = pooled(own, [other])
     assert (scores["examples"], scores["folds"]) == (4, 2)
     assert scores["accuracy"] == together.value() == 0.75
     assert scores["loss"] == pytest.approx(1.25)
     assert scores["perplexity"] == pytest.approx(np.exp(1.25))
-    assert scores["floors"] == {"floor": {"accuracy": pytest.approx(0.5)}}
+    assert scores["baselines"] == {"baseline": {"accuracy": pytest.approx(0.5)}}
     assert pooled(own, []) == (own.to_json(), first)

@@ -125,19 +125,19 @@ class TestClassifier:
         assert report.scores["loss"] == pytest.approx(-sum(likelihood) / 4, abs=1e-5)
         assert report.scores["perplexity"] == pytest.approx(math.exp(report.scores["loss"]))
 
-    def test_its_floor_is_the_majority_of_training_and_needs_no_training_data(self, classifier):
+    def test_its_baseline_is_the_majority_of_training_and_needs_no_training_data(self, classifier):
         examples = [
             Example("x", "short", "c:1"),
             Example("x", "short", "c:2"),
             Example("x x x", "long", "c:3"),
         ]
         report = evaluate_examples(classifier.bundle, examples, None)
-        assert report.floors == {
+        assert report.baselines == {
             "majority class": {"accuracy": 2 / 3, "macro_f1": pytest.approx((4 / 5 + 0) / 2)}
         }
         assert (
-            report.floor_note
-            == "the linear floor needs the training part, which is not beside this model"
+            report.baseline_note
+            == "the linear baseline needs the training part, which is not beside this model"
         )
 
     def test_hops_say_how_much_they_look_alike(self, train):
@@ -180,7 +180,7 @@ class TestClassifier:
 
 
 class TestTagger:
-    def test_its_floor_is_the_most_frequent_tag_of_each_word(self, tagger):
+    def test_its_baseline_is_the_most_frequent_tag_of_each_word(self, tagger):
         stores = tagger.path / "run" / "data"
         words, tags = (
             TokenStore.open(stores / f"train_{side}").flat.tolist() for side in ("source", "target")
@@ -199,7 +199,7 @@ class TestTagger:
         new = every.most_common(1)[0][0]
         gold = [("a", "b", "never-seen", "c"), ("X", "X", new, "Z")]
         report = evaluate_examples(tagger.bundle, [Example(*gold, "t:1")], stores)
-        assert report.floors == {"most frequent tag": {"accuracy": 0.75}}
+        assert report.baselines == {"most frequent tag": {"accuracy": 0.75}}
 
     def test_unseen_words_and_whole_sentences_have_scores_of_their_own(self, tagger):
         words = ("a", "never-seen")
@@ -211,11 +211,11 @@ class TestTagger:
         assert scores["accuracy_on_unseen_words"] == 0.5
         assert scores["whole_sentences"] == 0.5
 
-    def test_without_the_training_part_the_floor_is_the_majority_and_says_why(self, tagger):
+    def test_without_the_training_part_the_baseline_is_the_majority_and_says_why(self, tagger):
         report = evaluate_examples(tagger.bundle, [Example(("a",), ("X",), "t:1")], None)
-        assert set(report.floors) == {"majority tag"}
-        assert report.floor_note == "the most frequent tag of each word needs the training part"
-        assert report.to_json()["floor_note"] == report.floor_note
+        assert set(report.baselines) == {"majority tag"}
+        assert report.baseline_note == "the most frequent tag of each word needs the training part"
+        assert report.to_json()["baseline_note"] == report.baseline_note
 
     def test_a_tag_never_seen_has_no_likelihood_but_is_wrong(self, tagger):
         known = evaluate_examples(tagger.bundle, [Example(("a",), ("X",), "t:1")], None)
@@ -231,11 +231,11 @@ class TestTagger:
 
 
 class TestTranslator:
-    def test_its_floor_is_the_copy_of_the_source(self, translator):
+    def test_its_baseline_is_the_copy_of_the_source(self, translator):
         examples = [Example("abba", "abba", "p:1"), Example("ab", "ba", "p:2")]
         report = evaluate_examples(translator.bundle, examples, None)
         copied = corpus_scores(["abba", "ab"], ["abba", "ba"])
-        assert report.floors["copy of the source"] == {
+        assert report.baselines["copy of the source"] == {
             "exact": 0.5,
             "bleu": pytest.approx(copied["bleu"]),
             "chrf": pytest.approx(copied["chrf"]),
@@ -279,7 +279,7 @@ class TestLanguageModel:
         assert report.scores["loss"] == pytest.approx(-float(log_p) / (len(ids) - 1), abs=1e-5)
         assert report.scores["bits_per_token"] == pytest.approx(report.scores["loss"] / math.log(2))
 
-    def test_its_floors_are_n_grams_of_the_training_part(self, book):
+    def test_its_baselines_are_n_grams_of_the_training_part(self, book):
         report = book.evaluate()
         stores = book.path / "run" / "data"
         seen, held_out = (
@@ -289,8 +289,8 @@ class TestLanguageModel:
         for order in (1, 5):
             ngram = WittenBell(order, len(book.bundle.codec.target_tokenizer)).fit(seen)
             expected = -ngram.log_probabilities(held_out)[1:].mean()
-            assert report.floors[f"{order}-gram"]["loss"] == pytest.approx(expected)
-        assert report.floors["5-gram"]["loss"] < report.floors["1-gram"]["loss"]
+            assert report.baselines[f"{order}-gram"]["loss"] == pytest.approx(expected)
+        assert report.baselines["5-gram"]["loss"] < report.baselines["1-gram"]["loss"]
 
     def test_lines_are_scored_one_by_one_with_their_ends(self, lines, tmp_path):
         (tmp_path / "b.txt").write_text("ab and ba\n\nq and q\n")
@@ -302,15 +302,15 @@ class TestLanguageModel:
             scored += len(ids) - 1
         assert report.num_examples == 2
         assert report.scores["loss"] == pytest.approx(-total / scored, abs=1e-5)
-        assert set(report.floors) == {"1-gram", "5-gram"}
+        assert set(report.baselines) == {"1-gram", "5-gram"}
 
 
-def test_a_model_that_travelled_alone_says_which_floor_is_missing(book, tagger, tmp_path):
+def test_a_model_that_travelled_alone_says_which_baseline_is_missing(book, tagger, tmp_path):
     for model, name, text in ((book, "b.txt", "the cat\n"), (tagger, "t.conll", "a X\n")):
         alone = tmp_path / model.recipe.task
         shutil.copytree(model.path, alone, ignore=shutil.ignore_patterns("run"))
         (tmp_path / name).write_text(text)
         report = lab.load(alone).evaluate(tmp_path / name)
-        assert "training part" in report.floor_note
+        assert "training part" in report.baseline_note
         with pytest.raises(UsageError, match="there is no held-out data beside this model"):
             lab.load(alone).evaluate()

@@ -108,12 +108,14 @@ KINDS = ["gaussian", "quantiles", "point", "lds"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_noisy_wave_is_forecast_better_than_by_its_past_alone(trained, kind):
     report = trained[kind].evaluate()
-    floors = report.floors
-    assert set(floors) == {"last value", "one season ago", "linear"}
+    baselines = report.baselines
+    assert set(baselines) == {"last value", "one season ago", "linear"}
     assert (
-        report.scores["mse"] < 0.9 * floors["one season ago"]["mse"] < floors["last value"]["mse"]
+        report.scores["mse"]
+        < 0.9 * baselines["one season ago"]["mse"]
+        < baselines["last value"]["mse"]
     )
-    assert report.scores["mae"] < floors["one season ago"]["mae"]
+    assert report.scores["mae"] < baselines["one season ago"]["mae"]
     assert report.scores["mase"] < 1
     assert report.num_examples == 80 - 6 + 1
 
@@ -154,7 +156,7 @@ def test_training_tells_of_the_validation_part_beside_its_floors(trained):
     told = trained["gaussian"].metrics["validation"]
     assert told["task"] == "forecast"
     assert told["examples"] == 75
-    assert set(told["floors"]) == {"last value", "one season ago", "linear"}
+    assert set(told["baselines"]) == {"last value", "one season ago", "linear"}
 
 
 def test_calibration_widens_bands_that_hold_too_little(trained):
@@ -197,22 +199,22 @@ def test_another_file_is_evaluated_from_its_first_whole_window(trained, folder):
     other = write(folder / "other.csv", {"b": 100 + 20 * wave(100, seed=5), "a": wave(100, seed=4)})
     report = trained["gaussian"].evaluate(other)
     assert report.num_examples == 100 - 24 - 6 + 1
-    assert report.scores["mse"] < report.floors["last value"]["mse"]
+    assert report.scores["mse"] < report.baselines["last value"]["mse"]
     with pytest.raises(DataError, match="look-back of 24 and a horizon of 6 need 30"):
         trained["gaussian"].evaluate(write(folder / "short.csv", {"a": wave(20), "b": wave(20)}))
     with pytest.raises(UsageError, match="one file at a time"):
         trained["gaussian"].evaluate(other, other)
 
 
-def test_without_the_training_part_there_is_no_linear_floor_and_a_note_says_so(
+def test_without_the_training_part_there_is_no_linear_baseline_and_a_note_says_so(
     trained, two_waves, tmp_path
 ):
     shutil.copytree(trained["gaussian"].path, tmp_path / "m")
     shutil.rmtree(tmp_path / "m" / "run")
     model = lab.load(tmp_path / "m")
     report = model.evaluate(two_waves)
-    assert set(report.floors) == {"last value", "one season ago"}
-    assert "the linear floor needs the training part" in report.floor_note
+    assert set(report.baselines) == {"last value", "one season ago"}
+    assert "the linear baseline needs the training part" in report.baseline_note
     with pytest.raises(UsageError, match="no held-out data"):
         model.evaluate()
 
@@ -276,7 +278,7 @@ class TestKnownColumns:
             out=tmp_path / "known",
         ).model
         report = known.evaluate()
-        assert report.scores["mse"] < 0.5 * report.floors["linear"]["mse"]
+        assert report.scores["mse"] < 0.5 * report.baselines["linear"]["mse"]
 
         rows = {
             "sales": [*values["sales"], *[math.nan] * 6],
@@ -326,7 +328,7 @@ class TestKnownColumns:
             "data.calendar=true",
         ]
         report = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model.evaluate()
-        assert report.scores["mse"] < 0.4 * report.floors["linear"]["mse"]
+        assert report.scores["mse"] < 0.4 * report.baselines["linear"]["mse"]
 
 
 class TestBadInput:

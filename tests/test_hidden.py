@@ -150,7 +150,7 @@ class TestALanguageModel:
     def test_finds_the_classes_of_words(self, lines):
         """Its states are the word classes that made the text: better than words by their frequency alone."""
         scores = lines.metrics["validation"]
-        assert scores["loss"] < scores["floors"]["1-gram"]["loss"] - 0.5
+        assert scores["loss"] < scores["baselines"]["1-gram"]["loss"] - 0.5
         fit = lines.metrics["fit"]
         assert fit["climbs"] == 3
         assert (
@@ -180,7 +180,7 @@ class TestALanguageModel:
         )
         model = make("lm", "hmm-lm", text, *settings, "data.validation=0.2", name="t.txt")
         scores = model.metrics["validation"]
-        assert scores["loss"] < scores["floors"]["1-gram"]["loss"] - 0.2
+        assert scores["loss"] < scores["baselines"]["1-gram"]["loss"] - 0.2
         held_out = model.data().tokens
         hmm, tokens = (
             model.bundle.model.decoder.hmm.model,
@@ -281,9 +281,9 @@ class TestLabelsThatAreNotKnown:
         assert some.examples == ()
         assert some.num_examples == 21
         assert some.scores["token_accuracy"] == 1.0
-        floors = [report.floors["most frequent tag"]["accuracy"] for report in (whole, some)]
-        assert floors[1] == 1.0  # no word here has two tags
-        assert floors[0] == 1.0
+        baselines = [report.baselines["most frequent tag"]["accuracy"] for report in (whole, some)]
+        assert baselines[1] == 1.0  # no word here has two tags
+        assert baselines[0] == 1.0
 
     def test_lie_outside_of_all_spans(self, make, tmp_path):
         text = "\n".join("a\tO\nx\tB-P\ny\tI-P\n" if i % 2 else "b\tO\na\tO\n" for i in range(40))

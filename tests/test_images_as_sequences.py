@@ -65,7 +65,7 @@ def test_each_way_of_reading_tells_digits_apart(recipe, data, tmp_path):
     ).model
     report = model.metrics["validation"]
     assert report["accuracy"] > 0.9
-    assert report["floors"]["majority class"]["accuracy"] < 0.5
+    assert report["baselines"]["majority class"]["accuracy"] < 0.5
     images, labels = digits(8)
     right = [
         a.output == str(label) for a, label in zip(model.predict(list(images)), labels, strict=True)

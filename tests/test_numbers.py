@@ -51,7 +51,7 @@ def test_angles_are_learnt_around_the_circle(angles, tmp_path):
     ).model
     report = model.evaluate()
     assert report.scores["mae"] < 12
-    assert report.floors["mean of training"]["mae"] > 60
+    assert report.baselines["mean of training"]["mae"] > 60
     letters, turned = next(chains(1, 99))
     said = model.predict(" ".join(letters))
     apart = (np.array(said.details["numbers"])[:, 0] - turned + 180) % 360 - 180
@@ -77,7 +77,9 @@ def test_several_numbers_at_a_position_some_of_them_unknown(tmp_path):
     assert np.allclose(
         model.predict("a b c").details["numbers"], [value[x] for x in "abc"], rtol=0.15, atol=150
     )
-    assert model.evaluate().scores["mae"] < 0.2 * model.evaluate().floors["mean of training"]["mae"]
+    assert (
+        model.evaluate().scores["mae"] < 0.2 * model.evaluate().baselines["mean of training"]["mae"]
+    )
     assert json.loads((tmp_path / "m" / "tokenizer.json").read_text())["numbers"]["no_label"] == "_"
 
 

@@ -136,8 +136,8 @@ class TestBlanks:
 
     def test_a_model_that_has_learnt_is_better_than_guessing_by_frequency(self, mask):
         report = mask.evaluate()
-        assert report.scores["loss"] < report.floors["by frequency"]["loss"]
-        assert report.scores["token_accuracy"] > report.floors["by frequency"]["token_accuracy"]
+        assert report.scores["loss"] < report.baselines["by frequency"]["loss"]
+        assert report.scores["token_accuracy"] > report.baselines["by frequency"]["token_accuracy"]
         assert report.to_json() == mask.metrics["validation"]
 
     def test_a_run_that_was_stopped_hides_the_same_tokens_as_one_that_was_not(self, tmp_path):
@@ -162,14 +162,14 @@ class TestBlanks:
         report = mask.evaluate(tmp_path / "short.txt").to_json()
         assert report["loss"] is None
         assert "NaN" not in json.dumps(report)
-        assert "no token was hidden" in report["floor_note"]
+        assert "no token was hidden" in report["baseline_note"]
 
 
 def test_a_bidirectional_language_model_answers_nothing(bilm):
     with pytest.raises(UsageError, match="answers nothing by itself") as caught:
         bilm.predict("my cats")
     assert "--embed" in caught.value.hint
-    assert set(bilm.evaluate().floors) == {"1-gram", "5-gram"}
+    assert set(bilm.evaluate().baselines) == {"1-gram", "5-gram"}
 
 
 def waves(num, *, seed=1):
@@ -216,7 +216,7 @@ class TestVectors:
     def test_are_told_apart(self, sorter):
         report = sorter.evaluate()
         assert report.scores["accuracy"] == 1
-        assert set(report.floors) == {"majority class"}
+        assert set(report.baselines) == {"majority class"}
         assert report.to_json() == sorter.metrics["validation"]
         fresh = list(waves(20, seed=2))
         assert [a.output for a in sorter.predict([v for v, _ in fresh])] == [
@@ -265,7 +265,7 @@ class TestVectors:
         assert answer.details == {"tags": ["high", "low", "high", "low"]}
         np.save(tmp_path / "x.npy", frames[:2])
         assert model.predict([str(tmp_path / "x.npy"), frames])[0].output == "high low"
-        assert set(model.evaluate().floors) == {"majority tag"}
+        assert set(model.evaluate().baselines) == {"majority tag"}
 
     def test_a_text_can_be_written_from_them(self, place, tmp_path):
         settings = (
@@ -283,7 +283,7 @@ class TestVectors:
         assert answer[0].output == answer[1].output
         assert set(answer[0].output) <= set("updown")
         assert "exact" in model.evaluate().scores
-        assert model.evaluate().floors == {}
+        assert model.evaluate().baselines == {}
 
     def test_they_have_vectors_of_their_own(self, place, sorter):
         vectors = sorter.embed([str(place / "table" / "0.npy"), np.load(place / "table" / "1.npy")])
@@ -409,18 +409,18 @@ def classifier(make):
 class TestClassifier:
     def test_stands_beside_a_linear_one_that_knows_words(self, classifier):
         report = classifier.evaluate()
-        assert set(report.floors) == {"majority class", "TF-IDF, linear"}
+        assert set(report.baselines) == {"majority class", "TF-IDF, linear"}
         assert (
-            report.floors["TF-IDF, linear"]["accuracy"] == 1
+            report.baselines["TF-IDF, linear"]["accuracy"] == 1
         )  # the word for the meal is in the text
-        assert report.floor_note == ""
+        assert report.baseline_note == ""
 
     def test_alone_it_says_that_the_linear_one_is_missing(self, classifier, tmp_path):
         shutil.copytree(classifier.path, tmp_path / "m", ignore=shutil.ignore_patterns("run"))
         (tmp_path / "c.tsv").write_text("fish\tmy cats eat fish\n")
         report = lab.load(tmp_path / "m").evaluate(tmp_path / "c.tsv")
-        assert set(report.floors) == {"majority class"}
-        assert report.floor_note.startswith("the linear floor needs the training part")
+        assert set(report.baselines) == {"majority class"}
+        assert report.baseline_note.startswith("the linear baseline needs the training part")
 
     def test_labels_of_which_validation_cannot_tell_are_warned_of(self, tmp_path):
         (tmp_path / "c.tsv").write_text("a\tone\na\ttwo\nb\tthree\nb\tfour\nrare\tfive\n")

@@ -17,7 +17,7 @@ def test_the_demo_reads_dates_it_has_never_seen(tmp_path):
     plain, attentive = result.models
     assert plain.exact >= 0.93
     assert attentive.exact >= 0.995
-    assert result.floor < 0.01
+    assert result.baseline < 0.01
     assert result.stopped is None
     assert len(result.alignment.splitlines()) == 12  # the source, ten characters and the end
 
@@ -27,7 +27,11 @@ def test_a_character_lstm_beats_five_grams_on_the_time_machine(tmp_path, shared_
     settings = ["target.lower=true", "target.letters_only=true"]
     model = lab.train("lm", book, recipe="char-lstm", settings=settings, out=tmp_path / "m").model
     report = model.evaluate()
-    assert report.scores["loss"] < report.floors["5-gram"]["loss"] < report.floors["1-gram"]["loss"]
+    assert (
+        report.scores["loss"]
+        < report.baselines["5-gram"]["loss"]
+        < report.baselines["1-gram"]["loss"]
+    )
 
     told = model.predict("the", max_length=60).output
     assert len(told) == 60
@@ -53,7 +57,7 @@ def test_a_neural_forecaster_on_etth1_beats_repeating_yesterday(tmp_path, shared
         "forecast", table, recipe=recipe, settings=settings, out=tmp_path / "m"
     ).model.evaluate()
     assert report.num_examples == 2785
-    assert report.floors["one season ago"]["mse"] == pytest.approx(0.512, abs=0.002)
+    assert report.baselines["one season ago"]["mse"] == pytest.approx(0.512, abs=0.002)
     assert report.scores["mse"] <= 0.40
     assert 0.75 <= report.scores["coverage"] <= 0.85
 
@@ -74,14 +78,14 @@ def test_bands_of_real_series_hold_what_they_say(tmp_path, shared_data, name, se
     report = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model.evaluate()
     assert report.num_examples >= 500
     assert 0.75 <= report.scores["coverage"] <= 0.85
-    assert report.scores["mse"] < min(floor["mse"] for floor in report.floors.values())
+    assert report.scores["mse"] < min(baseline["mse"] for baseline in report.baselines.values())
 
 
 def test_a_series_with_gaps_is_forecast_as_it_is(tmp_path, shared_data):
     path = shared_data("timeseries-small/pollution.csv")
     settings = ["data.columns=pm2.5", "data.calendar=true", "train.steps=150"]
     model = lab.train("forecast", path, settings=settings, out=tmp_path / "m").model
-    assert model.evaluate().scores["mse"] < model.evaluate().floors["last value"]["mse"]
+    assert model.evaluate().scores["mse"] < model.evaluate().baselines["last value"]["mse"]
     said = model.predict(path)
     assert said.times[0] == "2015-01-01 00:00:00"
     assert (said.low < said.high).all()
@@ -94,7 +98,7 @@ def test_shapes_are_named_while_looking_at_them(tmp_path):
     report = model.evaluate(tmp_path / "test.npz")
     assert report.scores["exact"] >= 0.98
     assert report.scores["attention_on_object"] >= 0.90
-    assert all(floor["exact"] < 0.02 for floor in report.floors.values())
+    assert all(baseline["exact"] < 0.02 for baseline in report.baselines.values())
 
 
 FIELD = (

@@ -212,10 +212,10 @@ def _readable(value: object) -> str:
 
 
 def print_scores(report: dict[str, Any], *, title: str) -> None:
-    """Scores, each with its floors beside it, and the one that judges the task with its 95 % interval."""
+    """Scores, each with its baselines beside it, and the one that judges the task with its 95 % interval."""
     from seqlab.metrics.scores import figure, figure_between
 
-    floors: dict[str, dict[str, float]] = report.get("floors", {})
+    baselines: dict[str, dict[str, float]] = report.get("baselines", {})
     intervals: dict[str, list[float]] = report.get("interval", {})
     repeated = (
         {"token_accuracy"} if "accuracy" in report else set()
@@ -225,17 +225,20 @@ def print_scores(report: dict[str, Any], *, title: str) -> None:
     ]
     rows = [
         [name.replace("_", " "), figure_between(name, report[name], intervals.get(name))]
-        + [figure(name, floor[name]) if name in floor else "" for floor in floors.values()]
+        + [
+            figure(name, baseline[name]) if name in baseline else ""
+            for baseline in baselines.values()
+        ]
         for name in names
     ]
-    print_table(["score", "this model", *floors], rows, title=title)
+    print_table(["score", "this model", *baselines], rows, title=title)
     if own_units := report.get("mae_by_column"):
         print_sentence(f"mean absolute error in the file's own units: {_in_own_units(own_units)}")
     for name, value in report.items():
         if name.endswith("_signature"):
             print_text(f"{name.replace('_', ' ')}: {value}")
-    if report.get("floor_note"):
-        print_text(f"note: {report['floor_note']}")
+    if report.get("baseline_note"):
+        print_text(f"note: {report['baseline_note']}")
 
 
 def _in_own_units(errors: dict[str, float], most: int = 8) -> str:

@@ -125,7 +125,7 @@ def _show_demo(result: Any) -> None:
         ]
         for tried in result.models
     ]
-    rows.append(["copy of the input", "", "", f"{100 * result.floor:.1f} %"])
+    rows.append(["copy of the input", "", "", f"{100 * result.baseline:.1f} %"])
     title = f"exact on {result.num_test:,} days never seen in any language"
     print_table(["model", "parameters", "training", "exact"], rows, title=title)
     print_text(f'try it: {program()} predict {best.path} "samedi 3 mai 1997"')

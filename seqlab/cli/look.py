@@ -115,7 +115,7 @@ def doctor(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Is a model well: does it use its input, end, and beat its floor?"""
+    """Is a model well: does it use its input, end, and beat its baseline?"""
     import seqlab.lab as lab
     from seqlab.doctor import examine
 
@@ -125,7 +125,7 @@ def doctor(
         print_json([vars(finding) for finding in findings])
         return
     rows = [
-        ["well" if f.well else "LOOK", f.question, f.said + ("" if f.well else f". {f.remedy}")]
+        ["well" if f.well else "LOOK", f.question, f.answer + ("" if f.well else f". {f.remedy}")]
         for f in findings
     ]
     print_table(["", "question", "answer"], rows)

@@ -154,7 +154,7 @@ def _show(trained: "Trained", *, json: bool) -> None:
 
 def _show_scores(model: "Model") -> None:
     from seqlab.metrics.scores import duration
-    from seqlab.tasks.floor import beside_floor
+    from seqlab.tasks.baselines import beside_baseline
     from seqlab.tasks.settings import HELD_OUT
 
     held_out = model.metrics["validation"]
@@ -164,10 +164,12 @@ def _show_scores(model: "Model") -> None:
     print_scores(held_out, title=f"{model.recipe.name} on {where}, {took} of training")
     if "fit" in model.metrics:
         print_fit(model.metrics["fit"])
-    floors, steps = held_out.get("floors", {}), model.metrics["steps"]
-    for finding in beside_floor(model.task, held_out, floors, recipe=model.recipe, steps=steps):
+    baselines, steps = held_out.get("baselines", {}), model.metrics["steps"]
+    for finding in beside_baseline(
+        model.task, held_out, baselines, recipe=model.recipe, steps=steps
+    ):
         if not finding.well:
-            print_sentence(f"note: {finding.said}; {finding.remedy}")
+            print_sentence(f"note: {finding.answer}; {finding.remedy}")
     if number < HELD_OUT:
         print_sentence(f"note: {number} held out tell little{_possible_scores(held_out)}")
     if selection := model.metrics.get("selection"):
@@ -203,9 +205,9 @@ def evaluate(
     workers: Workers = 1,
     json: Json = False,
 ) -> None:
-    """Score a model on data with known answers, beside its floor.
+    """Score a model on data with known answers, beside its baseline.
 
-    The floor is what needs no model: the majority class, a copy of the input, last season's value.
+    The baseline is what needs no model: the majority class, a copy of the input, last season's value.
 
     seqlab evaluate runs/reviews test.tsv
     """

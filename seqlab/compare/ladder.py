@@ -246,7 +246,7 @@ def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) 
         return Rung(name, failed=parts[0]["failed"])
     baselines = [
         (each[measure], name)
-        for name, each in scores[0].get("floors", {}).items()
+        for name, each in scores[0].get("baselines", {}).items()
         if measure in each
     ]
     best = (max if more else min)(baselines, key=itemgetter(0), default=(None, ""))
@@ -256,8 +256,8 @@ def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) 
     return Rung(
         name,
         scores=tuple(each[measure] for each in scores),
-        floor=best[0],
-        floor_name=best[1],
+        baseline=best[0],
+        baseline_name=best[1],
         parameters=facts[0]["parameters"],
         steps=facts[0]["metrics"]["steps"],
         seconds=fmean(fact["metrics"]["seconds"] for fact in facts),

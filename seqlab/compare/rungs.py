@@ -13,7 +13,7 @@ from seqlab.explain.view import View
 from seqlab.metrics.scores import SHARES, count, duration, figure
 
 CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
-HEADER = ("floor", "weights", "time", "per s", "GB", "MB")
+HEADER = ("baseline", "weights", "time", "per s", "GB", "MB")
 LEGEND = "weights of the model; time of training; answers per s; GB of memory in training, at most; MB on disk"
 
 
@@ -23,8 +23,8 @@ class Rung:
 
     recipe: str
     scores: tuple[float, ...] = ()
-    floor: float | None = None
-    floor_name: str = ""
+    baseline: float | None = None
+    baseline_name: str = ""
     parameters: int = 0
     steps: int = 0
     seconds: float = 0.0  # of training
@@ -69,18 +69,18 @@ class Comparison:
         if not self.done:
             return "no model was trained to its end."
         if self.measure == "loss" and len({rung.tokens for rung in self.done}) > 1:
-            return "these models cut text into different tokens, so their losses cannot be compared: see each floor."
+            return "these models cut text into different tokens, so their losses cannot be compared: see each baseline."
         best = max(self.done, key=self._worth)
-        if best.floor is not None and not self._above_floor(best):
+        if best.baseline is not None and not self._above_baseline(best):
             return (
-                f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the floor "
-                f"({best.floor_name}) has {self._figure(best.floor)}. Train longer, or use that simple thing."
+                f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the baseline "
+                f"({best.baseline_name}) has {self._figure(best.baseline)}. Train longer, or use that simple thing."
             )
         near = max(best.spread, 0.01 * abs(best.score))
         equals = [
             rung
             for rung in self.done
-            if self._worth(best) - self._worth(rung) <= near and self._above_floor(rung)
+            if self._worth(best) - self._worth(rung) <= near and self._above_baseline(rung)
         ]
         quick = min(equals, key=lambda rung: rung.seconds)
         swift = max(equals, key=lambda rung: rung.speed)
@@ -97,9 +97,9 @@ class Comparison:
     def _worth(self, rung: Rung) -> float:
         return rung.score if self.more_is_better else -rung.score
 
-    def _above_floor(self, rung: Rung) -> bool:
-        return rung.floor is None or (
-            rung.score > rung.floor if self.more_is_better else rung.score < rung.floor
+    def _above_baseline(self, rung: Rung) -> bool:
+        return rung.baseline is None or (
+            rung.score > rung.baseline if self.more_is_better else rung.score < rung.baseline
         )
 
     def _figure(self, value: float) -> str:
@@ -124,7 +124,7 @@ class Comparison:
         return [
             rung.recipe,
             self._figure(rung.score) + spread,
-            "" if rung.floor is None else self._figure(rung.floor),
+            "" if rung.baseline is None else self._figure(rung.baseline),
             count(rung.parameters),
             duration(rung.seconds),
             ""
@@ -139,7 +139,7 @@ class Comparison:
         return [f"{rung.recipe} failed: {rung.failed}" for rung in self.rungs if rung.failed]
 
     def view(self) -> View:
-        """The table, quality by recipe beside the floor, and quality against what it costs."""
+        """The table, quality by recipe beside the baseline, and quality against what it costs."""
         header, rows = self.table()
         pictures = [
             table(
@@ -158,11 +158,15 @@ class Comparison:
         name = f"{self.measure.replace('_', ' ')}{', %' * share}: {better} is better"
         recipes = [rung.recipe for rung in self.done]
         scores = np.array([rung.score for rung in self.done])
-        floors = {rung.floor_name: rung.floor for rung in self.done if rung.floor is not None}
+        baselines = {
+            rung.baseline_name: rung.baseline for rung in self.done if rung.baseline is not None
+        }
         unit = 100 if share else 1
-        labels = [*(f"floor: {floor}" for floor in floors), *recipes]
+        labels = [*(f"baseline: {baseline}" for baseline in baselines), *recipes]
         pictures = [
-            Bars(np.array([*floors.values(), *scores]) * unit, labels, title=name, width=720).draw()
+            Bars(
+                np.array([*baselines.values(), *scores]) * unit, labels, title=name, width=720
+            ).draw()
         ]
         minutes = np.array([rung.seconds / 60 for rung in self.done])
         speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])

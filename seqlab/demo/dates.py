@@ -46,7 +46,7 @@ class Demo:
     """What the demo measured."""
 
     num_test: int
-    floor: float
+    baseline: float
     models: list[Tried]
     alignment: str
 
@@ -94,8 +94,8 @@ def run_demo(
                 drawn = _drawn(trained.model, test)
             if trained.stopped:
                 break
-    floor = sum(text == iso for text, iso, _ in test) / len(test)
-    return Demo(len(test), floor, models, drawn)
+    baseline = sum(text == iso for text, iso, _ in test) / len(test)
+    return Demo(len(test), baseline, models, drawn)
 
 
 def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:

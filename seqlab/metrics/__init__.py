@@ -1,1 +1,1 @@
-"""Scores, and the floors they stand beside."""
+"""Scores, and the baselines they stand beside."""

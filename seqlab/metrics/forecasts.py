@@ -1,4 +1,4 @@
-"""Floors of a forecast: the last value, the value of a season ago, and a linear map of what was."""
+"""Baselines of a forecast: the last value, the value of a season ago, and a linear map of what was."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The floor under every language model: an n-gram that backs off smoothly (Witten and Bell 1991).
+"""The baseline under every language model: an n-gram that backs off smoothly (Witten and Bell 1991).
 
     p(w | h) = (c(hw) + n(h) p(w | h')) / (c(h) + n(h))
 

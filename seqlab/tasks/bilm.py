@@ -56,7 +56,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     held_out = [np.asarray([SOS, *source, EOS]) for source, _ in bundle.codec.encode(data.all)]
     tokens = None if train is None else _between_ends(train)
     baselines, note = ngram_baselines(tokens, held_out, bundle.codec.source_tokenizer)
-    return Report("bilm", len(data.all), scores, baselines, floor_note=note)
+    return Report("bilm", len(data.all), scores, baselines, baseline_note=note)
 
 
 def _between_ends(store: TokenStore) -> Int[np.ndarray, " N"]:

@@ -217,7 +217,7 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     if data.before is not None and smoothing_of(bundle.model) is not None:
         bundle = replace(bundle, model=copy.deepcopy(bundle.model))
         _smooth_again(bundle, data.before)
-    note = "the linear floor needs the training part, which is not beside this model"
+    note = "the linear baseline needs the training part, which is not beside this model"
     if scoring.train is not None:
         train, note = (
             open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"],
@@ -240,7 +240,7 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
         count,
         scores,
         baselines,
-        floor_note=note,
+        baseline_note=note,
         by_step=steps,
         unit="moments",
         by_example=by_example,

@@ -172,7 +172,7 @@ def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
         count, unit = len(data.all), "examples"
     tokens = None if train is None else np.asarray(train.flat[:NGRAM_TOKENS])
     baselines, note = ngram_baselines(tokens, held_out, bundle.codec.target_tokenizer)
-    return Report("lm", count, scores, baselines, floor_note=note, unit=unit)
+    return Report("lm", count, scores, baselines, baseline_note=note, unit=unit)
 
 
 def _opening(bundle: Bundle, value: Any, decode: Decode) -> Opening:

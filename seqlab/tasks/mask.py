@@ -88,7 +88,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     report = Report("mask", len(data.all), text_loss(bundle, data.all, scoring.world), {})
     train = scoring.store("source")
     if train is None:
-        return replace(report, floor_note="the unigram floor needs the training part")
+        return replace(report, baseline_note="the unigram baseline needs the training part")
     model: MaskedLanguageModel = bundle.model
     golds = (
         model.hide(batch.require("source"), batch.rows)[1]
@@ -96,7 +96,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     )
     hidden = np.concatenate([gold.values[gold.scored].numpy(force=True) for gold in golds])
     if not len(hidden):
-        return replace(report, floor_note="in so short a text no token was hidden to guess")
+        return replace(report, baseline_note="in so short a text no token was hidden to guess")
     tokens = np.asarray(train.flat[:NGRAM_TOKENS])
     unigram = WittenBell(1, len(bundle.codec.source_tokenizer)).fit(tokens)
     mean = float(-unigram.log_probabilities(hidden).mean())
@@ -104,7 +104,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     baseline["token_accuracy"] = float(
         (hidden == np.bincount(tokens[tokens >= len(SPECIALS)]).argmax()).mean()
     )
-    return replace(report, floors={"by frequency": baseline})
+    return replace(report, baselines={"by frequency": baseline})
 
 
 def _subject(question: Question) -> Subject:

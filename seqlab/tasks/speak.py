@@ -97,7 +97,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         note = (
             "the mean frame of each symbol needs the training part, which is not beside this model"
         )
-        return Report("speak", len(examples), scores, {}, floor_note=note)
+        return Report("speak", len(examples), scores, {}, baseline_note=note)
     means = MeanFrames(texts, frames)
     rows = bundle.codec.source.encode(data.sources)
     baseline = _scores(target, [means(list(row)) for row in rows], examples)

@@ -103,14 +103,14 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of one evaluation beside those of the baselines; `floor_note` says why a baseline is missing."""
+    """Scores of one evaluation beside those of the baselines; `baseline_note` says why a baseline is missing."""
 
     task: str
     num_examples: int
     scores: Json
-    floors: Baselines
+    baselines: Baselines
     examples: tuple[dict[str, str], ...] = ()
-    floor_note: str = ""
+    baseline_note: str = ""
     by_length: dict[str, dict[str, int | float]] = field(
         default_factory=dict
     )  # source tokens -> scores
@@ -129,10 +129,15 @@ class Report:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in self.scores.items()
         }
-        table = {"task": self.task, "examples": self.num_examples, **scores, "floors": self.floors}
+        table = {
+            "task": self.task,
+            "examples": self.num_examples,
+            **scores,
+            "baselines": self.baselines,
+        }
         if self.by_example is not None and self.by_example.has_interval:
             table["interval"] = {self.by_example.score: list(interval(self.by_example))}
-        some = {name: getattr(self, name) for name in ("by_length", "by_step", "floor_note")}
+        some = {name: getattr(self, name) for name in ("by_length", "by_step", "baseline_note")}
         return table | {name: value for name, value in some.items() if value}
 
 

@@ -37,7 +37,7 @@ class Labels:
 
     @property
     def majority(self) -> str:
-        """The most frequent label, the floor of every classifier; the first by name where two are."""
+        """The most frequent label, the baseline of every classifier; the first by name where two are."""
         return self.names[self.counts.index(max(self.counts))]
 
     @cached_property

@@ -44,7 +44,7 @@ def model(run, shapes, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "m"
     said = run("train", "caption", shapes, "-o", path, "-q", "--json", *WORDS)
     assert said.code == 0, said.stderr
-    assert list(json.loads(said.stdout)["validation"]["floors"]) == [
+    assert list(json.loads(said.stdout)["validation"]["baselines"]) == [
         "most frequent caption",
         "shuffled pictures",
     ]

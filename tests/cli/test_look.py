@@ -96,20 +96,23 @@ def test_the_doctor_asks_what_a_loss_does_not_answer(run, models):
     [
         (
             "classify",
-            ["is the input used?", "is the data new to it?", "is it better than its floor?"],
+            ["is the input used?", "is the data new to it?", "is it better than its baseline?"],
         ),
-        ("tag", ["is the input used?", "is the data new to it?", "is it better than its floor?"]),
-        ("lm", ["is the data new to it?", "is it better than its floor?"]),
-        ("mask", ["is the data new to it?", "is it better than its floor?"]),
-        ("bilm", ["is the data new to it?", "is it better than its floor?"]),
-        ("forecast", ["is the input used?", "is it better than its floor?"]),
+        (
+            "tag",
+            ["is the input used?", "is the data new to it?", "is it better than its baseline?"],
+        ),
+        ("lm", ["is the data new to it?", "is it better than its baseline?"]),
+        ("mask", ["is the data new to it?", "is it better than its baseline?"]),
+        ("bilm", ["is the data new to it?", "is it better than its baseline?"]),
+        ("forecast", ["is the input used?", "is it better than its baseline?"]),
         (
             "caption",
             [
                 "is the input used?",
                 "does it end?",
                 "is the data new to it?",
-                "is it better than its floor?",
+                "is it better than its baseline?",
             ],
         ),
     ],

@@ -83,7 +83,7 @@ class TestBlanks:
 
     def test_its_score_stands_beside_guessing_by_frequency(self, run, models):
         scores = json.loads(run("evaluate", models["mask"], "--json").stdout)
-        assert set(scores["floors"]) == {"by frequency"}
+        assert set(scores["baselines"]) == {"by frequency"}
         assert {"loss", "token_accuracy", "bits_per_token"} <= set(scores)
 
     def test_a_model_of_both_directions_has_no_answers(self, run, models):

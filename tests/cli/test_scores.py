@@ -100,11 +100,11 @@ def test_what_can_be_trained_on_can_be_evaluated_on(run, small, tmp_path, name):
     report = json.loads(run("evaluate", tmp_path / "m", *paths, "--json").stdout)
     assert report["task"] == form.task
     assert report["examples"] == (sum(map(len, form.texts["b.txt"])) - 1 if name == "text" else 25)
-    assert report["floors"]
+    assert report["baselines"]
     assert report["loss"] > 0
 
 
-FLOORS = {
+BASELINES = {
     "lm": {"1-gram", "5-gram"},
     "mask": {"by frequency"},
     "bilm": {"1-gram", "5-gram"},
@@ -114,20 +114,20 @@ FLOORS = {
 }
 
 
-@pytest.mark.parametrize("task", sorted(FLOORS))
+@pytest.mark.parametrize("task", sorted(BASELINES))
 def test_without_a_file_it_is_what_was_held_out(run, models, task):
     report = json.loads(run("evaluate", models[task], "--json").stdout)
-    assert set(report["floors"]) == FLOORS[task]
+    assert set(report["baselines"]) == BASELINES[task]
     stored = json.loads((models[task] / "metrics.json").read_text())["validation"]
     assert {key: report[key] for key in stored} == stored
 
 
-@pytest.mark.parametrize("task", sorted(FLOORS))
-def test_every_score_stands_beside_its_floor(run, models, task):
+@pytest.mark.parametrize("task", sorted(BASELINES))
+def test_every_score_stands_beside_its_baseline(run, models, task):
     said = run("evaluate", models[task])
     assert "this model" in said.stdout
-    for floor in FLOORS[task]:
-        assert floor in said.stdout
+    for baseline in BASELINES[task]:
+        assert baseline in said.stdout
     assert said.stderr == ""
 
 
@@ -158,7 +158,7 @@ def test_labels_never_seen_are_named_and_count_as_wrong(run, models, tmp_path):
     )
     report = json.loads(said.stdout)
     assert report["accuracy"] <= 0.25
-    assert report["floors"]["majority class"]["accuracy"] <= 0.25
+    assert report["baselines"]["majority class"]["accuracy"] <= 0.25
 
 
 def test_a_loss_that_does_not_exist_is_null(run, models, tmp_path):
@@ -189,7 +189,7 @@ def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path)
         "give a file with known answers.",
     )
     assert (
-        "note: the n-gram floor needs the training part"
+        "note: the n-gram baseline needs the training part"
         in run("evaluate", tmp_path / "m", files["lm"]).stdout
     )
 

@@ -10,7 +10,7 @@ from seqlab.data.synthetic import reversals
 from seqlab.recipe import load_recipe, parse_recipe
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import task_named
-from seqlab.tasks.floor import beside_floor
+from seqlab.tasks.baselines import beside_baseline
 
 TASKS = sorted(default_recipes())
 
@@ -294,7 +294,7 @@ def test_a_file_given_as_a_text_is_answered_as_a_text_and_that_is_said(run, mode
     assert run("predict", models["classify"], "0 1 1").stderr == ""
 
 
-def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, small, tmp_path):
+def test_a_model_that_is_no_better_than_its_baseline_is_told_apart(run, files, small, tmp_path):
     said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
     note = next(line for line in said.stdout.splitlines() if line.startswith("note: loss "))
     assert re.search(
@@ -304,15 +304,15 @@ def test_a_model_that_is_no_better_than_its_floor_is_told_apart(run, files, smal
 
 def test_a_translator_of_single_words_is_not_judged_by_bleu():
     right = {"bleu": 0.0, "chrf": 100.0, "exact": 1.0}
-    (finding,) = beside_floor(
+    (finding,) = beside_baseline(
         task_named("translate"), right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}}
     )
     assert finding.well
-    assert finding.said == "chrf 100: 88 above 'copy of the source' (12)"
+    assert finding.answer == "chrf 100: 88 above 'copy of the source' (12)"
 
 
 @pytest.mark.parametrize(
-    ("scores", "floor", "words"),
+    ("scores", "baseline", "words"),
     [
         ({"accuracy": 0.416}, 0.902, "accuracy 41.6 %: less than half of 'linear' (90.2 %)"),
         ({"accuracy": 0.896}, 0.902, "accuracy 89.6 %: 0.6 points below 'linear' (90.2 %)"),
@@ -320,9 +320,9 @@ def test_a_translator_of_single_words_is_not_judged_by_bleu():
         ({"accuracy": None}, 0.5, "accuracy nan %: no number, unlike that of 'linear' (50.0 %)"),
     ],
 )
-def test_a_note_says_how_far_a_model_is_from_its_floor(scores, floor, words):
-    (finding,) = beside_floor(task_named("classify"), scores, {"linear": {"accuracy": floor}})
-    assert finding.said == words
+def test_a_note_says_how_far_a_model_is_from_its_baseline(scores, baseline, words):
+    (finding,) = beside_baseline(task_named("classify"), scores, {"linear": {"accuracy": baseline}})
+    assert finding.answer == words
     assert not finding.well
 
 
@@ -330,7 +330,7 @@ def test_a_note_names_what_helps():
     recipe = load_recipe("bilstm-classifier")
     few, many = (
         next(
-            beside_floor(
+            beside_baseline(
                 task_named("classify"),
                 {"accuracy": 0.4},
                 {"x": {"accuracy": 0.5}},

@@ -21,7 +21,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "floors": "baselines",
+    "floor_note": "baseline_note",
+    **{
+        f"the {name} floor needs the training part{rest}": f"the {name} baseline needs the training part{rest}"
+        for name in ("n-gram", "linear", "unigram")
+        for rest in ("", ", which is not beside this model")
+    },
+}
 RENAMED_ARGUMENTS: dict[str, str] = {}
 CHOSEN = "settings that a recipe leaves open are chosen from the file"
 STRATIFIED = "of a classifier's file each label is held out in proportion"

@@ -81,7 +81,7 @@ def _first_losses(recipe: str, task: str) -> dict[str, Any]:
 
 
 def info_of(out: str) -> dict[str, Any]:
-    """Sizes, and scores beside their floors, of a trained model."""
+    """Sizes, and scores beside their baselines, of a trained model."""
     facts = json.loads(command("info", out, "--json"))
     metrics = {name: value for name, value in facts["metrics"].items() if name not in VOLATILE}
     sizes = {name: facts[name] for name in ("task", "parameters", "vocabulary", "weights")}

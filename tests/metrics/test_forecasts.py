@@ -1,4 +1,4 @@
-"""Floors of forecasts, on series whose future is plain."""
+"""Baselines of forecasts, on series whose future is plain."""
 
 import numpy as np
 

@@ -93,7 +93,7 @@ def test_an_order_below_one():
 
 
 @pytest.mark.parametrize(("order", "loss"), [(4, 1.774), (5, 1.669)])
-def test_the_floor_under_tiny_shakespeare(shared_data, order, loss):
+def test_the_baseline_under_tiny_shakespeare(shared_data, order, loss):
     """Nats per character on the last tenth, counted on the rest."""
     text = np.frombuffer(shared_data("tinyshakespeare/input.txt").read_bytes(), dtype=np.uint8)
     characters, tokens = np.unique(text, return_inverse=True)

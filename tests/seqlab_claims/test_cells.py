@@ -34,7 +34,7 @@ def test_readable(measured):
     assert set(measured("C18").chart.bars) == {
         f"{what}, {model}"
         for what in ("quotes", "place in line")
-        for model in ("trained", "floor: untrained")
+        for model in ("trained", "baseline: untrained")
     }
 
 

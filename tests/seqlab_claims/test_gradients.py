@@ -24,7 +24,7 @@ def test_deep_stacks(measured):
     assert [line.label for line in finding.chart.lines][1:] == [
         f"{k}, 2 layers" for k in ("plain", "residual", "highway")
     ]
-    assert any(str(row[0]).startswith("floor") for row in finding.tables[0].rows)
+    assert any(str(row[0]).startswith("baseline") for row in finding.tables[0].rows)
 
 
 def test_layer_norm(measured):

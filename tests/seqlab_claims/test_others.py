@@ -14,7 +14,7 @@ pytest.importorskip("babel")
 
 def test_beams(measured):
     finding = measured("C12")
-    assert finding.tables[0].rows[0] == ("floor: greedy", 0.0, 0.0, 0.0)
+    assert finding.tables[0].rows[0] == ("baseline: greedy", 0.0, 0.0, 0.0)
     assert finding.values["gain"][0] > 0
 
 

@@ -121,10 +121,10 @@ def test_results_of_something_else_are_refused(tmp_path):
         assert (tmp_path / "results.json").read_text() == wrong
 
 
-def test_charts_are_drawn_with_bands_floors_and_bars():
+def test_charts_are_drawn_with_bands_baselines_and_bars():
     found = {"ours": [[1.0, 2.0], [3.0, 5.0]]}
     svg = drawn(
-        lines("A title", ("steps", "nats"), ["few", "many"], found, {"floor": [4.0, 4.0]})
+        lines("A title", ("steps", "nats"), ["few", "many"], found, {"baseline": [4.0, 4.0]})
     ).to_svg()
     assert all(
         word in svg
@@ -135,7 +135,7 @@ def test_charts_are_drawn_with_bands_floors_and_bars():
             "few",
             "many",
             "ours",
-            "floor",
+            "baseline",
             "polygon",
             "dasharray",
         )
@@ -145,12 +145,14 @@ def test_charts_are_drawn_with_bands_floors_and_bars():
 
 
 def test_tables_have_figures_at_the_right():
-    table = means("", ("few", "many"), {"ours": [[1.0, 2.0], [1234.5]]}, {"floor": [0.123456, 4.0]})
+    table = means(
+        "", ("few", "many"), {"ours": [[1.0, 2.0], [1234.5]]}, {"baseline": [0.123456, 4.0]}
+    )
     assert markdown(table.header, table.rows) == [
         "|  | few | many |",
         "| --- | ---: | ---: |",
         "| ours | 1.5 | 1,234 |",
-        "| floor | 0.123 | 4 |",
+        "| baseline | 0.123 | 4 |",
     ]
 
 

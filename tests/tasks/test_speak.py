@@ -58,9 +58,9 @@ def model(folder):
 
 def test_it_learns_the_frames_and_where_they_end(model, folder):
     report = model.evaluate(write(folder / "test.npz", 40, seed=2))
-    floor = report.floors["mean frame of each symbol"]
-    assert report.scores["error"] < 0.6 * floor["error"]
-    assert report.scores["length_error"] < 0.5 * floor["length_error"]
+    baseline = report.baselines["mean frame of each symbol"]
+    assert report.scores["error"] < 0.6 * baseline["error"]
+    assert report.scores["length_error"] < 0.5 * baseline["length_error"]
     assert report.scores["ended"] > 0.95
 
 
@@ -85,7 +85,7 @@ def test_it_obeys_the_laws_and_the_doctor_finds_it_well(model):
     assert all(law.kept for law in laws)
     findings = {finding.question: finding for finding in examine(model)}
     assert findings["is the input used?"].well
-    assert findings["is it better than its floor?"].well
+    assert findings["is it better than its baseline?"].well
 
 
 def test_reading_all_frames_equals_reading_them_one_by_one(model):
