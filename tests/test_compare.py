@@ -61,7 +61,7 @@ def test_each_recipe_is_trained_and_measured(ladder):
     ]
     assert (found.measure, found.more_is_better) == ("accuracy", True)
     hmm, network = found.rungs
-    assert hmm.score > hmm.floor
+    assert hmm.score > hmm.baseline
     assert len(network.scores) == 2
     assert network.steps == 40
     assert network.parameters > hmm.parameters

@@ -152,7 +152,7 @@ def test_a_saved_model_says_the_same(trained, two_waves, kind):
     assert again.evaluate().scores == trained[kind].evaluate().scores
 
 
-def test_training_tells_of_the_validation_part_beside_its_floors(trained):
+def test_training_tells_of_the_validation_part_beside_its_baselines(trained):
     told = trained["gaussian"].metrics["validation"]
     assert told["task"] == "forecast"
     assert told["examples"] == 75

@@ -37,7 +37,7 @@ def test_a_forecast_as_json(run, models, files):
     assert set(said["forecast"][0]) == {"time", "column", "mean", "low", "high"}
 
 
-def test_scores_stand_beside_three_floors(run, models, files):
+def test_scores_stand_beside_three_baselines(run, models, files):
     said = run("evaluate", models["forecast"])
     assert said.stdout.startswith("gru-forecast on 69 moments")
     for name in ("mse", "mase", "crps", "coverage", "last value", "one season ago", "linear"):

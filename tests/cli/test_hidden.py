@@ -39,7 +39,7 @@ def test_a_tagger_answers_and_is_scored(run, models):
     assert len(answer["tags"]) == 2
     assert answer["output"].split() == answer["tags"]
     scores = json.loads(run("evaluate", folder, "--json").stdout)
-    assert scores["accuracy"] >= scores["floors"]["most frequent tag"]["accuracy"]
+    assert scores["accuracy"] >= scores["baselines"]["most frequent tag"]["accuracy"]
 
 
 def test_a_language_model_writes_streams_and_embeds(run, models):
