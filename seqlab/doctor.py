@@ -18,7 +18,7 @@ from seqlab.model import Model
 from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
-from seqlab.tasks.baselines import Check, beside_baseline
+from seqlab.tasks.baselines import Diagnosis, beside_baseline
 from seqlab.tasks.examples import Examples, example_batches, input_of
 from seqlab.tasks.lm import TokenStream
 from seqlab.tasks.task import Data, Scoring
@@ -29,7 +29,7 @@ PIECE = 64  # tokens
 READ_OF_A_TEXT = 5_000_000  # tokens of the training part
 
 
-def examine(model: Model, data: Files = ()) -> list[Check]:
+def examine(model: Model, data: Files = ()) -> list[Diagnosis]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
     some = model.data(*data).some(LOOKED_AT)
     if len(_examples(some)) == 1:
@@ -44,7 +44,7 @@ def _examples(data: Data) -> list[Example]:
     return data.all if isinstance(data, Examples) else []
 
 
-def _is_the_input_used(model: Model, data: Data) -> Iterator[Check]:
+def _is_the_input_used(model: Model, data: Data) -> Iterator[Diagnosis]:
     """The loss with each source exchanged for another example's."""
     examples, codec, network = _examples(data), model.bundle.codec, model.bundle.model
     if isinstance(data, TokenStream) or (examples and not (codec.reads and codec.writes)):
@@ -60,7 +60,7 @@ def _is_the_input_used(model: Model, data: Data) -> Iterator[Check]:
         " nats" if "perplexity" in scores else "",
     )  # real numbers have a loss of their own
     other = mean_loss(network, map(_exchanged, batches), carries=False)["loss"]
-    yield Check(
+    yield Diagnosis(
         "is the input used?",
         other - own,
         other - own > 0.05 * max(own, 0.1),
@@ -77,7 +77,7 @@ def _exchanged(batch: Batch) -> Batch:
     return replace(batch, source=batch.require("source").rows_at(rows))
 
 
-def _does_it_end(model: Model, data: Data) -> Iterator[Check]:
+def _does_it_end(model: Model, data: Data) -> Iterator[Diagnosis]:
     """Do written answers end, and do they say the same thing again and again?"""
     codec, examples = model.bundle.codec, _examples(data)
     if not examples or not codec.reads or "target" not in codec.tokenizers:
@@ -86,7 +86,7 @@ def _does_it_end(model: Model, data: Data) -> Iterator[Check]:
     ended = sum(
         bool(a.details["hypotheses"]) and a.details["hypotheses"][0]["ended"] for a in answers
     ) / len(answers)
-    yield Check(
+    yield Diagnosis(
         "does it end?",
         ended,
         ended >= 0.98,
@@ -95,7 +95,7 @@ def _does_it_end(model: Model, data: Data) -> Iterator[Check]:
     )
     ours = float(np.mean([_repeats(a.output) for a in answers]))
     theirs = float(np.mean([_repeats(str(e.target)) for e in examples]))
-    yield Check(
+    yield Diagnosis(
         "does it repeat itself?",
         ours,
         ours <= theirs + 0.02,
@@ -110,7 +110,7 @@ def _repeats(text: str) -> bool:
     return len(set(triples)) < len(triples)
 
 
-def _does_attention_look(model: Model, data: Data) -> Iterator[Check]:
+def _does_attention_look(model: Model, data: Data) -> Iterator[Diagnosis]:
     """A head whose weights are the same whoever asks has nothing to say."""
     shifts = defaultdict[str, list[float]](list)
     inputs = [input_of(model.bundle.codec, example) for example in _examples(data)[:10]]
@@ -128,7 +128,7 @@ def _does_attention_look(model: Model, data: Data) -> Iterator[Check]:
     if not shifts:
         return
     collapsed = [name for name, amounts in shifts.items() if np.mean(amounts) < 0.02]
-    yield Check(
+    yield Diagnosis(
         "does attention look?",
         len(collapsed) / len(shifts),
         len(collapsed) <= len(shifts) // 3,
@@ -138,7 +138,7 @@ def _does_attention_look(model: Model, data: Data) -> Iterator[Check]:
     )
 
 
-def _is_it_new(model: Model, data: Data) -> Iterator[Check]:
+def _is_it_new(model: Model, data: Data) -> Iterator[Diagnosis]:
     """Inputs that were in the training part too: a score on them is no score."""
     share = (
         _share_of_text(model, data)
@@ -146,7 +146,7 @@ def _is_it_new(model: Model, data: Data) -> Iterator[Check]:
         else _share_of_inputs(model, _examples(data))
     )
     if share is not None:
-        yield Check(
+        yield Diagnosis(
             "is the data new to it?",
             share,
             share <= 0.02,
@@ -188,7 +188,7 @@ def _digest(row: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=8).digest()
 
 
-def _is_it_better_than_nothing(model: Model, data: Data) -> Iterator[Check]:
+def _is_it_better_than_nothing(model: Model, data: Data) -> Iterator[Diagnosis]:
     scoring = Scoring(train=model.stores if model.stores.is_dir() else None, most=LOOKED_AT)
     report = model.task.evaluate(model.bundle, data, scoring)
     steps = model.metrics.get("steps")

@@ -23,7 +23,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.errors import BundleError, RecipeError, SeqlabWarning, shorten
-from seqlab.recipe import Recipe, Transformer, build_recipe
+from seqlab.recipe import Recipe, TransformerConfig, build_recipe
 from seqlab.tasks import build_model, check_recipe
 from seqlab.text import EOS, SOS, SPECIALS, Normaliser, Tokenizer
 
@@ -195,7 +195,7 @@ def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Mod
     It is first built without memory, to see what it needs: a config may claim sizes that no machine has.
     """
     stack = recipe.model.encoder or recipe.model.decoder
-    assert isinstance(stack, Transformer)
+    assert isinstance(stack, TransformerConfig)
     positions = recipe.data.max_source if recipe.model.encoder else recipe.data.max_target
     if (
         stack.layers > len(file.tensors)

@@ -18,7 +18,7 @@ from seqlab.explain.view import View
 from seqlab.explain.views import explain
 from seqlab.metrics.scores import figure_between
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Decode, Recipe
+from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.tasks import load_bundle, predict, task_of
 from seqlab.tasks.caption import WordMap, word_maps
 from seqlab.tasks.examples import answers_in_order, encode_inputs, limit_rows, room
@@ -183,7 +183,7 @@ def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model
     return Model(to_int8(bundle) if int8 and not bundle.int8 else bundle, folder, world)
 
 
-def decode_settings(recipe: Decode, overrides: Json) -> Decode:
+def decode_settings(recipe: DecodeConfig, overrides: Json) -> DecodeConfig:
     """The recipe's [decode] with what a call asks for instead."""
     changes = {key: value for key, value in overrides.items() if value is not None}
     if "beam" in changes:
@@ -191,13 +191,13 @@ def decode_settings(recipe: Decode, overrides: Json) -> Decode:
     elif {"temperature", "top_k", "top_p"} & changes.keys():
         changes.setdefault("method", "sample")
     try:
-        return Decode.model_validate(recipe.model_dump() | changes)
+        return DecodeConfig.model_validate(recipe.model_dump() | changes)
     except ValueError as error:
         first = error.errors()[0]  # type: ignore[attr-defined]
         name = ".".join(map(str, first["loc"]))
-        if name not in Decode.model_fields:
+        if name not in DecodeConfig.model_fields:
             raise UsageError(
-                f"there is no option '{name}'", hint=nearest(name, Decode.model_fields)
+                f"there is no option '{name}'", hint=nearest(name, DecodeConfig.model_fields)
             ) from None
         raise UsageError(
             f"{name}: {first['msg']} (it is {first['input']!r})",

@@ -15,7 +15,7 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
-from seqlab.recipe import Decode
+from seqlab.recipe import DecodeConfig
 from seqlab.trace import Trace
 
 
@@ -26,7 +26,7 @@ class Question:
     bundle: Bundle
     given: Any
     output: str | None
-    decode: Decode
+    decode: DecodeConfig
     hypothesis: int  # which one of those that a search finds, the best is 1
 
 

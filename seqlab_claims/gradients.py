@@ -17,7 +17,7 @@ from seqlab.errors import RunError
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.stack import CausalLayer, CausalStack
 from seqlab.model import Model
-from seqlab.recipe import Cell, Connection, Stack
+from seqlab.recipe import Cell, Connection, StackConfig
 from seqlab_claims.claim import Finding, Row, Table
 from seqlab_claims.material import manual, named
 from seqlab_claims.settings import (
@@ -229,7 +229,10 @@ def over_depth(at: Settings) -> Finding:
         """Of the gradient behind each layer, from the last to the first, as a share of the last one's."""
         torch.manual_seed(seed)
         stack = CausalStack(
-            size, Stack(kind=cell, size=size, layers=depth, connection=kind), dropout=0.0, name=""
+            size,
+            StackConfig(kind=cell, size=size, layers=depth, connection=kind),
+            dropout=0.0,
+            name="",
         )
         x, kept = torch.randn(8, length, size), list[Tensor]()
         for layer in cast(Iterable[CausalLayer], stack.layers):

@@ -24,7 +24,7 @@ from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.data.word_vectors import read_word_vectors
 from seqlab.errors import SeqlabError
-from seqlab.recipe import Image, load_recipe, parse_recipe, to_toml
+from seqlab.recipe import ImageConfig, load_recipe, parse_recipe, to_toml
 from seqlab.tasks import codec_of, load_bundle
 from seqlab.trace import Trace
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint
@@ -134,7 +134,7 @@ def parsers(folder: Path) -> dict[str, Parser]:
     pixels = np.arange(8 * 8 * 3, dtype=np.uint8).reshape(8, 8, 3)
     Pillow.fromarray(pixels).save(picture)
     Pillow.fromarray(pixels).save(folder / "picture.jpg")
-    image = Image(height=8, width=8)
+    image = ImageConfig(height=8, width=8)
     vectors = {
         "values": np.ones((3, 4, 2), np.float32),
         "lengths": np.array([4, 3, 2]),

@@ -13,7 +13,7 @@ from seqlab.cli.app import app
 from seqlab.cli.flags import with_flags
 from seqlab.explain.views import OF_SUBJECT, VIEWS
 from seqlab.options import DecodeOptions, ExplainOptions, Range
-from seqlab.recipe import Decode
+from seqlab.recipe import DecodeConfig
 from seqlab.serve import bodies
 
 
@@ -28,7 +28,7 @@ def test_each_option_is_a_flag_and_a_field_with_the_same_words(options, verb, bo
 
 
 def test_the_options_of_decoding_are_those_of_a_recipe():
-    assert list(Decode.model_fields) == list(get_type_hints(DecodeOptions))
+    assert list(DecodeConfig.model_fields) == list(get_type_hints(DecodeOptions))
 
 
 def test_each_option_of_the_views_is_taken_by_one():

@@ -16,14 +16,14 @@ from seqlab.data.batching import plan
 from seqlab.layers.dropout import noise
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Train, Transformer
+from seqlab.recipe import TrainConfig, TransformerConfig
 from seqlab.text import EOS, SOS
 from seqlab.training.loss import batch_loss
 from seqlab.training.optimise import clip_, optimizers
 
 DROPOUT, TOKENS = 0.1, 2048  # of a batch, on its longer side
 PAIRS = 1450  # a twentieth of Multi30k
-SETTINGS = Train(steps=1, learning_rate=1e-4)
+SETTINGS = TrainConfig(steps=1, learning_rate=1e-4)
 Loop = Callable[[], Any]
 
 
@@ -158,7 +158,7 @@ def _their_loss(peer: Any, batch: Batch) -> np.ndarray:
     return np.array([float(peer.eval()(**_as_theirs(batch)).loss)])
 
 
-def _products(settings: Transformer, rows: int, length: int) -> Loop:
+def _products(settings: TransformerConfig, rows: int, length: int) -> Loop:
     """Every product of a step and nothing else: matrices of (m, k) times (k, n), and then both gradients."""
     d, heads, tokens = settings.size, settings.heads, rows * length
 

@@ -20,12 +20,12 @@ from seqlab.layers.transformer import MultiHeadAttention
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Padded
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 from seqlab.text import EOS, PAD, SOS
 
 SHAPES = {
-    "small": Transformer(size=256, layers=3, heads=4, feed_forward=1024, norm="post"),
-    "base": Transformer(size=512, layers=6, heads=8, feed_forward=2048, norm="post"),
+    "small": TransformerConfig(size=256, layers=3, heads=4, feed_forward=1024, norm="post"),
+    "base": TransformerConfig(size=512, layers=6, heads=8, feed_forward=2048, norm="post"),
 }
 VOCABULARY, LONGEST, LENGTH = (
     8000,
@@ -117,7 +117,7 @@ def huggingface(model: Any, *, dropout: float = 0.0) -> Any:
     """Hugging Face's model with the same weights."""
     from transformers import MarianConfig, MarianMTModel
 
-    settings: Transformer = model.decoder.settings
+    settings: TransformerConfig = model.decoder.settings
     parts = {
         "layers": settings.layers,
         "attention_heads": settings.heads,
@@ -189,7 +189,7 @@ def _ctranslate2(model: Any, order: dict[str, Any], folder: str) -> Translate:
     import ctranslate2
     from ctranslate2.specs import Activation, TransformerSpec
 
-    settings: Transformer = model.decoder.settings
+    settings: TransformerConfig = model.decoder.settings
     depth = (settings.layers, settings.layers)
     spec = TransformerSpec.from_config(
         depth, settings.heads, pre_norm=False, activation=Activation.RELU

@@ -18,7 +18,7 @@ from seqlab.data.png import png
 from seqlab.data.sources import Example, Picture
 from seqlab.data.store import PIXELS, VECTORS, Column, TokenStore, write_stores
 from seqlab.errors import UsageError
-from seqlab.recipe import Image, Recipe
+from seqlab.recipe import ImageConfig, Recipe
 
 STORE = "pictures"
 PREFIX = (
@@ -30,7 +30,7 @@ PREFIX = (
 class PictureSource(VectorSource):
     """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
 
-    image: Image | None
+    image: ImageConfig | None
 
     def load(self, value: Any) -> Picture:
         """A picture from a file or from an array of pixels, in the size that the model reads."""
@@ -108,7 +108,7 @@ def _values(value: Any) -> np.ndarray:
 
 
 def store_pictures(
-    image: Image | None,
+    image: ImageConfig | None,
     read: Callable[[Files], Iterator[Example]],
     parts: Sequence[Sequence[str]],
     folder: Path,

@@ -25,7 +25,7 @@ from seqlab.codecs.codec import (
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
-from seqlab.recipe import Recipe, Text
+from seqlab.recipe import Recipe, TextConfig
 from seqlab.text import EOS, MASK, SEP, SOS, Normaliser, Tokenizer
 
 _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
@@ -146,7 +146,7 @@ def old_tokens(old: Codec) -> tuple[Tokenizer, bool, bool]:
     return source.tokenizer, source.markers, source.frame
 
 
-def learn_tokenizer(settings: Text, texts: Iterable[str]) -> Tokenizer:
+def learn_tokenizer(settings: TextConfig, texts: Iterable[str]) -> Tokenizer:
     texts = (re.sub(r"\[(SEP|MASK)\]", " ", each) for each in texts) if settings.markers else texts
     return text.learn(
         settings.kind,
@@ -157,7 +157,7 @@ def learn_tokenizer(settings: Text, texts: Iterable[str]) -> Tokenizer:
     )
 
 
-def normaliser(settings: Text) -> Normaliser:
+def normaliser(settings: TextConfig) -> Normaliser:
     return Normaliser(settings.form, settings.lower, settings.letters_only)
 
 

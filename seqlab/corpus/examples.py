@@ -21,7 +21,7 @@ from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, shorten, warn
 from seqlab.padded import Batch
-from seqlab.recipe import Data, Recipe
+from seqlab.recipe import DataConfig, Recipe
 from seqlab.training.gradient import Batches
 
 BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
@@ -260,7 +260,7 @@ def _encoded(
 
 
 def _limited(
-    data: Data, target: Target, encoded: Iterable[tuple[Example, tuple[Row, Row]]], part: str
+    data: DataConfig, target: Target, encoded: Iterable[tuple[Example, tuple[Row, Row]]], part: str
 ) -> Iterator[tuple[Row, Row]]:
     """The rows that fit data.max_source and data.max_target; in the end a warning of those that did not.
 
@@ -299,7 +299,7 @@ def _limited(
         )
 
 
-def _split(data: Data, source: Row, target: Ids) -> Iterator[tuple[Row, Row]]:
+def _split(data: DataConfig, source: Row, target: Ids) -> Iterator[tuple[Row, Row]]:
     """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
     inner, most = target[1:-1], data.max_target
     for start in range(0, len(source), data.max_source):

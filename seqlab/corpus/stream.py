@@ -15,7 +15,7 @@ from seqlab.data.lines import read_text
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.streams import Streams, in_chunks, in_order
 from seqlab.padded import Batch
-from seqlab.recipe import Recipe, Stack
+from seqlab.recipe import Recipe, StackConfig
 from seqlab.text import Tokenizer
 
 STREAM_ROWS_OF_VALIDATION = 100  # tokens of a stream that count as one held-out example
@@ -88,7 +88,7 @@ def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None)
 
 def carries_state(recipe: Recipe) -> bool:
     """Whether a batch of a stream goes on where the last one ended: what has a state can, at no cost."""
-    return isinstance(recipe.model.decoder, Stack) or bool(recipe.model.without_layers)
+    return isinstance(recipe.model.decoder, StackConfig) or bool(recipe.model.without_layers)
 
 
 def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:

@@ -15,7 +15,7 @@ from seqlab.data.arrays import SavedArray, readable
 from seqlab.data.packages import package
 from seqlab.data.vectors import as_vectors
 from seqlab.errors import DataError, warn
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller
 LEAST_SIDE = 2  # pixels
@@ -24,7 +24,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 Values = Shaped[np.ndarray, "T F"]
 
 
-def picture_values(content: bytes | np.ndarray, where: str, image: Image | None) -> Values:
+def picture_values(content: bytes | np.ndarray, where: str, image: ImageConfig | None) -> Values:
     """A file's bytes, or an array, as rows of pixels (H, W·C); without `image`, as features (places, features)."""
     if isinstance(content, bytes):
         if image is not None and not content.startswith(b"\x93NUMPY"):
@@ -44,7 +44,7 @@ def _features(array: np.ndarray, where: str) -> Values:
     return as_vectors(array.reshape(-1, array.shape[-1]) if array.ndim == 3 else array, where)
 
 
-def _pixels(array: np.ndarray, where: str, image: Image) -> Values:
+def _pixels(array: np.ndarray, where: str, image: ImageConfig) -> Values:
     """Pixels that are there already: bytes, or numbers from 0 to 1."""
     array = array[..., None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[2] not in (1, 3) or min(array.shape) < 1:
@@ -73,7 +73,7 @@ def _pixels(array: np.ndarray, where: str, image: Image) -> Values:
     return _fitted(_pillow().fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels), image)
 
 
-def _decoded(content: bytes, where: str, image: Image) -> Values:
+def _decoded(content: bytes, where: str, image: ImageConfig) -> Values:
     pillow = _pillow()
     from PIL import ImageOps, UnidentifiedImageError
 
@@ -109,7 +109,7 @@ def _decoded(content: bytes, where: str, image: Image) -> Values:
             return _fitted(ImageOps.exif_transpose(opened), image)
 
 
-def _fitted(opened: Any, image: Image) -> Values:
+def _fitted(opened: Any, image: ImageConfig) -> Values:
     """The largest part at the centre that has the right form, in the right size and colours."""
     from PIL import ImageOps
 

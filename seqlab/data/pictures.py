@@ -14,7 +14,7 @@ from seqlab.data.images import Values, picture_values
 from seqlab.data.sources import Box, Example, Picture
 from seqlab.data.tables import TABLES, Columns, Layout, two_columns
 from seqlab.errors import DataError, UsageError, warn
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 
 NAMED = 5  # bad files that are named when they are skipped
 _FORMATS = (
@@ -29,7 +29,7 @@ Caption = tuple[
 
 def read_pictures(
     paths: Sequence[str],
-    image: Image | None,
+    image: ImageConfig | None,
     *,
     labels: bool,
     source: str | None = None,
@@ -72,7 +72,7 @@ def read_pictures(
         )
 
 
-def load_picture(path: str, image: Image | None) -> Values:
+def load_picture(path: str, image: ImageConfig | None) -> Values:
     """One picture, or one of those in a .zip, .npz or .safetensors: "all.zip/one.jpg", "all.npz/images/0"."""
     inside = next(
         (p for p in Path(path).parents if p.suffix.lower() in CONTAINERS and p.is_file()), None

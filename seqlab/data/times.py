@@ -53,7 +53,7 @@ _FREQUENCIES = {
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """How far apart moments are: months, or a time, or a number; weekdays follow each other over a weekend."""
 
     months: int = 0
@@ -174,7 +174,7 @@ def written(moment: Moment, like: str) -> str:
     return moment.date().isoformat() if whole else moment.isoformat(sep="T" if "T" in like else " ")
 
 
-def step_of(moments: Sequence[Moment | None]) -> Step | None:
+def step_of(moments: Sequence[Moment | None]) -> TimeStep | None:
     """How far apart the moments usually are; nothing where they cannot be told."""
     if len(moments) < 2 or not _comparable(moments):
         return None
@@ -182,7 +182,7 @@ def step_of(moments: Sequence[Moment | None]) -> Step | None:
     if not dates:
         differences = np.diff(np.asarray(moments, dtype=np.float64)).tolist()
         number = Counter(differences).most_common(1)[0][0]
-        return Step(number=number) if number > 0 else None
+        return TimeStep(number=number) if number > 0 else None
     gaps = [b - a for a, b in pairwise(dates)]
     usual = Counter(gaps).most_common(1)[0][0]
     middle = sorted(gaps)[len(gaps) // 2]
@@ -191,16 +191,16 @@ def step_of(moments: Sequence[Moment | None]) -> Step | None:
         ends or len({(date.day, date.hour, date.minute) for date in dates}) == 1
     ):
         months = [(b.year - a.year) * 12 + b.month - a.month for a, b in pairwise(dates)]
-        return Step(months=Counter(months).most_common(1)[0][0], month_ends=ends)
+        return TimeStep(months=Counter(months).most_common(1)[0][0], month_ends=ends)
     if usual <= timedelta(0):
         return None
     long = (dates[-1] - dates[0]) / usual >= 10
-    return Step(
+    return TimeStep(
         delta=usual, weekdays=usual == _DAY and long and all(date.weekday() < 5 for date in dates)
     )
 
 
-def grid(moments: Sequence[Moment], step: Step) -> Int[np.ndarray, " T"] | None:
+def grid(moments: Sequence[Moment], step: TimeStep) -> Int[np.ndarray, " T"] | None:
     """The place of each moment on a regular grid; None where they lie off it, or it would be mostly empty."""
     places = step.places(moments)
     whole = np.rint(places)

@@ -24,7 +24,7 @@ Path = Float[np.ndarray, "T 2"]
 
 
 @dataclass(frozen=True)
-class Scene:
+class Simulation:
     """What is simulated; noises are variances, of the velocity for each step and of each coordinate of a sighting."""
 
     steps: int = 80
@@ -146,9 +146,9 @@ class Tracked:
         return "\n".join("".join(line).rstrip() for line in canvas)
 
 
-def track(scene: Scene | None = None, *, seed: int) -> Tracked:
+def track(scene: Simulation | None = None, *, seed: int) -> Tracked:
     """Simulate a target, look at it through noise, and follow it in every way."""
-    scene = scene or Scene()
+    scene = scene or Simulation()
     target = constant_velocity(
         dimensions=2, acceleration=scene.acceleration, noise=scene.noise, initial_variance=1.0
     )

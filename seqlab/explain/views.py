@@ -25,7 +25,7 @@ from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, tra
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
 from seqlab.layers.inputs import Positions
-from seqlab.recipe import Glimpse, Transformer
+from seqlab.recipe import GlimpseConfig, TransformerConfig
 from seqlab.tasks import subject, task_of
 from seqlab.text.bpe import BPETokenizer
 
@@ -73,11 +73,11 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     model = bundle.recipe.model
     tokenizer = bundle.codec.tokenizer
     fitting = task_of(bundle.recipe).views(bundle)
-    transforms = any(isinstance(side, Transformer) for side in (model.encoder, model.decoder))
+    transforms = any(isinstance(side, TransformerConfig) for side in (model.encoder, model.decoder))
     attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
     network = not model.without_layers or model.lds is not None
     turns = (
-        isinstance(model.decoder, Transformer)
+        isinstance(model.decoder, TransformerConfig)
         and model.decoder.kind == "universal"
         and model.encoder is None
     )
@@ -91,7 +91,7 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
         "bpe": isinstance(tokenizer, BPETokenizer),
         "training": has_run,
         "trellis": model.hmm is not None,
-        "glimpses": isinstance(model.encoder, Glimpse),
+        "glimpses": isinstance(model.encoder, GlimpseConfig),
     }
     of_any_task = ("positions", "embeddings", "bpe", "training", "trellis", "glimpses")
     return [

@@ -8,7 +8,7 @@ from seqlab.bundle import Bundle
 from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
 from seqlab.layers.inputs import Positions, TokenInputs
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 
 
 def refuse(to: str, reason: str) -> UsageError:
@@ -19,10 +19,10 @@ def refuse(to: str, reason: str) -> UsageError:
     )
 
 
-def transformer(bundle: Bundle, side: str, to: str) -> Transformer:
+def transformer(bundle: Bundle, side: str, to: str) -> TransformerConfig:
     """The settings of the encoder or the decoder, where they are those of a Transformer as everybody builds it."""
     stack, model = getattr(bundle.recipe.model, side), bundle.model
-    if not isinstance(stack, Transformer) or stack.kind != "transformer":
+    if not isinstance(stack, TransformerConfig) or stack.kind != "transformer":
         raise refuse(to, f"its {side} is of kind '{stack.kind}', not a Transformer")
     odd = {
         "rotary positions": stack.positions == "rotary",
@@ -38,7 +38,7 @@ def transformer(bundle: Bundle, side: str, to: str) -> Transformer:
     return stack
 
 
-def translator(bundle: Bundle, to: str) -> tuple[Transformer, Transformer]:
+def translator(bundle: Bundle, to: str) -> tuple[TransformerConfig, TransformerConfig]:
     """Encoder and decoder of a translator whose two sides are built alike."""
     if bundle.recipe.model.pointer:
         raise refuse(to, "it copies tokens of its source ('model.pointer')")

@@ -13,7 +13,7 @@ from seqlab.layers.stack import recurrent_stack
 from seqlab.layers.tap import tap
 from seqlab.layers.transformer import LayerNorm
 from seqlab.padded import Padded
-from seqlab.recipe import Stack, Transformer
+from seqlab.recipe import StackConfig, TransformerConfig
 from seqlab.types import PositionIds, Vectors
 
 Kind = Literal["sinusoidal", "learned", "rotary", "none"]
@@ -76,7 +76,7 @@ class SpelledInputs(nn.Module):
     once, however often it occurs in a batch.
     """
 
-    def __init__(self, embedding: Embedding, num_characters: int, stack: Stack) -> None:
+    def __init__(self, embedding: Embedding, num_characters: int, stack: StackConfig) -> None:
         super().__init__()
         self.embedding = embedding
         self.characters = Embedding(num_characters, stack.size, name="encoder.characters")
@@ -144,7 +144,7 @@ class Entrance(nn.Module):
     """Vectors of tokens at the door: scaled to the size of the positions, plus the positions, plus the segments."""
 
     def __init__(
-        self, input_size: int, settings: Transformer, *, most: int, dropout: float, name: str
+        self, input_size: int, settings: TransformerConfig, *, most: int, dropout: float, name: str
     ) -> None:
         super().__init__()
         self.bridge = nn.Linear(input_size, settings.size) if input_size != settings.size else None

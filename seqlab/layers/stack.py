@@ -13,7 +13,7 @@ from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
 from seqlab.recipe import Connection as Kind
-from seqlab.recipe import Stack
+from seqlab.recipe import StackConfig
 from seqlab.types import HiddenStates, State, Summary, Vectors
 
 Layer = TypeVar("Layer", "CausalLayer", "BidirectionalLayer")
@@ -55,7 +55,7 @@ class Connection(nn.Module):
 class CausalLayer(nn.Module):
     """A recurrence, how its output is joined with its input, and dropout."""
 
-    def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
+    def __init__(self, input_size: int, stack: StackConfig, *, dropout: float, name: str) -> None:
         super().__init__()
         self.recurrence = Recurrence(stack.kind, input_size, stack.size, name=name)
         self.connection = Connection(stack.connection, input_size, stack.size, name=name)
@@ -69,7 +69,7 @@ class CausalLayer(nn.Module):
 class CausalStack(nn.Module):
     """Layers that read from left to right and can stop and go on: their state goes in and comes out."""
 
-    def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
+    def __init__(self, input_size: int, stack: StackConfig, *, dropout: float, name: str) -> None:
         super().__init__()
         layers = _on_top_of_each_other(CausalLayer, input_size, stack, dropout, name)
         self.layers = nn.ModuleList(layers)
@@ -100,7 +100,7 @@ class CausalStack(nn.Module):
 class BidirectionalLayer(nn.Module):
     """The same from both ends; gives also the last state of each direction."""
 
-    def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
+    def __init__(self, input_size: int, stack: StackConfig, *, dropout: float, name: str) -> None:
         super().__init__()
         self.ahead = Recurrence(stack.kind, input_size, stack.size, name=f"{name}.forward")
         self.back = Recurrence(stack.kind, input_size, stack.size, name=f"{name}.backward")
@@ -117,7 +117,7 @@ class BidirectionalLayer(nn.Module):
 class BidirectionalStack(nn.Module):
     """Each layer reads the whole sequence from both ends; the next one reads both results."""
 
-    def __init__(self, input_size: int, stack: Stack, *, dropout: float, name: str) -> None:
+    def __init__(self, input_size: int, stack: StackConfig, *, dropout: float, name: str) -> None:
         super().__init__()
         layers = _on_top_of_each_other(BidirectionalLayer, input_size, stack, dropout, name)
         self.layers = nn.ModuleList(layers)
@@ -132,7 +132,7 @@ class BidirectionalStack(nn.Module):
 
 
 def recurrent_stack(
-    input_size: int, stack: Stack, *, dropout: float, name: str
+    input_size: int, stack: StackConfig, *, dropout: float, name: str
 ) -> CausalStack | BidirectionalStack:
     """The stack that a recipe describes."""
     kind = BidirectionalStack if stack.bidirectional else CausalStack
@@ -140,7 +140,7 @@ def recurrent_stack(
 
 
 def _on_top_of_each_other(
-    kind: type[Layer], input_size: int, stack: Stack, dropout: float, name: str
+    kind: type[Layer], input_size: int, stack: StackConfig, dropout: float, name: str
 ) -> list[Layer]:
     """As many layers as the stack has; each reads what the one below it gives."""
     layers = list[Layer]()

@@ -15,7 +15,7 @@ from seqlab.equations.transformer import EPSILON, batch_norm, rotary
 from seqlab.layers.dropout import Dropout, training
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 from seqlab.types import Mask, Vectors
 
 HeadQueries = Float[Tensor, "B H T d"]
@@ -144,7 +144,7 @@ class MultiHeadAttention(nn.Module):
 class FeedForward(nn.Module):
     """E53: two layers with a ReLU between, the same at each position; GELU for models that come from elsewhere."""
 
-    def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
+    def __init__(self, settings: TransformerConfig, *, dropout: float, name: str) -> None:
         super().__init__()
         self.name, self.activation = name, ACTIVATIONS[settings.activation]
         self.widen = Linear(settings.size, settings.inner)
@@ -166,7 +166,7 @@ class FeedForward(nn.Module):
 class AddNorm(nn.Module):
     """E52 around a sublayer: the norm after the sum (post, the paper's) or before the sublayer (pre)."""
 
-    def __init__(self, settings: Transformer, *, dropout: float, name: str) -> None:
+    def __init__(self, settings: TransformerConfig, *, dropout: float, name: str) -> None:
         super().__init__()
         self.name, self.before = name, settings.norm == "pre"
         layer = LayerNorm(settings.size, epsilon=settings.epsilon)
@@ -193,7 +193,7 @@ class TransformerBlock(nn.Module):
     """
 
     def __init__(
-        self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False
+        self, settings: TransformerConfig, *, dropout: float, name: str, reads_source: bool = False
     ) -> None:
         super().__init__()
         self.name, self.rotary = name, settings.positions == "rotary"

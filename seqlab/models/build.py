@@ -45,14 +45,14 @@ from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Measured, Tokens
 from seqlab.recipe import (
-    Attention,
-    Convolution,
-    Features,
-    Glimpse,
-    Image,
+    AttentionConfig,
+    ConvolutionConfig,
+    FeaturesConfig,
+    GlimpseConfig,
+    ImageConfig,
     Recipe,
-    Stack,
-    Transformer,
+    StackConfig,
+    TransformerConfig,
 )
 
 Layers = TypeVar("Layers", bound=nn.Module)
@@ -111,11 +111,11 @@ def build_encoder(recipe: Recipe, entry: Tokens | Measured, *, most: int | None 
     return PictureEncoder(pictures, _picture_encoder(recipe, recipe.image, pictures.size))
 
 
-def _picture_encoder(recipe: Recipe, image: Image, row_size: int) -> Encoder:
+def _picture_encoder(recipe: Recipe, image: ImageConfig, row_size: int) -> Encoder:
     settings, dropout = recipe.model.encoder, recipe.model.dropout
-    if isinstance(settings, Convolution):
+    if isinstance(settings, ConvolutionConfig):
         return ConvolutionalEncoder(settings, image, dropout=dropout)
-    if isinstance(settings, Glimpse):
+    if isinstance(settings, GlimpseConfig):
         return GlimpseEncoder(settings, image, dropout=dropout)
     entry = Measured((0.0,) * row_size, (1.0,) * row_size)  # the numbers are scaled already
     return _sequence_encoder(recipe, entry, None)
@@ -124,13 +124,13 @@ def _picture_encoder(recipe: Recipe, image: Image, row_size: int) -> Encoder:
 def _sequence_encoder(recipe: Recipe, entry: Tokens | Measured, most: int | None) -> Encoder:
     """What reads a sequence of tokens or of vectors."""
     settings, stack = recipe.model, recipe.model.encoder
-    if isinstance(stack, Stack):
+    if isinstance(stack, StackConfig):
         inputs = _inputs(recipe, entry, settings.embedding)
         layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
         return RecurrentEncoder(inputs, layers, dropout=settings.entering)
-    if isinstance(stack, Features):
+    if isinstance(stack, FeaturesConfig):
         return FeatureEncoder(_inputs(recipe, entry, stack.size), dropout=settings.entering)
-    if not isinstance(stack, Transformer):
+    if not isinstance(stack, TransformerConfig):
         raise RecipeError(
             f"recipe '{recipe.name}' has no encoder for a sequence", hint="give it [model.encoder]."
         )
@@ -160,10 +160,10 @@ def build_decoder(recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = 
     settings, stack = recipe.model, recipe.model.decoder
     if stack is None:
         raise RecipeError(f"recipe '{recipe.name}' has no decoder", hint="give it [model.decoder].")
-    size = stack.size if isinstance(stack, Transformer) else settings.embedding
-    loud = LOUD if encoder is None and isinstance(stack, Stack) and not settings.tie else None
+    size = stack.size if isinstance(stack, TransformerConfig) else settings.embedding
+    loud = LOUD if encoder is None and isinstance(stack, StackConfig) and not settings.tie else None
     embedding = Embedding(num_tokens, size, name="decoder", deviation=loud)
-    if isinstance(stack, Transformer):
+    if isinstance(stack, TransformerConfig):
         decoder = _transformer_decoder(recipe, stack, embedding, encoder)
     elif encoder is None or settings.attention is None:
         decoder = _recurrent_decoder(recipe, stack, embedding, encoder)
@@ -184,7 +184,7 @@ def _copying(recipe: Recipe, decoder: Teachable, encoder: Encoder | None) -> Tea
 
 
 def _transformer_decoder(
-    recipe: Recipe, stack: Transformer, embedding: Embedding, encoder: Encoder | None
+    recipe: Recipe, stack: TransformerConfig, embedding: Embedding, encoder: Encoder | None
 ) -> Teachable:
     dropout = recipe.model.dropout
     most = recipe.data.max_target + 2  # SOS and EOS
@@ -211,7 +211,7 @@ def _quiet(layers: Layers) -> Layers:
 
 
 def _recurrent_decoder(
-    recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder | None
+    recipe: Recipe, stack: StackConfig, embedding: Embedding, encoder: Encoder | None
 ) -> Teachable:
     settings = recipe.model
     reads_summary = encoder is not None and settings.context == "every"
@@ -230,7 +230,11 @@ def _recurrent_decoder(
 
 
 def _attentive_decoder(
-    recipe: Recipe, stack: Stack, embedding: Embedding, encoder: Encoder, attention: Attention
+    recipe: Recipe,
+    stack: StackConfig,
+    embedding: Embedding,
+    encoder: Encoder,
+    attention: AttentionConfig,
 ) -> Teachable:
     settings, memory_size = recipe.model, encoder.output_size
     if stack.connection == "dense":

@@ -13,7 +13,7 @@ from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Stack
+from seqlab.recipe import StackConfig
 from seqlab.text.vocabulary import EOS, SOS
 from seqlab.types import State, Vector, Vectors
 
@@ -22,7 +22,7 @@ class TwoReaders(nn.Module):
     """One embedding under a stack that reads forward and one that reads backward; neither sees the other."""
 
     def __init__(
-        self, embedding: Embedding, stack: Stack, *, entering: float, dropout: float
+        self, embedding: Embedding, stack: StackConfig, *, entering: float, dropout: float
     ) -> None:
         super().__init__()
         self.embedding = embedding

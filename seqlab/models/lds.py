@@ -26,7 +26,7 @@ WIDE = 1e6
 """The variance of a start about which nothing is known, for data in units near one."""
 
 
-class Forecast(NamedTuple):
+class PredictedObservations(NamedTuple):
     """The Gaussian of each observation to come."""
 
     mean: Float[Tensor, "B K D"]
@@ -75,7 +75,7 @@ class LDS:
         evidence = self.evidence(observations, inputs)
         return rts_smoother(self.system, kalman_filter(self.system, evidence), evidence.real)
 
-    def forecast(self, history: Padded, horizon: int, inputs: Inputs = None) -> Forecast:
+    def forecast(self, history: Padded, horizon: int, inputs: Inputs = None) -> PredictedObservations:
         """The next observations of each row: the filter goes on where nothing is seen.
 
         Inputs, where the system has them, go on for `horizon` steps after each row's own end.
@@ -91,7 +91,7 @@ class LDS:
             filtered.predicted_covariance[rows, steps],
         )
         observed = self.observation
-        return Forecast(
+        return PredictedObservations(
             mean @ observed.mT, observed @ spread @ observed.mT + self.observation_noise
         )
 

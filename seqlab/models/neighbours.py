@@ -18,7 +18,7 @@ from seqlab.models.bags import NgramWeights, SparseTable
 from seqlab.models.interface import Memory, Read, Reading, Scorer
 from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis, read_target
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Neighbours
+from seqlab.recipe import NeighboursConfig
 from seqlab.types import PositionIds, State
 
 MISS = 1e-3
@@ -31,7 +31,7 @@ class NeighbourEncoder(nn.Module):
 
     summary_size = output_size = 2
 
-    def __init__(self, num_words: int, num_features: int, settings: Neighbours) -> None:
+    def __init__(self, num_words: int, num_features: int, settings: NeighboursConfig) -> None:
         super().__init__()
         self.ngrams, self.settings = NgramWeights(num_words, num_features), settings
         self.ids = UninitializedParameter(requires_grad=False)

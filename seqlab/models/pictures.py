@@ -19,7 +19,7 @@ from seqlab.layers.transformer import LayerNorm
 from seqlab.models.interface import Encoder, Memory
 from seqlab.models.transformer import remembered
 from seqlab.padded import Padded
-from seqlab.recipe import Convolution, Glimpse, Image, Stack
+from seqlab.recipe import ConvolutionConfig, GlimpseConfig, ImageConfig, StackConfig
 from seqlab.types import Vectors
 
 _KEY = zlib.crc32(b"pictures")
@@ -35,7 +35,7 @@ REACH = (
 class Pictures(nn.Module):
     """A picture comes as H rows of W·C pixel values. It leaves as rows, or as patches from left to right and down."""
 
-    def __init__(self, mean: list[float], deviation: list[float], settings: Image) -> None:
+    def __init__(self, mean: list[float], deviation: list[float], settings: ImageConfig) -> None:
         super().__init__()
         self.settings = settings
         self.mean = nn.Buffer(torch.tensor(mean), persistent=False)
@@ -61,7 +61,7 @@ def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Vectors:
     return cut.transpose(2, 3).flatten(3).flatten(1, 2)
 
 
-def jittered(pixels: Shaped[Tensor, "B H W C"], settings: Image) -> Shaped[Tensor, "B H W C"]:
+def jittered(pixels: Shaped[Tensor, "B H W C"], settings: ImageConfig) -> Shaped[Tensor, "B H W C"]:
     """In training, each picture moved and perhaps mirrored, as (seed, step, row) say; its edge fills what is free."""
     noise, (height, width) = current_noise(), pixels.shape[1:3]
     if noise is None or not (settings.shift or settings.flip):
@@ -137,7 +137,7 @@ class ConvolutionalEncoder(nn.Module):
     vector (S8): the mean over places of max(0, W x + b), so that a unit may stand for "this, here".
     """
 
-    def __init__(self, settings: Convolution, image: Image, *, dropout: float) -> None:
+    def __init__(self, settings: ConvolutionConfig, image: ImageConfig, *, dropout: float) -> None:
         super().__init__()
         self.image = image
         widths = [
@@ -204,7 +204,7 @@ class GlimpseEncoder(nn.Module):
     the picture.
     """
 
-    def __init__(self, settings: Glimpse, image: Image, *, dropout: float) -> None:
+    def __init__(self, settings: GlimpseConfig, image: ImageConfig, *, dropout: float) -> None:
         super().__init__()
         self.settings, self.image = settings, image
         self.look = nn.Linear(settings.size, 5)
@@ -212,7 +212,7 @@ class GlimpseEncoder(nn.Module):
         nn.init.zeros_(self.look.bias)
         self.reach = nn.Buffer(torch.tensor(REACH), persistent=False)
         self.read = nn.Linear(settings.window**2 * image.channels, settings.size)
-        stack = Stack(kind="lstm", size=settings.size)
+        stack = StackConfig(kind="lstm", size=settings.size)
         self.stack = CausalStack(settings.size + 5, stack, dropout=0.0, name="encoder")
         self.dropout = Dropout(dropout, name="encoder.glimpse")
         self.output_size = self.summary_size = settings.size

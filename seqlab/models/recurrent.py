@@ -22,7 +22,7 @@ from seqlab.layers.tap import tap
 from seqlab.models.interface import Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis
 from seqlab.padded import Padded
-from seqlab.recipe import Attention
+from seqlab.recipe import AttentionConfig
 from seqlab.text.vocabulary import PAD
 from seqlab.types import PositionIds, State, Summary
 
@@ -173,7 +173,7 @@ class AttentiveDecoder(FeatureDecoder):
         *,
         bridge: Bridge,
         memory_size: int,
-        settings: Attention,
+        settings: AttentionConfig,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class AttentiveDecoder(FeatureDecoder):
 
 
 def attentive_sizes(
-    settings: Attention, embedding: int, output: int, memory: int
+    settings: AttentionConfig, embedding: int, output: int, memory: int
 ) -> tuple[int, int]:
     """How many features enter the recurrence, and how many the head is given."""
     features = output if settings.wiring == "luong" else memory + output

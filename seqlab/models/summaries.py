@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from seqlab.padded import Padded
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 LAGS = (1, 2, 4, 8)
@@ -79,7 +79,7 @@ class SequenceSummary:
 class PictureSummary:
     """The pixels of a picture, averaged over squares where it has more than SIDE on a side."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: ImageConfig) -> None:
         self.image = image
         self.size = min(SIDE, image.height), min(SIDE, image.width)
 

@@ -26,7 +26,7 @@ from seqlab.layers.transformer import ACTIVATIONS, AddNorm, LayerNorm, Transform
 from seqlab.models.interface import Decoder, Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 from seqlab.text.vocabulary import SEP
 from seqlab.types import Logits, Mask, PositionIds, PositionLogits, RowIds, Scalar, State, Vectors
 
@@ -39,7 +39,7 @@ LARGE = 1 << 25  # bytes from which on the C library asks the system for new pag
 class Ponder(nn.Module):
     """E56 around a block: the step signal, the halting unit, and the bookkeeping of who still runs."""
 
-    def __init__(self, settings: Transformer, *, name: str) -> None:
+    def __init__(self, settings: TransformerConfig, *, name: str) -> None:
         super().__init__()
         self.settings, self.name = settings, name
         self.halt = nn.Linear(settings.size, 1)
@@ -67,12 +67,12 @@ class BlockStack(nn.Module):
     In a Universal Transformer a token that has halted stays as it is, and is still seen by the others.
     """
 
-    settings: Transformer
+    settings: TransformerConfig
     norm: LayerNorm | None
     ponder: Ponder | None
 
     def add_blocks(
-        self, settings: Transformer, *, dropout: float, name: str, reads_source: bool = False
+        self, settings: TransformerConfig, *, dropout: float, name: str, reads_source: bool = False
     ) -> None:
         def block(depth: int) -> TransformerBlock:
             return TransformerBlock(
@@ -111,7 +111,7 @@ class TransformerEncoder(BlockStack):
     """Blocks of self-attention; its summary is the mean of its states."""
 
     def __init__(
-        self, inputs: Inputs, entrance: Entrance, settings: Transformer, *, dropout: float
+        self, inputs: Inputs, entrance: Entrance, settings: TransformerConfig, *, dropout: float
     ) -> None:
         super().__init__()
         self.inputs, self.entrance = inputs, entrance
@@ -149,7 +149,7 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
         self,
         embedding: Embedding,
         entrance: Entrance,
-        settings: Transformer,
+        settings: TransformerConfig,
         head: Head,
         *,
         memory_size: int | None,

@@ -5,22 +5,22 @@ recipe = override(recipe, ["train.steps=500"])         # what `--set` does
 """
 
 from seqlab.recipe.model import (
-    Attention,
+    AttentionConfig,
     Cell,
     Connection,
-    Convolution,
-    Dynamics,
-    Features,
-    Glimpse,
-    Hidden,
-    Linear,
-    Model,
-    Neighbours,
-    Ngrams,
-    RandomField,
-    Smoothing,
-    Stack,
-    Transformer,
+    ConvolutionConfig,
+    DynamicsConfig,
+    FeaturesConfig,
+    GlimpseConfig,
+    HiddenConfig,
+    LinearConfig,
+    ModelConfig,
+    NeighboursConfig,
+    NgramsConfig,
+    RandomFieldConfig,
+    SmoothingConfig,
+    StackConfig,
+    TransformerConfig,
 )
 from seqlab.recipe.recipe import (
     Recipe,
@@ -32,5 +32,13 @@ from seqlab.recipe.recipe import (
     to_toml,
     value_of,
 )
-from seqlab.recipe.sections import NUMBERS, Data, Decode, Forecast, Image, Text, Train
+from seqlab.recipe.sections import (
+    NUMBERS,
+    DataConfig,
+    DecodeConfig,
+    ForecastConfig,
+    ImageConfig,
+    TextConfig,
+    TrainConfig,
+)
 from seqlab.recipes import recipe_names

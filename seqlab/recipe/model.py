@@ -10,7 +10,7 @@ Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"]
 Connection = Literal["plain", "residual", "highway", "dense"]
 
 
-class Stack(Section):
+class StackConfig(Section):
     """Recurrent layers on top of each other."""
 
     kind: Cell = "lstm"
@@ -20,7 +20,7 @@ class Stack(Section):
     connection: Connection = "plain"
 
 
-class Transformer(Section):
+class TransformerConfig(Section):
     """Self-attention blocks on top of each other; "universal" is one block used again and again, until it halts."""
 
     kind: Literal["transformer", "universal"] = "transformer"
@@ -55,7 +55,7 @@ class Transformer(Section):
         return self.feed_forward or 4 * self.size
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> "Transformer":
+    def _heads_divide(self) -> "TransformerConfig":
         if self.size % self.heads:
             raise ValueError(
                 f"{self.heads} heads cannot share {self.size} features evenly; choose a size they divide"
@@ -63,7 +63,7 @@ class Transformer(Section):
         return self
 
 
-class Convolution(Section):
+class ConvolutionConfig(Section):
     """Residual blocks over a picture, which they halve again and again (S8, S9)."""
 
     kind: Literal["convolution"] = "convolution"
@@ -75,7 +75,7 @@ class Convolution(Section):
     blocks: int = Field(1, ge=1)  # residual blocks after each halving but the first
 
 
-class Glimpse(Section):
+class GlimpseConfig(Section):
     """A recurrent network that looks at a picture through a series of windows (S22)."""
 
     kind: Literal["glimpse"] = "glimpse"
@@ -84,14 +84,14 @@ class Glimpse(Section):
     window: int = Field(6, ge=2)  # filters on each side of the window
 
 
-class Features(Section):
+class FeaturesConfig(Section):
     """Vectors that another network has computed, each through one layer; or words, by their vectors alone."""
 
     kind: Literal["features"] = "features"
     size: int = Field(256, ge=1)
 
 
-class Attention(Section):
+class AttentionConfig(Section):
     """How a recurrent decoder looks at the source (S14)."""
 
     score: Literal["dot", "general", "additive", "scaled"] = "additive"
@@ -104,7 +104,7 @@ class Attention(Section):
     )  # what it costs not to look at each place once in all (Xu et al. 2015)
 
     @model_validator(mode="after")
-    def _feeds_once(self) -> "Attention":
+    def _feeds_once(self) -> "AttentionConfig":
         if self.feeding and self.wiring == "bahdanau":
             raise ValueError(
                 "'bahdanau' feeds its context into the recurrence already; 'feeding' is for the others"
@@ -112,7 +112,7 @@ class Attention(Section):
         return self
 
 
-class Hidden(Section):
+class HiddenConfig(Section):
     """A hidden Markov model (S1): a tagger, whose states are labels, or a language model, whose states are its own."""
 
     states: int | None = Field(None, ge=1)  # lm only: a tagger has as many as there are labels
@@ -128,20 +128,20 @@ class Hidden(Section):
     )  # lm: added to every count; tag: how much a word leans on those spelt like it
 
 
-class Linear(Section):
+class LinearConfig(Section):
     """Logistic regression: over n-grams of a text, a summary of each feature of a sequence, or a small picture."""
 
     # of the data against the penalty |W|² / 2; without it, the best of several on the held-out part, if that is enough
     strength: float | None = Field(None, gt=0)
 
 
-class RandomField(Section):
+class RandomFieldConfig(Section):
     """A linear-chain conditional random field over the spelling of each word and of its neighbours."""
 
     strength: float | None = Field(None, gt=0)  # as of a linear model
 
 
-class Neighbours(Section):
+class NeighboursConfig(Section):
     """The answers of the training examples whose sources are the most alike."""
 
     count: int = Field(8, ge=1)
@@ -150,13 +150,13 @@ class Neighbours(Section):
     )  # how much more a neighbour weighs that is more alike: e^(sharpness cosine)
 
 
-class Ngrams(Section):
+class NgramsConfig(Section):
     """An n-gram language model with Kneser-Ney smoothing."""
 
     order: int = Field(5, ge=1, le=12)
 
 
-class Smoothing(Section):
+class SmoothingConfig(Section):
     """Exponential smoothing and what is simpler: a form, or a mean of those that forecast the training part best."""
 
     form: Literal[
@@ -178,13 +178,14 @@ class Smoothing(Section):
     ] = "best"
 
 
-Layers = Annotated[Stack | Transformer, Field(discriminator="kind")]
+Layers = Annotated[StackConfig | TransformerConfig, Field(discriminator="kind")]
 Reader = Annotated[
-    Stack | Transformer | Convolution | Glimpse | Features, Field(discriminator="kind")
+    StackConfig | TransformerConfig | ConvolutionConfig | GlimpseConfig | FeaturesConfig,
+    Field(discriminator="kind"),
 ]
 
 
-class Dynamics(Section):
+class DynamicsConfig(Section):
     """A linear dynamical system for each variable (S2): a structure whose noises are learnt, or free states."""
 
     trend: Literal["level", "slope", "none"] = "level"
@@ -194,7 +195,7 @@ class Dynamics(Section):
     states: int = Field(0, ge=0)  # so many free ones instead, with everything about them learnt
 
     @model_validator(mode="after")
-    def _has_a_state(self) -> "Dynamics":
+    def _has_a_state(self) -> "DynamicsConfig":
         if self.trend == "none" and self.harmonics == 0 and self.states == 0:
             raise ValueError("a system without a trend, a season or free states has nothing to say")
         return self
@@ -203,25 +204,27 @@ class Dynamics(Section):
 WITHOUT_LAYERS = ("hmm", "lds", "linear", "crf", "neighbours", "ngrams", "smoothing")
 
 
-class Model(Section):
+class ModelConfig(Section):
     embedding: int = Field(128, ge=1)
     encoder: Reader | None = None
     decoder: Layers | None = None
-    attention: Attention | None = None  # recurrent decoders only; a Transformer decoder has its own
-    characters: Stack | None = (
+    attention: AttentionConfig | None = (
+        None  # recurrent decoders only; a Transformer decoder has its own
+    )
+    characters: StackConfig | None = (
         None  # tag only: what reads each word's spelling, beside the word's own vector
     )
-    hmm: Hidden | None = None  # tag, lm: in place of encoder and decoder
-    elmo: Stack | None = (
+    hmm: HiddenConfig | None = None  # tag, lm: in place of encoder and decoder
+    elmo: StackConfig | None = (
         None  # classify, tag: a bidirectional language model whose layers are features (--from)
     )
-    lds: Dynamics | None = None  # forecast only: in place of an encoder
+    lds: DynamicsConfig | None = None  # forecast only: in place of an encoder
     # baselines, each in place of encoder and decoder
-    linear: Linear | None = None  # classify
-    crf: RandomField | None = None  # tag
-    neighbours: Neighbours | None = None  # translate
-    ngrams: Ngrams | None = None  # lm
-    smoothing: Smoothing | None = None  # forecast
+    linear: LinearConfig | None = None  # classify
+    crf: RandomFieldConfig | None = None  # tag
+    neighbours: NeighboursConfig | None = None  # translate
+    ngrams: NgramsConfig | None = None  # lm
+    smoothing: SmoothingConfig | None = None  # forecast
     # classify and forecast; theme: mask too; flat: all states side by side, of windows that are equally long (forecast)
     pooling: Literal["final", "mean", "max", "detectors", "theme", "attention", "hops", "flat"] = (
         "final"
@@ -269,6 +272,6 @@ class Model(Section):
 # each kind of encoder or decoder, and the section that holds its settings
 FAMILIES: dict[str, type[Section]] = {
     kind: family
-    for family in (Stack, Transformer, Convolution, Glimpse, Features)
+    for family in (StackConfig, TransformerConfig, ConvolutionConfig, GlimpseConfig, FeaturesConfig)
     for kind in get_args(family.model_fields["kind"].annotation)
 }

@@ -8,8 +8,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, Model, Stack
-from seqlab.recipe.sections import LENGTHS, Data, Decode, Forecast, Image, Section, Text, Train
+from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, ModelConfig, StackConfig
+from seqlab.recipe.sections import (
+    LENGTHS,
+    DataConfig,
+    DecodeConfig,
+    ForecastConfig,
+    ImageConfig,
+    Section,
+    TextConfig,
+    TrainConfig,
+)
 from seqlab.recipes import recipe_names, recipe_table
 
 # sections that --set can begin
@@ -23,16 +32,16 @@ class Recipe(Section):
     task: str  # which checks that the parts fit: `seqlab.tasks.check_recipe`
     about: str = ""
     shared: bool = False  # one vocabulary for source and target
-    data: Data = Data()
-    image: Image | None = (
+    data: DataConfig = DataConfig()
+    image: ImageConfig | None = (
         None  # classify, caption: the source is a picture, whose rows of pixels are vectors
     )
-    source: Text = Text()
-    target: Text = Text()
-    model: Model = Model()
-    forecast: Forecast = Forecast()
-    train: Train
-    decode: Decode = Decode()
+    source: TextConfig = TextConfig()
+    target: TextConfig = TextConfig()
+    model: ModelConfig = ModelConfig()
+    forecast: ForecastConfig = ForecastConfig()
+    train: TrainConfig
+    decode: DecodeConfig = DecodeConfig()
 
 
 def load_recipe(name: str) -> Recipe:
@@ -107,7 +116,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             named = named[key]
         place[keys[-1]] = named[keys[-1]] = _value(value.strip())
         if keys[-1] == "kind" and keys[0] == "model":  # another family has other settings
-            family = FAMILIES.get(named["kind"], Stack)
+            family = FAMILIES.get(named["kind"], StackConfig)
             for name in named.keys() - family.model_fields.keys():
                 del named[name]
         if (

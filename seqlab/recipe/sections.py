@@ -30,7 +30,7 @@ class Section(BaseModel):
 NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
 
 
-class Data(Section):
+class DataConfig(Section):
     """Which columns of the user's file are read, how it is split, and what is too long."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)  # data.source=2 is a column too
@@ -66,7 +66,7 @@ class Data(Section):
     test: float = Field(0.0, ge=0, lt=1)  # the share at the end that training never sees
 
 
-class Text(Section):
+class TextConfig(Section):
     """How strings become ids."""
 
     # a target of a tagger may be numbers, or angles in degrees, at each position
@@ -97,7 +97,7 @@ class Text(Section):
     )  # tag only: words not seen are told apart by endings of so many characters
 
 
-class Image(Section):
+class ImageConfig(Section):
     """Pictures as a source: all of one size, cut at the centre, read as rows of pixels or as square patches."""
 
     height: int = Field(96, ge=2, le=1024)
@@ -115,7 +115,7 @@ class Image(Section):
     )
 
     @model_validator(mode="after")
-    def _patches_fit(self) -> "Image":
+    def _patches_fit(self) -> "ImageConfig":
         if self.patch and (self.height % self.patch or self.width % self.patch):
             raise ValueError(
                 f"{self.height} x {self.width} pixels cannot be cut into patches of {self.patch}"
@@ -123,7 +123,7 @@ class Image(Section):
         return self
 
 
-class Forecast(Section):
+class ForecastConfig(Section):
     """How far a forecaster looks back and ahead, in rows, and what it says about each moment to come (S12)."""
 
     look_back: int = Field(96, ge=2)
@@ -146,7 +146,7 @@ class Forecast(Section):
 LENGTHS = {"steps", "epochs", "minutes"}  # of a training; one of them is given
 
 
-class Train(Section):
+class TrainConfig(Section):
     seed: int = Field(1, ge=0)
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0)
@@ -197,7 +197,7 @@ class Train(Section):
     tolerance: float = Field(1e-4, ge=0)  # EM: a smaller gain, in nats a token, ends a climb
 
     @model_validator(mode="after")
-    def _one_length(self) -> "Train":
+    def _one_length(self) -> "TrainConfig":
         if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
             raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several")
         if self.shard and self.optimizer == "muon":
@@ -207,5 +207,5 @@ class Train(Section):
         return self
 
 
-class Decode(DecodeOptions, Section):
+class DecodeConfig(DecodeOptions, Section):
     """How an answer is searched for: the options of decoding, each with its default."""

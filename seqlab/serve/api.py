@@ -19,7 +19,7 @@ from seqlab import __version__
 from seqlab.errors import DataError, SeqlabError, UsageError, nearest
 from seqlab.explain.views import VIEWS
 from seqlab.model import Model
-from seqlab.recipe import Decode
+from seqlab.recipe import DecodeConfig
 from seqlab.serve import bodies, work
 from seqlab.serve.batching import Batcher, BusyError
 from seqlab.serve.counters import Counters
@@ -111,7 +111,7 @@ class _Verbs:
             return await self.batcher.alone(lambda: ask(model))
 
     async def predicted(
-        self, model: Model, inputs: list[Any], decode: Decode, seed: int, prefix: str
+        self, model: Model, inputs: list[Any], decode: DecodeConfig, seed: int, prefix: str
     ) -> list[dict[str, Any]]:
         together = partial(work.predict_together, model, decode, seed, prefix)
         return await self.batcher.together(
@@ -119,7 +119,7 @@ class _Verbs:
         )
 
     async def events(
-        self, model: Model, given: Any, decode: Decode, seed: int
+        self, model: Model, given: Any, decode: DecodeConfig, seed: int
     ) -> AsyncIterator[str]:
         """The events of a text that is being written."""
         try:
@@ -131,7 +131,7 @@ class _Verbs:
             yield _event("error", {"error": str(error), "hint": error.hint})
 
     async def _pieces(
-        self, model: Model, given: Any, decode: Decode, seed: int
+        self, model: Model, given: Any, decode: DecodeConfig, seed: int
     ) -> AsyncIterator[Piece]:
         """At least one piece; each has its own turn, so that others have theirs."""
         if decode.method == "beam":  # which knows its first token when it knows its last

@@ -10,7 +10,7 @@ from seqlab.errors import SeqlabError, UsageError
 from seqlab.explain.view import View
 from seqlab.model import Model, decode_settings
 from seqlab.options import MOST_LOOKED_AT
-from seqlab.recipe import Decode
+from seqlab.recipe import DecodeConfig
 from seqlab.serve.bodies import Decoding
 from seqlab.serve.limits import MOST_LETTERS
 from seqlab.tasks import predict, subject
@@ -24,7 +24,7 @@ TYPES = {
 }
 
 
-def settings_of(model: Model, decoding: Decoding) -> Decode:
+def settings_of(model: Model, decoding: Decoding) -> DecodeConfig:
     """The recipe's [decode] with what a request asks for instead."""
     changes = decoding.model_dump(exclude_none=True)
     n_best = changes.pop("n_best", None)
@@ -39,7 +39,7 @@ def parse(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Any:
 
 
 def predict_together(
-    model: Model, decode: Decode, seed: int, prefix: str, requests: Sequence[list[Any]]
+    model: Model, decode: DecodeConfig, seed: int, prefix: str, requests: Sequence[list[Any]]
 ) -> Sequence[list[dict[str, Any]] | SeqlabError]:
     """The answers to several requests, decoded in one go; where that fails, each alone, so that each has its own."""
     try:

@@ -14,7 +14,14 @@ from seqlab.codecs.codec import Codec
 from seqlab.codecs.text import read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
 from seqlab.models.build import build_seeded
-from seqlab.recipe import NUMBERS, Convolution, Decode, Glimpse, Recipe, Stack
+from seqlab.recipe import (
+    NUMBERS,
+    ConvolutionConfig,
+    DecodeConfig,
+    GlimpseConfig,
+    Recipe,
+    StackConfig,
+)
 from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BILM
 from seqlab.tasks.caption import CAPTION
@@ -94,7 +101,7 @@ def subject(
     given: Any,
     *,
     output: str | None = None,
-    decode: Decode | None = None,
+    decode: DecodeConfig | None = None,
     hypothesis: int = 1,
 ) -> Subject:
     """The model at work on one input. A translation is searched for as the recipe or `decode` says, or is `output`."""
@@ -117,9 +124,9 @@ def _check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
             raise ValueError(
                 f"a '{recipe.task}' model {'needs' if needed else 'has no'} [model.{part}]"
             )
-    if model.attention and not (isinstance(model.decoder, Stack) and model.encoder):
+    if model.attention and not (isinstance(model.decoder, StackConfig) and model.encoder):
         raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
-    if isinstance(model.decoder, Stack) and model.decoder.bidirectional:
+    if isinstance(model.decoder, StackConfig) and model.decoder.bidirectional:
         raise ValueError(
             "a decoder cannot be bidirectional: it would read the words it has to predict"
         )
@@ -213,7 +220,7 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
 
 def _check_image(recipe: Recipe) -> None:
     image, encoder = recipe.image, recipe.model.encoder
-    looks = isinstance(encoder, Convolution | Glimpse)
+    looks = isinstance(encoder, ConvolutionConfig | GlimpseConfig)
     kind = getattr(encoder, "kind", "")
     if image is None:
         if looks:

@@ -64,7 +64,7 @@ FEW_STEPS = 500  # of a network: TREC had 41.6 % after 40 steps of large batches
 
 
 @dataclass(frozen=True)
-class Check:
+class Diagnosis:
     """One question, its number, and whether it gives cause for concern."""
 
     question: str
@@ -81,7 +81,7 @@ def beside_baseline(
     *,
     recipe: Recipe | None = None,
     steps: int | None = None,
-) -> Iterator[Check]:
+) -> Iterator[Diagnosis]:
     """Is the score by which a task is judged better than the best of its baselines? Nothing where there is none."""
     common = [
         name
@@ -97,7 +97,7 @@ def beside_baseline(
     worth = {baseline: sign * each[name] for baseline, each in baselines.items() if name in each}
     best = max(worth, key=worth.__getitem__)
     ours, theirs = math.nan if scores[name] is None else float(scores[name]), baselines[best][name]
-    yield Check(
+    yield Diagnosis(
         "is it better than its baseline?",
         ours,
         sign * ours > worth[best] and math.isfinite(ours),

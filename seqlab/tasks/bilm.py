@@ -15,7 +15,7 @@ from seqlab.errors import UsageError
 from seqlab.layers.inputs import Embedding
 from seqlab.models.build import build_head
 from seqlab.models.elmo import BidirectionalLanguageModel, TwoReaders
-from seqlab.recipe import Recipe, Stack
+from seqlab.recipe import Recipe, StackConfig
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.examples import Examples, of_examples, read_sources, text_loss
 from seqlab.tasks.task import Job, Prediction, Report, Scoring, Task, no_subject
@@ -24,7 +24,7 @@ from seqlab.text import EOS, SOS
 
 def _check(recipe: Recipe) -> None:
     encoder = recipe.model.encoder
-    if not isinstance(encoder, Stack) or encoder.size != recipe.model.embedding:
+    if not isinstance(encoder, StackConfig) or encoder.size != recipe.model.embedding:
         raise ValueError(
             "a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size"
         )
@@ -35,7 +35,7 @@ def _check(recipe: Recipe) -> None:
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    stack = cast(Stack, recipe.model.encoder)
+    stack = cast(StackConfig, recipe.model.encoder)
     embedding = Embedding(len(codec.source_tokenizer), stack.size, name="bilm")
     readers = TwoReaders(
         embedding, stack, entering=recipe.model.entering, dropout=recipe.model.dropout

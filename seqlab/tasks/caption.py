@@ -24,7 +24,7 @@ from seqlab.metrics.scores import caption_scores
 from seqlab.metrics.uncertainty import bleu, difference, share
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
-from seqlab.recipe import Recipe, Transformer
+from seqlab.recipe import Recipe, TransformerConfig
 from seqlab.tasks.caption_page import Captioned, caption_page
 from seqlab.tasks.examples import (
     Examples,
@@ -160,7 +160,7 @@ def shuffled(num: int) -> list[int]:
 def attends(bundle: Bundle) -> bool:
     """Whether the decoder looks at its source."""
     return bundle.recipe.model.attention is not None or isinstance(
-        bundle.recipe.model.decoder, Transformer
+        bundle.recipe.model.decoder, TransformerConfig
     )
 
 

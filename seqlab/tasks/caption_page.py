@@ -9,7 +9,7 @@ import numpy as np
 
 from seqlab.data.png import png
 from seqlab.data.sources import Box, Picture
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 from seqlab.tasks.task import Baselines, Scores
 
 SHOWN = 20
@@ -33,7 +33,7 @@ def caption_page(
     captioned: Sequence[Captioned],
     scores: Scores,
     baselines: Baselines,
-    image: Image,
+    image: ImageConfig,
     title: str,
 ) -> str:
     """Scores beside the baselines, then twenty pictures from the whole of the data, each with its captions."""
@@ -64,7 +64,7 @@ def _table(scores: Scores, baselines: Baselines) -> str:
     return f"<table><tr>{head}</tr>{rows}</table>"
 
 
-def _figure(each: Captioned, image: Image) -> str:
+def _figure(each: Captioned, image: ImageConfig) -> str:
     pixels = np.asarray(each.picture.values, dtype=np.uint8).reshape(
         image.height, image.width, image.channels
     )

@@ -13,7 +13,7 @@ from seqlab.data.batching import plan_in_order
 from seqlab.metrics.scores import looks_like_spans
 from seqlab.models.crf import CRF, NEVER
 from seqlab.padded import Tokens
-from seqlab.recipe import RandomField, Recipe
+from seqlab.recipe import RandomFieldConfig, Recipe
 from seqlab.tasks.linear import training_rows
 from seqlab.training.convex import ConvexLearner
 from seqlab.training.crf import CRFProblem
@@ -28,7 +28,9 @@ def crf_tagger(codec: Codec) -> nn.Module:
     return CRF(cast(Tokens, codec.source.entry).num_tokens, len(labels_in(codec)))
 
 
-def crf_learner(recipe: Recipe, settings: RandomField, model: nn.Module, corpus: Corpus) -> Learner:
+def crf_learner(
+    recipe: Recipe, settings: RandomFieldConfig, model: nn.Module, corpus: Corpus
+) -> Learner:
     """Maximum likelihood of the labels of the whole training part, rows of like length together."""
     crf, rows = cast(CRF, model), training_rows(corpus)
     lengths = rows.lengths

@@ -23,7 +23,7 @@ from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.padded import Batch, Padded, tensor_of
-from seqlab.recipe import Decode, Recipe, Transformer
+from seqlab.recipe import DecodeConfig, Recipe, TransformerConfig
 from seqlab.subject import Question, Subject
 from seqlab.tasks.conformal import check_limits
 from seqlab.tasks.look import look_at_examples
@@ -187,7 +187,7 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
 def room(recipe: Recipe) -> int:
     """How many positions a decoder can read: as many as it learned, or any number where it learned none."""
     stack = recipe.model.decoder
-    learned = isinstance(stack, Transformer) and stack.positions == "learned"
+    learned = isinstance(stack, TransformerConfig) and stack.positions == "learned"
     return recipe.data.max_target + 2 if learned else sys.maxsize
 
 
@@ -258,7 +258,7 @@ def ask(
     bundle: Bundle,
     inputs: Sequence[Any],
     *,
-    decode: Decode | None = None,
+    decode: DecodeConfig | None = None,
     seed: int = 0,
     first_row: int = 0,
     prefix: str = "",

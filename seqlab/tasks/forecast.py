@@ -29,7 +29,7 @@ from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Measured, Padded
-from seqlab.recipe import Dynamics, Recipe
+from seqlab.recipe import DynamicsConfig, Recipe
 from seqlab.tasks.backtest import BUDGET, backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
@@ -261,7 +261,7 @@ def _windows_of_file(bundle: Bundle, path: str) -> Windows:
     return windows
 
 
-def _system(settings: Dynamics, season: int, num_inputs: int, *, seed: int) -> LDS:
+def _system(settings: DynamicsConfig, season: int, num_inputs: int, *, seed: int) -> LDS:
     """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
     if settings.states:
         typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))

@@ -17,7 +17,7 @@ from seqlab.data.store import TokenStore
 from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
-from seqlab.recipe import Hidden, Recipe
+from seqlab.recipe import HiddenConfig, Recipe
 from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, rows_at_once
@@ -27,7 +27,7 @@ from seqlab.training.run import Learner
 from seqlab.world import World
 
 
-def check_hidden(recipe: Recipe, hmm: Hidden) -> None:
+def check_hidden(recipe: Recipe, hmm: HiddenConfig) -> None:
     """A hidden Markov model stands alone, and its states emit what the source holds."""
     model, vectors = recipe.model, recipe.source.kind == "vectors"
     beside = [
@@ -50,12 +50,12 @@ def check_hidden(recipe: Recipe, hmm: Hidden) -> None:
         )
 
 
-def hidden_language_model(recipe: Recipe, settings: Hidden, num_tokens: int) -> nn.Module:
+def hidden_language_model(recipe: Recipe, settings: HiddenConfig, num_tokens: int) -> nn.Module:
     """A language model whose states are its own, and that knows nothing yet."""
     return LanguageModel(HMMDecoder(_draw_states(recipe, settings, num_tokens), first=SOS))
 
 
-def hidden_tagger(recipe: Recipe, settings: Hidden, codec: Codec) -> nn.Module:
+def hidden_tagger(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> nn.Module:
     """A tagger whose states are labels, and that knows nothing yet."""
     return HMMTagger(_draw_labels(recipe, settings, codec), path=settings.decode == "viterbi")
 
@@ -73,7 +73,9 @@ def hidden_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world
     return _hidden_learner(recipe, recipe.model.hmm, corpus, network)
 
 
-def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.Module) -> Learner:
+def _hidden_learner(
+    recipe: Recipe, settings: HiddenConfig, corpus: Corpus, model: nn.Module
+) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
     hmm, tolerance = probabilities_of(model), recipe.train.tolerance
     if settings.states is not None:
@@ -98,13 +100,13 @@ def _hidden_learner(recipe: Recipe, settings: Hidden, corpus: Corpus, model: nn.
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
-def _draw_states(recipe: Recipe, settings: Hidden, num_tokens: int, restart: int = 0) -> HMM:
+def _draw_states(recipe: Recipe, settings: HiddenConfig, num_tokens: int, restart: int = 0) -> HMM:
     return draw_hmm(
         Family(settings.states or 1), num_tokens, seed=recipe.train.seed, restart=restart
     )
 
 
-def _draw_labels(recipe: Recipe, settings: Hidden, codec: Codec) -> HMM:
+def _draw_labels(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> HMM:
     family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
     one = draw_hmm(family, width, seed=recipe.train.seed, restart=0)

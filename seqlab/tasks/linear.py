@@ -17,7 +17,7 @@ from seqlab.models.bags import SparseTable
 from seqlab.models.linear import LinearText, LinearVector
 from seqlab.models.summaries import PictureSummary, SequenceSummary
 from seqlab.padded import Measured, Padded
-from seqlab.recipe import Linear, Recipe, Train
+from seqlab.recipe import LinearConfig, Recipe, TrainConfig
 from seqlab.tasks.settings import HELD_OUT
 from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import Normaliser
@@ -52,7 +52,9 @@ def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world
     return _linear_learner(recipe, recipe.model.linear, network, corpus)
 
 
-def _linear_learner(recipe: Recipe, settings: Linear, model: nn.Module, corpus: Corpus) -> Learner:
+def _linear_learner(
+    recipe: Recipe, settings: LinearConfig, model: nn.Module, corpus: Corpus
+) -> Learner:
     """Logistic regression on the whole training part; an example without a label tells nothing."""
     rows, linear = training_rows(corpus), cast(LinearText | LinearVector, model)
     labels = torch.from_numpy(np.asarray(cast(TokenStore, rows.target).flat, dtype=np.int64))
@@ -96,7 +98,7 @@ def fit_linear(
     model = LinearText(len(vocabulary.words), len(vocabulary), num_labels)
     parts = [_bags(vocabulary, texts[start : start + ROWS]) for start in range(0, len(texts), ROWS)]
     problem = LogisticRegression(model.ngrams.measure(parts), labels, len(vocabulary))
-    settings = Train(steps=STEPS, tolerance=1e-3)
+    settings = TrainConfig(steps=STEPS, tolerance=1e-3)
     learner = ConvexLearner(model, [model.weight, model.bias], problem, settings, (USUAL_STRENGTH,))
     while not learner.finished:
         learner.step()

@@ -32,7 +32,7 @@ from seqlab.models.interface import Memory
 from seqlab.models.ngrams import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded, tensor_of
-from seqlab.recipe import Decode, Recipe
+from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
@@ -175,7 +175,7 @@ def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
     return Report("lm", count, scores, baselines, baseline_note=note, unit=unit)
 
 
-def _opening(bundle: Bundle, value: Any, decode: Decode) -> Opening:
+def _opening(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
     job, limits = Job(bundle, [value], decode), continuation_limits(bundle, decode)
     prefixes = prompts(bundle, [str(value)])
     _, most = next(_with_room(job, prefixes, limits.most))
@@ -199,7 +199,7 @@ def is_stream(recipe: Recipe) -> bool:
     return recipe.data.unit == "stream"
 
 
-def continuation_limits(bundle: Bundle, decode: Decode) -> Limits:
+def continuation_limits(bundle: Bundle, decode: DecodeConfig) -> Limits:
     """Where a continuation ends: a line at its end token, a stretch of a longer text only at the settings' length."""
     if not is_stream(bundle.recipe):
         return Limits(end=EOS, most=decode.max_length, never=NEVER)

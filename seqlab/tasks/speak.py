@@ -21,7 +21,7 @@ from seqlab.models.build import build_encoder
 from seqlab.models.recurrent import SourceAttention
 from seqlab.models.speaker import Speaker
 from seqlab.padded import Padded
-from seqlab.recipe import Attention, Recipe, Stack
+from seqlab.recipe import AttentionConfig, Recipe, StackConfig
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
@@ -36,7 +36,7 @@ Frames = Float[np.ndarray, "_ _"]
 
 
 def _check(recipe: Recipe) -> None:
-    if not isinstance(recipe.model.decoder, Stack) or recipe.model.attention is None:
+    if not isinstance(recipe.model.decoder, StackConfig) or recipe.model.attention is None:
         raise ValueError(
             "a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source"
         )
@@ -51,12 +51,12 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     settings, stack, scale = (
         recipe.model,
-        cast(Stack, recipe.model.decoder),
+        cast(StackConfig, recipe.model.decoder),
         cast(VectorTarget, codec.target).scale,
     )
     encoder = build_encoder(recipe, codec.source.entry)
     score, inner = (
-        cast(Attention, settings.attention).score,
+        cast(AttentionConfig, settings.attention).score,
         settings.embedding + encoder.output_size,
     )
     return Speaker(

@@ -12,7 +12,7 @@ from seqlab.codecs.text import TextSource
 from seqlab.data.word_vectors import read_word_vectors
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.build import embedding_of
-from seqlab.recipe import Recipe, Stack, build_recipe
+from seqlab.recipe import Recipe, StackConfig, build_recipe
 from seqlab.text import SPECIALS, WordTokenizer
 
 KEPT = (
@@ -51,7 +51,7 @@ def take_over(recipe: Recipe, old: Recipe, codec: Codec) -> tuple[Recipe, Codec]
         }  # what is old stays as it is, the encoder is new
     elif old.task == "lm" and recipe.task in READS:
         # a decoder without a source reads: its layers are an encoder that sees what stands before
-        causal = {} if isinstance(old.model.decoder, Stack) else {"causal": True}
+        causal = {} if isinstance(old.model.decoder, StackConfig) else {"causal": True}
         model |= {"encoder": before["model"]["decoder"] | causal, "embedding": old.model.embedding}
         model |= {"elmo": None, "characters": None}
         table["source"] = before["target"]

@@ -22,7 +22,7 @@ from seqlab.layers.transformer import BatchNorm
 from seqlab.metrics.uncertainty import ExampleScores, interval
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
-from seqlab.recipe import Decode, Recipe
+from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.run import Learner
@@ -69,7 +69,7 @@ class Job:
 
     bundle: Bundle
     inputs: list[Any]
-    decode: Decode
+    decode: DecodeConfig
     seed: int = 0
     first_row: int = 0
     prefix: str = ""
@@ -89,7 +89,7 @@ class Opening:
 class Scoring:
     """How a model is scored: with which search, whether case counts, and where the stored training part is."""
 
-    decode: Decode | None = None
+    decode: DecodeConfig | None = None
     lower: bool = False
     train: Path | None = None
     most: int | None = None
@@ -199,7 +199,7 @@ def refuse_many_processes(recipe: Recipe, world: World) -> None:
         )
 
 
-def writes_no_text(bundle: Bundle, value: Any, decode: Decode) -> Opening:
+def writes_no_text(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
     """The refusal of a task whose models have no decoder."""
     raise UsageError(
         f"a '{bundle.recipe.task}' model writes no text", hint="ask it with `predict`."
@@ -258,7 +258,7 @@ class Task:
     calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: (
         None
     )  # how sure it may be, from held-out data
-    opening: Callable[[Bundle, Any, Decode], Opening] = (
+    opening: Callable[[Bundle, Any, DecodeConfig], Opening] = (
         writes_no_text  # a decoder that is about to write its answer
     )
     views: Callable[[Bundle], tuple[str, ...]] = (

@@ -22,7 +22,7 @@ from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import corpus_scores
 from seqlab.metrics.uncertainty import bleu, share
 from seqlab.models.neighbours import NeighbourDecoder, NeighbourEncoder, NeighbourModel
-from seqlab.recipe import Neighbours, Recipe
+from seqlab.recipe import NeighboursConfig, Recipe
 from seqlab.tasks.examples import (
     Examples,
     ask,
@@ -58,7 +58,7 @@ from seqlab.training.weights import load_weights, parameters_of
 from seqlab.world import World
 
 
-def _neighbour_model(settings: Neighbours, codec: Codec) -> nn.Module:
+def _neighbour_model(settings: NeighboursConfig, codec: Codec) -> nn.Module:
     """A model without examples."""
     vocabulary = cast(NgramSource, codec.source).vocabulary
     encoder = NeighbourEncoder(len(vocabulary.words), len(vocabulary), settings)

@@ -20,7 +20,7 @@ from seqlab.models.build import build_seq2seq
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
-from seqlab.recipe import Decode, Recipe
+from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.examples import (
     Examples,
@@ -46,7 +46,7 @@ class Piece:
     log_probability: float
 
 
-def rule_of(decode: Decode, seed: int) -> Rule:
+def rule_of(decode: DecodeConfig, seed: int) -> Rule:
     """How one token is chosen at each step."""
     if decode.method == "sample":
         return Sample(decode.temperature, decode.top_k, decode.top_p, seed)
@@ -130,7 +130,7 @@ def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
     return [results.get(row, []) for row in range(len(sources))]
 
 
-def target_limits(bundle: Bundle, decode: Decode, prefix: Sequence[int] = ()) -> Limits:
+def target_limits(bundle: Bundle, decode: DecodeConfig, prefix: Sequence[int] = ()) -> Limits:
     """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
     return Limits(
         end=EOS, most=min(decode.max_length, room(bundle.recipe) - len(prefix)), never=NEVER
@@ -149,14 +149,14 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
 
 
 @torch.inference_mode()
-def open_translation(bundle: Bundle, value: Any, decode: Decode) -> Opening:
+def open_translation(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
     """A decoder that has a source to look at and nothing written yet."""
     memory = bundle.model.encoder(padded(encode_inputs(bundle, [value])))
     return Opening(memory, [SOS], target_limits(bundle, decode))
 
 
 def stream_text(
-    task: Task, bundle: Bundle, value: Any, *, decode: Decode, seed: int = 0
+    task: Task, bundle: Bundle, value: Any, *, decode: DecodeConfig, seed: int = 0
 ) -> Iterator[Piece]:
     """An answer piece by piece as its tokens are chosen; `decode` is not a beam's."""
     if bundle.codec.reads and isinstance(value, str) and not value.strip():

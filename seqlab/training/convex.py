@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.models.bags import SparseTable
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.lbfgs import Descent, Flat, flat, unflat
 from seqlab.training.log import Metrics, Step
@@ -49,7 +49,7 @@ class ConvexLearner:
         model: nn.Module,
         learnt: Sequence[nn.Parameter],
         problem: Problem,
-        settings: Train,
+        settings: TrainConfig,
         strengths: Sequence[float],
     ) -> None:
         self.model, self.learnt, self.problem, self.strengths = (

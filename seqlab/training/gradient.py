@@ -14,7 +14,7 @@ from torch import nn
 from seqlab.layers.dropout import noise
 from seqlab.machine import tidy_memory
 from seqlab.padded import Batch
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
 from seqlab.training.loss import DistributedLoss, Loss, own_rows
@@ -48,7 +48,7 @@ class Batches(Protocol):
     def batch(self, epoch: int, index: int) -> Batch: ...
 
 
-def num_steps(batches: Batches, settings: Train) -> int:
+def num_steps(batches: Batches, settings: TrainConfig) -> int:
     """How many steps a recipe asks for."""
     if settings.steps is not None:
         return settings.steps
@@ -62,7 +62,7 @@ class GradientLearner:
     extended_by = "steps"
 
     def __init__(
-        self, model: nn.Module, batches: Batches, settings: Train, world: World = ALONE
+        self, model: nn.Module, batches: Batches, settings: TrainConfig, world: World = ALONE
     ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
         self.loss_of = DistributedLoss(model, world, settings)

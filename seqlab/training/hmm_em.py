@@ -16,7 +16,7 @@ from torch import Tensor
 from seqlab.keyed import uniform
 from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian
 from seqlab.models.hmm import HMM, Probabilities
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
@@ -40,7 +40,7 @@ class HMMLearner:
         model: Probabilities,
         start: Callable[[int], HMM],
         em: EMSteps,
-        settings: Train,
+        settings: TrainConfig,
         *,
         by_validation: bool = False,
     ) -> None:

@@ -11,7 +11,7 @@ from seqlab.machine import tidy_memory
 from seqlab.models.forecaster import LDSForecaster, evidence_of
 from seqlab.models.lds import LDS
 from seqlab.padded import Batch
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations
 from seqlab.training.log import Metrics, Step
@@ -33,7 +33,9 @@ class LDSLearner:
     log_every = save_every = 1
     extended_by = "steps"
 
-    def __init__(self, model: LDSForecaster, series: Batch, settings: Train, *, free: bool) -> None:
+    def __init__(
+        self, model: LDSForecaster, series: Batch, settings: TrainConfig, *, free: bool
+    ) -> None:
         self.model, self.settings = model, FREE if free else STRUCTURE
         self._num_steps = settings.steps or math.ceil(settings.epochs or 1)
         self.progress = Progress()

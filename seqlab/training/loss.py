@@ -28,7 +28,7 @@ from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
 from seqlab.models.interface import Model
 from seqlab.padded import Batch
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.types import Scalar, State
 from seqlab.world import ALONE, World
 
@@ -115,7 +115,7 @@ def mean_loss(
 class DistributedLoss(nn.Module):
     """The loss of a batch; of many processes, each its share, and the gradient of all of them."""
 
-    def __init__(self, model: nn.Module, world: World, settings: Train) -> None:
+    def __init__(self, model: nn.Module, world: World, settings: TrainConfig) -> None:
         super().__init__()
         self.world = world
         own = _ModelLoss(model, settings)
@@ -171,7 +171,7 @@ def sharded(module: nn.Module, num_processes: int) -> nn.Module:
 class _ModelLoss(nn.Module):
     """The loss of some rows as a module, which is what torch distributes."""
 
-    def __init__(self, model: nn.Module, settings: Train) -> None:
+    def __init__(self, model: nn.Module, settings: TrainConfig) -> None:
         super().__init__()
         self.model, self.settings = model, settings
 

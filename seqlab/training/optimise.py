@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seqlab.layers.inputs import Embedding
 from seqlab.layers.linear import Head
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.weights import spread, whole
 
 Group = dict[str, Any]
@@ -26,7 +26,7 @@ _A, _B, _C = (
 )  # a quintic that drives singular values towards 1, steeply from below
 
 
-def optimizers(model: nn.Module, settings: Train) -> list[torch.optim.Optimizer]:
+def optimizers(model: nn.Module, settings: TrainConfig) -> list[torch.optim.Optimizer]:
     """The optimisers of a recipe, each with its share of the weights.
 
     Weight decay acts on matrices alone: a bias or a gain has nothing to overfit with. Muon takes the matrices inside;
@@ -45,7 +45,7 @@ def optimizers(model: nn.Module, settings: Train) -> list[torch.optim.Optimizer]
 
 
 def set_rate(
-    optimizers: list[torch.optim.Optimizer], rate: float, step: int, settings: Train
+    optimizers: list[torch.optim.Optimizer], rate: float, step: int, settings: TrainConfig
 ) -> None:
     """The rate of this step; an encoder that was trained before may learn more slowly, and later."""
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
@@ -55,7 +55,9 @@ def set_rate(
         group["lr"] = rate * factor
 
 
-def _groups(model: nn.Module, settings: Train) -> tuple[list[Group], list[Group], list[Group]]:
+def _groups(
+    model: nn.Module, settings: TrainConfig
+) -> tuple[list[Group], list[Group], list[Group]]:
     """Matrices, tables of tokens and vectors, the encoder's apart from the others where the recipe treats it so."""
     by_token = {
         id(parameter) for module in token_tables(model) for parameter in module.parameters()
@@ -83,7 +85,7 @@ def token_tables(model: nn.Module) -> list[nn.Module]:
     return tables + [module.output for module in model.modules() if isinstance(module, Head)]
 
 
-def learning_rate(step: int, num_steps: int, settings: Train) -> float:
+def learning_rate(step: int, num_steps: int, settings: TrainConfig) -> float:
     """The rate at a step counted from 0: a linear warm-up, then cosine to nothing, 1/sqrt, or constant."""
     warmup = min(settings.warmup, num_steps)
     if step < warmup:

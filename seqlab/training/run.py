@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seqlab.errors import RunError
 from seqlab.machine import ThreadChoice, peak_memory
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.budget import CHANGE, Budget
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
@@ -117,7 +117,7 @@ class Run:
     def __init__(
         self,
         learner: Learner,
-        settings: Train,
+        settings: TrainConfig,
         *,
         validate: Callable[[], dict[str, float]],
         folder: Path,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.models.build import fill
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 
 Weights = dict[str, Tensor]
 
@@ -98,7 +98,7 @@ class LastAverage(NoAverage):
             self.snapshots[int(index)][name] = weight
 
 
-def average(settings: Train) -> NoAverage:
+def average(settings: TrainConfig) -> NoAverage:
     """The average that a recipe asks for."""
     if settings.average == "ema":
         return ExponentialAverage(settings.ema_decay)

@@ -16,7 +16,7 @@ from seqlab.codecs.words import WordSource
 from seqlab.data.sources import Example, Picture
 from seqlab.errors import BundleError, DataError, UsageError
 from seqlab.padded import Measured, Tokens
-from seqlab.recipe import Image, load_recipe, override
+from seqlab.recipe import ImageConfig, load_recipe, override
 from seqlab.text import EOS, MASK, SEP, SOS, UNSEEN, Labels, Normaliser, learn
 
 MOST = 1000
@@ -24,7 +24,7 @@ LETTERS = learn("characters", ["the cat"], normaliser=Normaliser())
 WORDS = learn("words", ["the cat sat"], normaliser=Normaliser())
 PIECES = learn("bpe", ["the cat sat"], normaliser=Normaliser(), size=300)
 SCALE = Measured((1.0, 2.0), (0.5, 4.0))
-IMAGE = Image(height=2, width=3, channels=1)
+IMAGE = ImageConfig(height=2, width=3, channels=1)
 SERIES = SeriesSource(("sales",), ("price",), (1.0, 2.0), (3.0, 4.0), (0.5,), 7, True)
 LABELS, ANGLES = Labels(("A", "B"), (2, 1)), NumberTarget(Measured((0.0,), (2.0,)), True, "?")
 CODECS = {

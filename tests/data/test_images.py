@@ -12,10 +12,10 @@ from PIL import Image as Pillow
 from seqlab.data.images import picture_values
 from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabWarning
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 
-SMALL = Image(height=4, width=6)
-GREY = Image(height=4, width=6, channels=1)
+SMALL = ImageConfig(height=4, width=6)
+GREY = ImageConfig(height=4, width=6, channels=1)
 RED, WHITE = (200, 10, 20), (255, 255, 255)
 
 

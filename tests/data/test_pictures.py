@@ -10,9 +10,9 @@ from safetensors.numpy import save_file
 from seqlab.data.pictures import load_picture, read_pictures
 from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 
-SMALL, SKIP = Image(height=4, width=4), Image(height=4, width=4, bad="skip")
+SMALL, SKIP = ImageConfig(height=4, width=4), ImageConfig(height=4, width=4, bad="skip")
 
 
 def pixels(shade, side=4):

@@ -6,7 +6,7 @@ import pytest
 from seqlab.data.pictures import read_pictures
 from seqlab.data.scenes import COLOURS, SIDE, make_pictures, scene
 from seqlab.errors import DataError, UsageError
-from seqlab.recipe import Image
+from seqlab.recipe import ImageConfig
 
 
 def test_a_scene_depends_on_its_key_alone():
@@ -41,7 +41,7 @@ def test_what_is_said_is_what_is_there(row):
 def test_a_set_is_a_file_that_training_reads(tmp_path):
     path = tmp_path / "deep" / "shapes.npz"
     assert make_pictures("shapes", 5, path, seed=1) == 5
-    examples = list(read_pictures([str(path)], Image(height=SIDE, width=SIDE), labels=False))
+    examples = list(read_pictures([str(path)], ImageConfig(height=SIDE, width=SIDE), labels=False))
     assert [e.target for e in examples[4:6]] == list(scene(2, seed=1).captions)
     assert examples[4].boxes[0][0] == scene(2, seed=1).nouns[0]
     np.testing.assert_allclose(examples[4].boxes[0][1:], scene(2, seed=1).boxes[0], rtol=1e-6)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from seqlab.demo.tracking import Scene, track
+from seqlab.demo.tracking import Simulation, track
 
 SEEDS = range(4)
 
@@ -44,7 +44,7 @@ def test_filter_and_smoother_know_how_far_off_they_are(followed):
 
 
 def test_what_was_not_seen_is_not_a_number_and_the_last_sighting_stays():
-    found = track(Scene(steps=30, missing=0.5, iterations=1), seed=1)
+    found = track(Simulation(steps=30, missing=0.5, iterations=1), seed=1)
     unseen = np.isnan(found.sightings).any(1)
     assert not unseen[0]
     assert 5 < found.num_unseen == unseen.sum() < 25
@@ -54,7 +54,7 @@ def test_what_was_not_seen_is_not_a_number_and_the_last_sighting_stays():
 
 
 def test_the_same_seed_is_the_same_target_and_another_another():
-    once, again, other = (track(Scene(steps=10, iterations=3), seed=seed) for seed in (3, 3, 4))
+    once, again, other = (track(Simulation(steps=10, iterations=3), seed=seed) for seed in (3, 3, 4))
     assert once.to_json() == again.to_json()
     assert not np.allclose(once.path, other.path)
 

@@ -12,7 +12,7 @@ from seqlab.models.interface import Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.models.transformer import ROOM, Stepping, TransformerDecoder, TransformerEncoder
 from seqlab.padded import Padded
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 
 OPTIONS = [
     {},
@@ -29,7 +29,7 @@ options = pytest.mark.parametrize("option", OPTIONS, ids=str)
 
 def decoder(option, *, source=True, seed=1, vocabulary=37):
     torch.manual_seed(seed)
-    settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
+    settings = TransformerConfig(**({"size": 24, "layers": 2, "heads": 4} | option))
     entrance = Entrance(settings.size, settings, most=ROOM + 10, dropout=0.0, name="decoder")
     embedding, head = (
         Embedding(vocabulary, settings.size, name="decoder"),
@@ -143,7 +143,7 @@ def test_without_kernels_the_search_takes_the_decoder_itself(monkeypatch):
 def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, lengths):
     """With a gradient every position is computed, without one only the real ones."""
     torch.manual_seed(1)
-    settings = Transformer(**({"size": 24, "layers": 2, "heads": 4} | option))
+    settings = TransformerConfig(**({"size": 24, "layers": 2, "heads": 4} | option))
     entrance = Entrance(settings.size, settings, most=ROOM + 10, dropout=0.0, name="encoder")
     inputs = TokenInputs(Embedding(37, settings.size, name="encoder"))
     encoder = TransformerEncoder(inputs, entrance, settings, dropout=0.0)

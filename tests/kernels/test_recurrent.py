@@ -12,7 +12,7 @@ from seqlab.layers.recurrence import WORTHWHILE, Recurrence, quicker
 from seqlab.layers.stack import recurrent_stack
 from seqlab.layers.tap import listening
 from seqlab.padded import Padded
-from seqlab.recipe import Stack
+from seqlab.recipe import StackConfig
 
 pytestmark = pytest.mark.usefixtures("kernels")
 GATES = {"rnn": 1, "relu-rnn": 1, "lstm": 4, "gru": 3, "gru-torch": 3}
@@ -245,7 +245,7 @@ def test_reading_at_once_equals_reading_piece_by_piece(kind, monkeypatch):
 @every_cell
 def test_padded_rows_are_the_same_with_and_without(kind, bidirectional, monkeypatch):
     torch.manual_seed(2)
-    described = Stack(kind=kind, size=8, layers=2, bidirectional=bidirectional)
+    described = StackConfig(kind=kind, size=8, layers=2, bidirectional=bidirectional)
     stack = recurrent_stack(6, described, dropout=0.0, name="encoder").double()
     rows = Padded(torch.randn(4, 15, 6, dtype=torch.float64), torch.tensor([15, 9, 1, 0]))
     results = []

@@ -12,7 +12,7 @@ from seqlab.layers.linear import Head, Linear, dequantise, quantise, round_to_by
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.models.transformer import TransformerDecoder, TransformerEncoder
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 
 
 @given(seed=st.integers(0, 1000), size=st.sampled_from([(1, 1), (3, 7), (17, 5), (4, 2, 3)]))
@@ -75,7 +75,7 @@ def test_a_gradient_flows_through_the_floats(kernels):
 
 def test_every_law_holds_in_bytes(kernels):
     torch.manual_seed(4)
-    settings = Transformer(size=16, layers=2, heads=4)
+    settings = TransformerConfig(size=16, layers=2, heads=4)
     entrances = [
         Entrance(16, settings, most=30, dropout=0.0, name=name) for name in ("encoder", "decoder")
     ]

@@ -11,7 +11,7 @@ from seqlab.layers.inputs import Embedding
 from seqlab.layers.stack import BidirectionalStack, CausalStack, recurrent_stack
 from seqlab.layers.tap import listening
 from seqlab.padded import Padded
-from seqlab.recipe import Cell, Connection, Stack
+from seqlab.recipe import Cell, Connection, StackConfig
 
 D, H, B, T = 3, 4, 4, 5
 CELLS, CONNECTIONS = get_args(Cell), get_args(Connection)
@@ -23,7 +23,7 @@ def numbers(*shape, seed=0):
 
 
 def stack(cell="lstm", connection="plain", *, layers=2, bidirectional=False, dropout=0.0):
-    settings = Stack(
+    settings = StackConfig(
         kind=cell, size=H, layers=layers, bidirectional=bidirectional, connection=connection
     )
     made = recurrent_stack(D, settings, dropout=dropout, name="encoder").double()

@@ -15,7 +15,7 @@ from seqlab.layers.transformer import (
     TransformerBlock,
 )
 from seqlab.models.recurrent import SourceAttention
-from seqlab.recipe import Transformer
+from seqlab.recipe import TransformerConfig
 
 
 def _copied(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
@@ -57,7 +57,7 @@ def test_an_encoder_block_equals_torchs(norm):
     theirs = nn.TransformerEncoderLayer(
         16, 4, 64, dropout=0.0, batch_first=True, norm_first=norm == "pre"
     )
-    ours = TransformerBlock(Transformer(size=16, heads=4, norm=norm), dropout=0.0, name="e")
+    ours = TransformerBlock(TransformerConfig(size=16, heads=4, norm=norm), dropout=0.0, name="e")
     _copied(theirs.self_attn, ours.attention)
     ours.feed_forward.widen.load_state_dict(theirs.linear1.state_dict())
     ours.feed_forward.narrow.load_state_dict(theirs.linear2.state_dict())
@@ -92,7 +92,7 @@ def test_many_heads_equal_the_equations():
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_sublayer_with_its_norm_equals_the_equations(norm):
     """E50, E52, E53."""
-    settings = Transformer(size=16, heads=4, norm=norm)
+    settings = TransformerConfig(size=16, heads=4, norm=norm)
     layer, around, x = (
         FeedForward(settings, dropout=0.0, name="f"),
         AddNorm(settings, dropout=0.0, name="n"),

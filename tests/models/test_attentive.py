@@ -10,7 +10,7 @@ from seqlab.layers.stack import CausalStack
 from seqlab.models.interface import Memory
 from seqlab.models.recurrent import AttentiveDecoder, Bridge, SourceAttention, attentive_sizes
 from seqlab.padded import Padded
-from seqlab.recipe import Attention, Stack
+from seqlab.recipe import AttentionConfig, StackConfig
 
 V, D, H, M = 9, 4, 5, 6
 
@@ -19,9 +19,11 @@ V, D, H, M = 9, 4, 5, 6
 def test_luongs_wiring_reads_out_the_attention_vector(feeding):
     """E40, of the context and the state of each step; with feeding it enters the next step."""
     torch.manual_seed(0)
-    settings = Attention(score="dot", wiring="luong", feeding=feeding)
+    settings = AttentionConfig(score="dot", wiring="luong", feeding=feeding)
     input_size, feature_size = attentive_sizes(settings, D, H, M)
-    stack = CausalStack(input_size, Stack(kind="rnn", size=H, layers=1), dropout=0.0, name="d")
+    stack = CausalStack(
+        input_size, StackConfig(kind="rnn", size=H, layers=1), dropout=0.0, name="d"
+    )
     decoder = AttentiveDecoder(
         Embedding(V, D, name="d"),
         stack,

@@ -14,7 +14,7 @@ from seqlab.models.lds import local_level
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Stack
+from seqlab.recipe import StackConfig
 from seqlab.training.loss import batch_loss, mean_loss
 
 LOOK, AHEAD, PATCH = 10, 3, 4
@@ -25,7 +25,7 @@ every_output = pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: typ
 def forecaster(output=OUTPUTS[0], *, covariates=0, scale_windows=True, variables=2):
     torch.manual_seed(0)
     width = PATCH * (2 + covariates)
-    stack = CausalStack(6, Stack(kind="gru", size=5), dropout=0.0, name="encoder")
+    stack = CausalStack(6, StackConfig(kind="gru", size=5), dropout=0.0, name="encoder")
     encoder = RecurrentEncoder(VectorInputs([0.0] * width, [1.0] * width, 6), stack, dropout=0.0)
     return Forecaster(
         encoder,

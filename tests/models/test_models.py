@@ -13,7 +13,7 @@ from seqlab.models.interface import Memory
 from seqlab.models.recurrent import Bridge, RecurrentDecoder, RecurrentEncoder
 from seqlab.models.seq2seq import LanguageModel, Seq2Seq, reorder
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Stack
+from seqlab.recipe import StackConfig
 
 V, D, H, F = 9, 4, 5, 3
 SOURCE = Padded.from_rows([[4, 5, 6], [], [7]])
@@ -29,7 +29,10 @@ def decoder(*, summary=None, every=False, kind="rnn", tied=False):
     torch.manual_seed(0)
     embedding = Embedding(V, D, name="decoder")
     stack = CausalStack(
-        D + (summary or 0) * every, Stack(kind=kind, size=H, layers=1), dropout=0.0, name="decoder"
+        D + (summary or 0) * every,
+        StackConfig(kind=kind, size=H, layers=1),
+        dropout=0.0,
+        name="decoder",
     )
     bridge = None if summary is None else Bridge(summary, stack.state_sizes)
     head = Head(H, V, tied=embedding.weight if tied else None)
@@ -41,7 +44,7 @@ def decoder(*, summary=None, every=False, kind="rnn", tied=False):
 def encoder(**options):
     torch.manual_seed(1)
     stack = recurrent_stack(
-        D, Stack(kind="lstm", size=H, layers=2, **options), dropout=0.0, name="encoder"
+        D, StackConfig(kind="lstm", size=H, layers=2, **options), dropout=0.0, name="encoder"
     )
     return RecurrentEncoder(
         TokenInputs(Embedding(V, D, name="encoder")), stack, dropout=0.0

@@ -10,7 +10,7 @@ from seqlab.models.pictures import (
     patches,
 )
 from seqlab.padded import Padded
-from seqlab.recipe import Convolution, Glimpse, Image
+from seqlab.recipe import ConvolutionConfig, GlimpseConfig, ImageConfig
 from seqlab.trace import Trace
 
 
@@ -25,9 +25,9 @@ def rows(num, image, *, seed=1):
 
 
 def test_convolutions_leave_a_grid_and_one_vector():
-    image = Image(height=20, width=12)
+    image = ImageConfig(height=20, width=12)
     encoder = ConvolutionalEncoder(
-        Convolution(size=16, layers=2, channels=4, blocks=2), image, dropout=0.0
+        ConvolutionConfig(size=16, layers=2, channels=4, blocks=2), image, dropout=0.0
     )
     memory = encoder(rows(3, image))
     assert memory.grid == (5, 3)
@@ -38,8 +38,10 @@ def test_convolutions_leave_a_grid_and_one_vector():
 
 def test_a_place_of_the_grid_sees_its_part_of_the_picture():
     """What changes in the lower right corner changes nothing in the upper left one."""
-    image = Image(height=32, width=32, channels=1)
-    encoder = ConvolutionalEncoder(Convolution(size=8, layers=2, channels=4), image, dropout=0.0)
+    image = ImageConfig(height=32, width=32, channels=1)
+    encoder = ConvolutionalEncoder(
+        ConvolutionConfig(size=8, layers=2, channels=4), image, dropout=0.0
+    )
     source = rows(1, image)
     changed = source.values.clone()
     changed[:, 28:, 28:] += 3
@@ -60,8 +62,8 @@ def test_positions_tell_each_place_by_its_row_and_its_column():
 
 
 def test_the_windows_are_part_of_the_trace():
-    image = Image(height=10, width=14, channels=3)
-    encoder = GlimpseEncoder(Glimpse(size=7, glimpses=4, window=3), image, dropout=0.0)
+    image = ImageConfig(height=10, width=14, channels=3)
+    encoder = GlimpseEncoder(GlimpseConfig(size=7, glimpses=4, window=3), image, dropout=0.0)
     trace = Trace()
     with torch.inference_mode(), trace.recording():
         memory = encoder(rows(2, image))
@@ -75,8 +77,8 @@ def test_the_windows_are_part_of_the_trace():
 
 
 def test_a_gradient_reaches_every_weight_of_a_glimpse():
-    image = Image(height=8, width=8, channels=1)
-    encoder = GlimpseEncoder(Glimpse(size=6, glimpses=3, window=3), image, dropout=0.0)
+    image = ImageConfig(height=8, width=8, channels=1)
+    encoder = GlimpseEncoder(GlimpseConfig(size=6, glimpses=3, window=3), image, dropout=0.0)
     encoder(rows(4, image)).summary.square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoder.parameters())
 
@@ -96,7 +98,7 @@ def test_patches_go_from_left_to_right_and_down():
 
 
 def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen():
-    layer = Pictures([10.0, 20.0] * 2, [2.0, 4.0] * 2, Image(height=2, width=2, channels=3))
+    layer = Pictures([10.0, 20.0] * 2, [2.0, 4.0] * 2, ImageConfig(height=2, width=2, channels=3))
     rows = torch.tensor([[[12, 24, 8, 16], [10, 20, 14, 28], [99, 99, 99, 99]]], dtype=torch.uint8)
     layer.settings = layer.settings.model_copy(
         update={"channels": 2}
@@ -107,7 +109,7 @@ def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen
 
 
 def test_patches_are_as_many_positions_as_there_are():
-    layer = Pictures([0.0] * 6, [1.0] * 6, Image(height=4, width=6, channels=1, patch=2))
+    layer = Pictures([0.0] * 6, [1.0] * 6, ImageConfig(height=4, width=6, channels=1, patch=2))
     seen = layer(Padded(pictures(3).flatten(2), torch.tensor([4, 4, 4])))
     assert seen.values.shape == (3, 6, 4)
     assert seen.lengths.tolist() == [6, 6, 6]
@@ -115,7 +117,7 @@ def test_patches_are_as_many_positions_as_there_are():
 
 
 def test_a_picture_is_moved_only_in_training_and_as_its_key_says():
-    settings = Image(height=4, width=6, channels=1, shift=2, flip=True)
+    settings = ImageConfig(height=4, width=6, channels=1, shift=2, flip=True)
     pixels = pictures(40)
     assert jittered(pixels, settings).equal(pixels)
     with noise(1, 7, torch.arange(40)):
@@ -131,7 +133,7 @@ def test_a_picture_is_moved_only_in_training_and_as_its_key_says():
 
 
 def test_a_moved_picture_is_the_same_picture_with_its_edge_drawn_out():
-    settings = Image(height=4, width=6, channels=1, shift=1)
+    settings = ImageConfig(height=4, width=6, channels=1, shift=1)
     pixels = pictures(1).expand(200, -1, -1, -1)
     with noise(1, 1, torch.arange(200)):
         moved = {tuple(each.flatten().tolist()) for each in jittered(pixels, settings)}

@@ -16,12 +16,12 @@ from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.models.transformer import segment_numbers
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Stack, Transformer
+from seqlab.recipe import StackConfig, TransformerConfig
 from seqlab.text.vocabulary import EOS, MASK, SEP, SOS, SPECIALS, UNK
 from seqlab.training.loss import batch_loss
 
 V, D = 40, 6
-STACK = Stack(kind="lstm", size=D, layers=2, connection="residual")
+STACK = StackConfig(kind="lstm", size=D, layers=2, connection="residual")
 ROWS = [[10, 11, 12, 13, 14], [20, 21], [], [30]]
 
 
@@ -115,7 +115,7 @@ class TestBidirectionalLanguageModel:
 def masked():
     torch.manual_seed(0)
     stack = recurrent_stack(
-        D, Stack(kind="gru", size=D, bidirectional=True), dropout=0.0, name="encoder"
+        D, StackConfig(kind="gru", size=D, bidirectional=True), dropout=0.0, name="encoder"
     )
     encoder = RecurrentEncoder(TokenInputs(Embedding(V, D, name="encoder")), stack, dropout=0.0)
     return MaskedLanguageModel(encoder, Head(2 * D, V), num_tokens=V, share=0.3)
@@ -221,7 +221,9 @@ class TestElmoInputs:
     def tagger(self, readers):
         torch.manual_seed(2)
         inputs = ElmoInputs(TokenInputs(Embedding(V, 3, name="encoder")), readers.float())
-        stack = recurrent_stack(inputs.size, Stack(kind="gru", size=D), dropout=0.0, name="encoder")
+        stack = recurrent_stack(
+            inputs.size, StackConfig(kind="gru", size=D), dropout=0.0, name="encoder"
+        )
         return Tagger(RecurrentEncoder(inputs, stack, dropout=0.0), Head(D, 4))
 
     def test_stand_beside_the_words_own_vectors(self, tagger):
@@ -263,7 +265,7 @@ class TestSpelledInputs:
     def inputs(self):
         torch.manual_seed(0)
         return SpelledInputs(
-            Embedding(V, 3, name="encoder"), 20, Stack(kind="gru", size=4, bidirectional=True)
+            Embedding(V, 3, name="encoder"), 20, StackConfig(kind="gru", size=4, bidirectional=True)
         )
 
     def words(self, *rows):
@@ -312,7 +314,7 @@ class TestSegments:
         ]
 
     def test_the_entrance_adds_a_vector_for_each_text_and_the_last_for_all_that_follow(self):
-        settings = Transformer(size=4, heads=2, segments=2, positions="none")
+        settings = TransformerConfig(size=4, heads=2, segments=2, positions="none")
         entrance = Entrance(4, settings, most=9, dropout=0.0, name="encoder")
         tokens, x = torch.tensor([[7, SEP, 8, SEP, 9]]), torch.randn(1, 5, 4)
         told = entrance(x, segments=segment_numbers(Padded.from_rows(list(tokens)))) - entrance(x)

@@ -12,7 +12,7 @@ from seqlab.errors import RunError
 from seqlab.layers.dropout import current_noise
 from seqlab.layers.tap import listening
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Train, build_recipe
+from seqlab.recipe import TrainConfig, build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
 from seqlab.training.checkpoint import read_checkpoint
@@ -376,8 +376,8 @@ def test_an_estimate_is_made_before_the_run_and_leaves_no_gradient(tmp_path):
 
 @pytest.mark.parametrize(("epochs", "steps"), [(1, 3), (2.5, 8), (0.01, 1)])
 def test_epochs_are_counted_in_steps(epochs, steps):
-    assert num_steps(Repeated(), Train(epochs=epochs)) == steps
-    assert num_steps(Repeated(), Train(steps=17)) == 17
+    assert num_steps(Repeated(), TrainConfig(epochs=epochs)) == steps
+    assert num_steps(Repeated(), TrainConfig(steps=17)) == 17
 
 
 def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weights(tmp_path):

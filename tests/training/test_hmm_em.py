@@ -7,7 +7,7 @@ import torch
 from experiments.hmm_fit import Family, HMMSettings, baum_welch, draw_hmm
 from seqlab.models.hmm import Probabilities
 from seqlab.padded import Padded
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo
 from seqlab.training.counting import CountingLearner
 from seqlab.training.hmm_em import HMMLearner
@@ -33,7 +33,7 @@ def climbing(evidence, tmp_path):
         folder.mkdir(exist_ok=True)
         model = Probabilities(draw_hmm(FAMILY, 4, seed=0))
         search = {"pseudo": Pseudo(0.1, 0.1, 0.1), "tolerance": settings.get("tolerance", 1e-4)}
-        train = Train(**{"steps": 6, "restarts": 3, **settings})
+        train = TrainConfig(**{"steps": 6, "restarts": 3, **settings})
         if counted:
             learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1).tensors())
         else:

@@ -13,14 +13,14 @@ from seqlab.models.classifier import Classifier, Tagger
 from seqlab.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import Stack
+from seqlab.recipe import StackConfig
 from seqlab.training.loss import batch_loss, mean_loss
 
 V, D, H = 9, 4, 5
 
 
 def stack(name, kind="lstm"):
-    return CausalStack(D, Stack(kind=kind, size=H, layers=1), dropout=0.0, name=name)
+    return CausalStack(D, StackConfig(kind=kind, size=H, layers=1), dropout=0.0, name=name)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from seqlab.equations.bptt import clip_by_norm
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.optimise import (
     clip_,
     learning_rate,
@@ -17,11 +17,11 @@ from seqlab.training.optimise import (
     set_rate,
 )
 
-KINDS = get_args(Train.model_fields["optimizer"].annotation)
+KINDS = get_args(TrainConfig.model_fields["optimizer"].annotation)
 
 
 def settings(**options):
-    return Train(steps=100, **{"learning_rate": 0.1, "warmup": 10, **options})
+    return TrainConfig(steps=100, **{"learning_rate": 0.1, "warmup": 10, **options})
 
 
 def rates(**options):

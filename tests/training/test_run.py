@@ -11,7 +11,7 @@ from torch import nn
 
 from seqlab import lab
 from seqlab.errors import RunError
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress, read_checkpoint
 from seqlab.training.log import Silence, Step
 from seqlab.training.run import Learner, NotFiniteError, Run
@@ -90,7 +90,7 @@ def make(tmp_path):
 
     def make(losses=(), *, fails=(), num_steps=NUM_STEPS, threads=(), **settings):
         scores = iter(losses)
-        train = Train(**{"steps": num_steps, "validate_every": 5, **settings})
+        train = TrainConfig(**{"steps": num_steps, "validate_every": 5, **settings})
         learner = Counter(num_steps=num_steps, fails=fails)
         (tmp_path / "recipe.toml").write_text("old")
         validate = lambda: {"loss": next(scores, 1.0)}  # noqa: E731

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqlab.recipe import Train
+from seqlab.recipe import TrainConfig
 from seqlab.training.weights import (
     ExponentialAverage,
     LastAverage,
@@ -39,7 +39,7 @@ def number(weights):
     ("kind", "made"), [("none", NoAverage), ("ema", ExponentialAverage), ("last", LastAverage)]
 )
 def test_a_recipe_names_its_average(kind, made):
-    found = average(Train(steps=1, average=kind, ema_decay=0.7, average_last=3))
+    found = average(TrainConfig(steps=1, average=kind, ema_decay=0.7, average_last=3))
     assert isinstance(found, made)
     assert getattr(found, "decay", 0.7) == 0.7
     assert getattr(found, "count", 3) == 3
