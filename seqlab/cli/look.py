@@ -115,7 +115,7 @@ def doctor(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Is a model well: does it use its input, end, and beat its baseline?"""
+    """Does a model use its input, end, and beat its baseline?"""
     import seqlab.lab as lab
     from seqlab.doctor import examine
 

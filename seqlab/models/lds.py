@@ -75,7 +75,9 @@ class LDS:
         evidence = self.evidence(observations, inputs)
         return rts_smoother(self.system, kalman_filter(self.system, evidence), evidence.real)
 
-    def forecast(self, history: Padded, horizon: int, inputs: Inputs = None) -> PredictedObservations:
+    def forecast(
+        self, history: Padded, horizon: int, inputs: Inputs = None
+    ) -> PredictedObservations:
         """The next observations of each row: the filter goes on where nothing is seen.
 
         Inputs, where the system has them, go on for `horizon` steps after each row's own end.

@@ -4,13 +4,10 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-import torch
 from torch import nn
 
 from seqlab.bundle import Bundle
@@ -24,12 +21,11 @@ from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.forecaster import Forecaster, LDSForecaster, smoothing_of
-from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.smoothing import SmoothingForecaster
-from seqlab.padded import Batch, Measured, Padded
-from seqlab.recipe import DynamicsConfig, Recipe
+from seqlab.padded import Batch, Measured
+from seqlab.recipe import Recipe
 from seqlab.tasks.backtest import BUDGET, backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
@@ -44,8 +40,7 @@ from seqlab.tasks.task import (
     no_subject,
     refuse_many_processes,
 )
-from seqlab.training.kalman_em import start_lds
-from seqlab.training.lds_em import LDSLearner
+from seqlab.training.lds_em import LDSLearner, first_system
 from seqlab.training.run import Learner
 from seqlab.world import World
 
@@ -147,7 +142,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     settings, source = recipe.forecast, series_of(codec)
     count, horizon = len(source.columns), settings.horizon
     if recipe.model.lds is not None:
-        start = _system(
+        start = first_system(
             recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed
         )
         return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
@@ -259,27 +254,6 @@ def _windows_of_file(bundle: Bundle, path: str) -> Windows:
             hint="give a longer file.",
         )
     return windows
-
-
-def _system(settings: DynamicsConfig, season: int, num_inputs: int, *, seed: int) -> LDS:
-    """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
-    if settings.states:
-        typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))
-        return start_lds(typical, num_states=settings.states, num_inputs=num_inputs, seed=seed)
-    parts = [
-        cycle(season / k, wander=1e-4) for k in range(1, min(settings.harmonics, season // 2) + 1)
-    ]
-    if settings.trend == "slope":
-        parts.append(local_linear_trend(level=0.05, slope=1e-4, noise=0.2))
-    elif settings.trend == "level" or not parts:
-        parts.append(local_level(level=0.05, noise=0.2))
-    whole = reduce(add, parts)
-    if not float(whole.observation_noise):
-        whole = replace(whole, observation_noise=torch.full_like(whole.observation_noise, 0.2))
-    inputs = (
-        torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
-    )
-    return replace(whole, input_matrix=inputs)
 
 
 # Windows of the past into a network or a Kalman filter, all steps ahead out of it.

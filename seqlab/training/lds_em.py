@@ -3,17 +3,20 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
 
 from seqlab.machine import tidy_memory
 from seqlab.models.forecaster import LDSForecaster, evidence_of
-from seqlab.models.lds import LDS
-from seqlab.padded import Batch
-from seqlab.recipe import TrainConfig
+from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
+from seqlab.padded import Batch, Padded
+from seqlab.recipe import DynamicsConfig, TrainConfig
 from seqlab.training.checkpoint import Progress
-from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations
+from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations, start_lds
 from seqlab.training.log import Metrics, Step
 from seqlab.training.stop import changing
 from seqlab.training.weights import Weights, load_weights, parameters_of
@@ -125,3 +128,24 @@ class LDSLearner:
             ]
             for iteration in self._iterations:
                 next(iteration)  # the system before its first iteration
+
+
+def first_system(settings: DynamicsConfig, season: int, num_inputs: int, *, seed: int) -> LDS:
+    """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
+    if settings.states:
+        typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))
+        return start_lds(typical, num_states=settings.states, num_inputs=num_inputs, seed=seed)
+    parts = [
+        cycle(season / k, wander=1e-4) for k in range(1, min(settings.harmonics, season // 2) + 1)
+    ]
+    if settings.trend == "slope":
+        parts.append(local_linear_trend(level=0.05, slope=1e-4, noise=0.2))
+    elif settings.trend == "level" or not parts:
+        parts.append(local_level(level=0.05, noise=0.2))
+    whole = reduce(add, parts)
+    if not float(whole.observation_noise):
+        whole = replace(whole, observation_noise=torch.full_like(whole.observation_noise, 0.2))
+    inputs = (
+        torch.zeros(len(whole.transition), num_inputs, dtype=torch.float64) if num_inputs else None
+    )
+    return replace(whole, input_matrix=inputs)
