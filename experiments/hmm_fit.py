@@ -18,7 +18,7 @@ from seqlab.errors import DataError
 from seqlab.keyed import uniform
 from seqlab.machine import keep_memory
 from seqlab.models.emissions import Categorical, Emissions
-from seqlab.models.hmm import HMM, Seen
+from seqlab.models.hmm import HMM, ObservedSteps
 from seqlab.padded import Padded
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, check_ascent, moments, rows_at_once
 from seqlab.training.hmm_em import Family, draw_hmm, gaussian
@@ -105,7 +105,7 @@ def select_order(
 
     By the likelihood of rows held out, else by BIC = k log n - 2 log p(x).
     """
-    num_observed, table = len(Seen.of(data.observations).values), []
+    num_observed, table = len(ObservedSteps.of(data.observations).values), []
     for num_states in candidates:
         fit = fit_hmm(data, replace(family, num_states=num_states), settings=settings).best
         bic = num_parameters(fit.model) * math.log(num_observed) - 2 * fit.log_likelihood
@@ -181,9 +181,9 @@ def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> 
     return em.maximise(model, em.expect(model)[0])
 
 
-def _seen(data: HMMData, family: Family) -> Seen:
+def _seen(data: HMMData, family: Family) -> ObservedSteps:
     """What was observed, once it is clear that such models can have emitted it."""
-    seen, symbols = Seen.of(data.observations), family.emissions == "categorical"
+    seen, symbols = ObservedSteps.of(data.observations), family.emissions == "categorical"
     if not len(seen.values):
         raise DataError(
             "there is nothing to fit: nothing was observed", hint="give rows that carry values."
@@ -197,12 +197,12 @@ def _seen(data: HMMData, family: Family) -> Seen:
     return seen
 
 
-def _num_symbols(seen: Seen, family: Family) -> int:
+def _num_symbols(seen: ObservedSteps, family: Family) -> int:
     return family.num_symbols or int(seen.values.max()) + 1
 
 
 def _clusters(
-    seen: Seen, num_states: int, seed: int, restart: int
+    seen: ObservedSteps, num_states: int, seed: int, restart: int
 ) -> tuple[Float[Tensor, "N D"], Int[Tensor, "B T"]]:
     """Centres and labels by k-means from distant points (Arthur & Vassilvitskii 2007); gaps count as the mean."""
     mean, scale = moments([seen])

@@ -12,7 +12,7 @@ from typing import cast
 from seqlab.bundle import Bundle
 from seqlab.corpus.examples import Corpus
 from seqlab.corpus.stream import HELD_OUT_CHARACTERS
-from seqlab.models.interface import Model
+from seqlab.models.interface import SequenceModel
 from seqlab.padded import Batch
 from seqlab.tasks import task_of
 from seqlab.tasks.task import SCORED_AT_THE_END, Report
@@ -74,7 +74,9 @@ class HeldOut:
         return self.kind.finish(self.task, self.bundle, self.stores, most)
 
     def _loss(self, batches: Iterable[Batch]) -> dict[str, float]:
-        return mean_loss(cast(Model, self.bundle.model), batches, carries=self.corpus.carries)
+        return mean_loss(
+            cast(SequenceModel, self.bundle.model), batches, carries=self.corpus.carries
+        )
 
     @property
     def _num_batches(self) -> int:

@@ -26,14 +26,16 @@ from seqlab.layers.linear import in_bytes
 from seqlab.layers.tap import listening
 from seqlab.model import RUN, STORES
 from seqlab.models.forecaster import Forecasts
-from seqlab.models.interface import Decoder, Memory, Model, Reading
+from seqlab.models.interface import Decoder, Memory, Reading, SequenceModel
 from seqlab.padded import Batch, Padded
 from seqlab.text import EOS
 from seqlab.training.checkpoint import read_checkpoint
 from seqlab.types import PerRow, PositionIds
 
 
-def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk: int = 1) -> float:
+def padding_changes_nothing(
+    model: SequenceModel, batch: Batch, *, extra: int = 3, junk: int = 1
+) -> float:
     """More pads on the right, with junk in them, change no prediction."""
     wide = Batch(
         batch.rows, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()}
@@ -41,7 +43,7 @@ def padding_changes_nothing(model: Model, batch: Batch, *, extra: int = 3, junk:
     return _apart(_logits(model, batch), _logits(model, wide))
 
 
-def a_batch_equals_its_rows(model: Model, batch: Batch) -> float:
+def a_batch_equals_its_rows(model: SequenceModel, batch: Batch) -> float:
     """Each row gets the same prediction alone as in company."""
     alone = [_logits(model, _row(batch, row))[0] for row in range(len(batch))]
     return _apart(_logits(model, batch), alone)
@@ -83,7 +85,7 @@ def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: PositionId
 
 
 @dataclass(frozen=True)
-class Decoding:
+class SearchCase:
     """What a search is given: a decoder, what was encoded, a prefix for each row, and the end token."""
 
     decoder: Decoder
@@ -114,7 +116,7 @@ class Decoding:
         return whole - score(self.decoder, self.memory, self.prefix)
 
 
-def reported_scores_equal_rescoring(search: Decoding) -> float:
+def reported_scores_equal_rescoring(search: SearchCase) -> float:
     """The log-probability that decoding reports is the one that forced scoring gives the same output."""
     out = search.generate(Greedy())
     tokens = [row.tolist() for row in out.tokens.rows()]
@@ -122,7 +124,7 @@ def reported_scores_equal_rescoring(search: Decoding) -> float:
     return _apart([rescored], [out.log_probability])
 
 
-def beam_scores_equal_rescoring(search: Decoding) -> float:
+def beam_scores_equal_rescoring(search: SearchCase) -> float:
     """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
     rescored, reported = [], []
     for hypotheses in zip(
@@ -135,24 +137,24 @@ def beam_scores_equal_rescoring(search: Decoding) -> float:
     return _apart(rescored, reported)
 
 
-def top_one_equals_greedy(search: Decoding) -> float:
+def top_one_equals_greedy(search: SearchCase) -> float:
     """Sampling among one token is no sampling: the number of rows that differ from greedy search."""
     return _differing(
         search, [row.tolist() for row in search.generate(Sample(top_k=1)).tokens.rows()]
     )
 
 
-def beam_one_equals_greedy(search: Decoding) -> float:
+def beam_one_equals_greedy(search: SearchCase) -> float:
     """A beam of one hypothesis is greedy search: the number of rows that differ from it."""
     return _differing(search, [list(hypotheses[0].tokens) for hypotheses in search.beam(1)])
 
 
-def _differing(search: Decoding, outputs: list[list[int]]) -> float:
+def _differing(search: SearchCase, outputs: list[list[int]]) -> float:
     greedy = search.generate(Greedy()).tokens.rows()
     return float(sum(one.tolist() != other for one, other in zip(greedy, outputs, strict=True)))
 
 
-def looking_changes_nothing(model: Model, batch: Batch) -> float:
+def looking_changes_nothing(model: SequenceModel, batch: Batch) -> float:
     """A listener that only looks leaves every prediction as it is: equations and fused kernels are one function."""
     quiet = _logits(model, batch)
     with listening(lambda name, value: value):
@@ -206,7 +208,7 @@ class Check:
         return self.difference <= self.allowed
 
 
-def check(model: Model, batch: Batch) -> Iterator[Check]:
+def check(model: SequenceModel, batch: Batch) -> Iterator[Check]:
     """Every law that applies to a model, on a batch of its own data.
 
     float32 rounds at a few millionths of a logit; a model in bytes rounds what its matrices meet to 16 bits, and a
@@ -215,7 +217,10 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
     rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(
         1.0, _largest(_logits(model, batch))
     )
-    laws: list[Callable[[Model, Batch], float]] = [a_batch_equals_its_rows, looking_changes_nothing]
+    laws: list[Callable[[SequenceModel, Batch], float]] = [
+        a_batch_equals_its_rows,
+        looking_changes_nothing,
+    ]
     if not isinstance(model, Forecasts):  # whose windows are all of one length
         laws.insert(0, padding_changes_nothing)
     yield from _checks(laws, (model, batch), rounding)
@@ -228,7 +233,7 @@ def check(model: Model, batch: Batch) -> Iterator[Check]:
         )
     causal = (the_future_never_changes_the_past, reading_equals_stepping)
     yield from _checks(causal, (decoder, memory, target.values[:, :_LIMIT]), rounding)
-    search = (Decoding(decoder, memory, Padded.full(target.values[:, :1]), EOS),)
+    search = (SearchCase(decoder, memory, Padded.full(target.values[:, :1]), EOS),)
     yield from _checks((top_one_equals_greedy, beam_one_equals_greedy), search, 0.0)
     yield from _checks(
         (reported_scores_equal_rescoring, beam_scores_equal_rescoring), search, 10 * rounding
@@ -247,7 +252,7 @@ _STEPS = 6  # that a run goes on for
 
 
 @torch.inference_mode()
-def _logits(model: Model, batch: Batch) -> list[Tensor]:
+def _logits(model: SequenceModel, batch: Batch) -> list[Tensor]:
     """The logits of each row at its scored positions."""
     reading: Reading = model.read_batch(batch, ())
     return [

@@ -28,7 +28,7 @@ def reporter(*, quiet: bool) -> Reporter:
 
         return Silence()
     console = Console(stderr=True)
-    return Bar(console) if console.is_terminal else Lines()
+    return Bar(console) if console.is_terminal else PlainProgress()
 
 
 class Bar:
@@ -75,7 +75,7 @@ class Bar:
         self.progress.stop()
 
 
-class Lines:
+class PlainProgress:
     """A line now and then, for a log file."""
 
     def __init__(self) -> None:

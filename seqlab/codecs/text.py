@@ -22,11 +22,28 @@ from seqlab.codecs.codec import (
     entry_of,
     parse_text,
 )
+from seqlab.codecs.letters import (
+    learn_letters,
+    letters_column,
+    letters_json,
+    read_letters,
+    spelled,
+)
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
 from seqlab.recipe import Recipe, TextConfig
-from seqlab.text import EOS, MASK, SEP, SOS, Normaliser, Tokenizer
+from seqlab.text import (
+    EOS,
+    MASK,
+    SEP,
+    SOS,
+    CharacterTokenizer,
+    Normaliser,
+    Tokenizer,
+    WordTokenizer,
+)
+from seqlab.text.words import split
 
 _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
 
@@ -34,15 +51,16 @@ _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
 @dataclass(frozen=True)
 class TextSource(Source):
     """Lines of text. With `markers`, [SEP] and [MASK] are special tokens; with `frame`, a text stands between SOS and
-    SEP, as BERT reads it."""
+    SEP, as BERT reads it; with `letters`, each word is read with its spelling."""
 
     tokenizer: Tokenizer
     markers: bool = False
     frame: bool = False
+    letters: CharacterTokenizer | None = None
 
     @property
     def entry(self) -> Tokens:
-        return Tokens(len(self.tokenizer))
+        return Tokens(len(self.tokenizer), len(self.letters or ()))
 
     def load(self, value: Any) -> str:
         return str(value)
@@ -52,9 +70,15 @@ class TextSource(Source):
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         texts = [str(value) for value in values]
+        if self.letters is not None and isinstance(self.tokenizer, WordTokenizer):
+            return [self._spelled(self.letters, self.tokenizer, each) for each in texts]
         if self.markers and any(marker in each for each in texts for marker in _MARKERS):
             return [framed(self._marked(each), self.frame) for each in texts]
         return [framed(ids, self.frame) for ids in self.tokenizer.encode_all(texts)]
+
+    def _spelled(self, letters: CharacterTokenizer, tokenizer: WordTokenizer, value: str) -> Row:
+        words = split(value)
+        return spelled(letters, framed(tokenizer.encode_words(words), self.frame), words)
 
     def _marked(self, value: str) -> Ids:
         ids: Ids = []
@@ -63,25 +87,31 @@ class TextSource(Source):
         return ids
 
     def column(self, path: Path) -> Column:
-        return Column(path, len(self.tokenizer))
+        return letters_column(path, len(self.tokenizer), self.letters)
 
     def names(self, value: Any, row: Row) -> tuple[str, ...]:
+        if self.letters is not None:
+            return tuple(split(str(value))[: len(row)])
         return tuple(self.tokenizer.pieces(cast(Ids, list(row))))
 
     def to_json(self) -> Json:
-        return tokens_json(self.tokenizer, self.markers, self.frame)
+        flags = tokens_json(self.tokenizer, self.markers, self.frame)
+        return flags | letters_json(self.letters)
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "TextSource":
-        return cls(*read_tokens(table))
+        return cls(*read_tokens(table), read_letters(table))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "TextSource":
         """The source of the training part; the tokenizer of an `old` model stays as it is."""
         if old is not None:
-            return cls(*old_tokens(old))
+            return cls(*old_tokens(old), getattr(old.source, "letters", None))
         tokenizer = learn_tokenizer(recipe.source, (str(e.source) for e in examples()))
-        return cls(tokenizer, recipe.source.markers, recipe.source.frame)
+        letters = None
+        if recipe.model.characters is not None:
+            letters = learn_letters(lambda: (w for e in examples() for w in split(str(e.source))))
+        return cls(tokenizer, recipe.source.markers, recipe.source.frame, letters)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, Source, parse_text
+from seqlab.codecs.letters import (
+    learn_letters,
+    letters_column,
+    letters_json,
+    read_letters,
+    spelled,
+)
 from seqlab.codecs.text import (
     framed,
     learn_tokenizer,
@@ -23,17 +29,11 @@ from seqlab.data.store import Column
 from seqlab.padded import Tokens
 from seqlab.recipe import Recipe
 from seqlab.text import (
-    PAD,
     UNK,
     CharacterTokenizer,
-    Normaliser,
     Tokenizer,
     WordTokenizer,
     learn_words,
-)
-
-LONGEST_WORD = (
-    24  # characters of a word's spelling: of a longer one its two ends, which say most about it
 )
 
 
@@ -63,7 +63,7 @@ class WordSource(Source):
         if not isinstance(self.tokenizer, WordTokenizer):
             return framed([i for pieces in self._pieces(words) for i in pieces], self.frame)
         ids = framed(self.tokenizer.encode_words(words), self.frame)
-        return ids if self.letters is None else self._spelled(self.letters, ids, words)
+        return ids if self.letters is None else spelled(self.letters, ids, words)
 
     def _pieces(self, words: tuple[str, ...]) -> list[Ids]:
         """The ids of each word, at least one: a byte-level vocabulary knows a word by the space before it."""
@@ -73,22 +73,8 @@ class WordSource(Source):
         ]
         return [pieces or [UNK] for pieces in self.tokenizer.encode_all(spaced)]
 
-    def _spelled(
-        self, letters: CharacterTokenizer, ids: Ids, words: tuple[str, ...]
-    ) -> Int[np.ndarray, "T W"]:
-        table = np.full((len(ids), 1 + LONGEST_WORD), PAD, dtype=np.int64)
-        table[:, 0] = ids
-        half = LONGEST_WORD // 2
-        for place, spelling in enumerate(letters.encode_all(words), start=int(self.frame)):
-            kept = spelling if len(spelling) <= LONGEST_WORD else spelling[:half] + spelling[-half:]
-            table[place, 1 : 1 + len(kept)] = kept
-        return table
-
     def column(self, path: Path) -> Column:
-        size = len(self.tokenizer)
-        if self.letters is None:
-            return Column(path, size)
-        return Column(path, max(size, len(self.letters)), width=1 + LONGEST_WORD)
+        return letters_column(path, len(self.tokenizer), self.letters)
 
     def starts(self, value: Any) -> list[int] | None:
         if isinstance(self.tokenizer, WordTokenizer):
@@ -108,21 +94,22 @@ class WordSource(Source):
         return value if isinstance(value, str) else " ".join(value)
 
     def to_json(self) -> Json:
-        letters = {} if self.letters is None else {"letters": self.letters.to_json()}
-        return tokens_json(self.tokenizer, self.markers, self.frame) | letters
+        flags = tokens_json(self.tokenizer, self.markers, self.frame)
+        return flags | letters_json(self.letters)
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "WordSource":
-        letters = CharacterTokenizer.from_json(table["letters"]) if "letters" in table else None
         tokenizer, *flags = read_tokens(table)
-        return cls(tokenizer, letters, *flags)
+        return cls(tokenizer, read_letters(table), *flags)
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "WordSource":
         """The source of the training part; the tokenizer of an `old` model stays as it is, and so do its letters."""
         letters = None
         if recipe.model.characters is not None:
-            letters = getattr(old and old.source, "letters", None) or _learn_letters(examples)
+            letters = getattr(old and old.source, "letters", None) or learn_letters(
+                lambda: (word for e in examples() for word in _words(e))
+            )
         if old is not None:
             tokenizer, *flags = old_tokens(old)
             return cls(tokenizer, letters, *flags)
@@ -147,13 +134,3 @@ def _learn_tokenizer(recipe: Recipe, examples: Examples) -> Tokenizer:
 
 def _words(example: Example) -> tuple[str, ...]:
     return example.source
-
-
-def _learn_letters(examples: Examples) -> CharacterTokenizer:
-    """The letters that occur twice or more; of a tiny file, in which none does, all."""
-    letters = Counter(letter for e in examples() for word in _words(e) for letter in word)
-    least = 2 if letters and letters.most_common(1)[0][1] > 1 else 1
-    words = (word for e in examples() for word in _words(e))
-    return CharacterTokenizer.learn(
-        words, normaliser=Normaliser("NFC", False, False), size=1000, min_count=least
-    )

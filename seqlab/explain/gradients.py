@@ -36,7 +36,7 @@ REMEDIES: dict[Verdict, str] = {
 
 
 @dataclass(frozen=True)
-class Matrix:
+class RecurrentBlock:
     """One block of a recurrent layer's W: what it does to a gradient that it meets again and again."""
 
     name: str
@@ -51,7 +51,7 @@ class Flow:
     names: tuple[str, ...]
     last: Float[Tensor, "L T"]
     each: Float[Tensor, "L S T"] | None  # [layer, whose loss, where]
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[RecurrentBlock, ...]
     places: tuple[str, ...]
     position: int
 
@@ -138,7 +138,7 @@ def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
     return by_name
 
 
-def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
+def matrices(bundle: Bundle) -> tuple[RecurrentBlock, ...]:
     """The recurrent matrices, gate by gate."""
     blocks = []
     for layer in bundle.model.modules():
@@ -148,7 +148,7 @@ def matrices(bundle: Bundle) -> tuple[Matrix, ...]:
             ):
                 radius = float(torch.linalg.eigvals(block).abs().max())
                 stretch = float(bound(block, max_slope=1.0, distance=1))
-                blocks.append(Matrix(f"{layer.name}.{gate}", stretch, radius))
+                blocks.append(RecurrentBlock(f"{layer.name}.{gate}", stretch, radius))
     return tuple(blocks)
 
 

@@ -23,7 +23,7 @@ from seqlab.text import EOS
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """A token of one hypothesis, or of one that was cut off."""
 
     parent: int | None
@@ -38,7 +38,7 @@ class Search:
     """One source's search: its results, best first, and its tree."""
 
     best: tuple[Hypothesis, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[TreeNode, ...]
 
 
 def recorded_search(
@@ -51,9 +51,9 @@ def recorded_search(
     return Search(tuple(result.best[0]), _tree(result.steps, beam.width))
 
 
-def _tree(steps: Sequence[Candidates], width: int) -> tuple[Node, ...]:
+def _tree(steps: Sequence[Candidates], width: int) -> tuple[TreeNode, ...]:
     """The nodes in the order in which they were found; those of a step follow those of the step before."""
-    nodes: list[Node] = []
+    nodes: list[TreeNode] = []
     last: dict[int, int] = {}  # of each hypothesis in the beam, its last node
     for step in steps:
         after: dict[int, int] = {}
@@ -68,7 +68,7 @@ def _tree(steps: Sequence[Candidates], width: int) -> tuple[Node, ...]:
                 after[live.index(rank)] = len(nodes)
             above = last.get(parent)
             before = 0.0 if above is None else nodes[above].score
-            nodes.append(Node(above, token, score - before, score, fate))
+            nodes.append(TreeNode(above, token, score - before, score, fate))
         last = after
     return tuple(nodes)
 
@@ -160,7 +160,7 @@ def _ranking(what: str, results: list[dict[str, Any]]) -> list[str]:
     return ["", f"{what}, best first:"] + [f"{h['score']:8.3f}  {h['output']}" for h in results]
 
 
-def _path(nodes: Sequence[Node], hypothesis: Hypothesis, limits: Limits) -> list[int]:
+def _path(nodes: Sequence[TreeNode], hypothesis: Hypothesis, limits: Limits) -> list[int]:
     """The nodes of one hypothesis, from the first to the last; none where it is not in the tree."""
     places = {(node.parent, node.token): place for place, node in enumerate(nodes)}
     path: list[int] = []

@@ -40,7 +40,7 @@ from seqlab.types import PerRow, PositionIds, State, Vectors
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ObservedSteps:
     """The positions of a batch that carry a value, step after step: what emissions work on."""
 
     where: Bool[Tensor, "T B"]
@@ -48,7 +48,7 @@ class Seen:
     present: PresentHere
 
     @classmethod
-    def of(cls, observations: Padded) -> "Seen":
+    def of(cls, observations: Padded) -> "ObservedSteps":
         where, observed = observations.scored.mT, observations.observed
         present = (
             None if observed is None or observed.dim() == 2 else observed.transpose(0, 1)[where]
@@ -113,7 +113,7 @@ class HMM:
 
     def log_emissions(self, observations: Padded) -> Trellis:
         """The same of rows; 0 at pads and where nothing was observed."""
-        observed = Seen.of(observations)
+        observed = ObservedSteps.of(observations)
         return observed.spread(self.log_b(observed.values, observed.present))
 
     def posterior(self, observations: Padded) -> Posterior:

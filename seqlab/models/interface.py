@@ -82,7 +82,7 @@ class Reading:
 
 
 @runtime_checkable
-class Model(Protocol):
+class SequenceModel(Protocol):
     """What training and evaluation need of a model."""
 
     def read_batch(self, batch: Batch, carried: State) -> Reading: ...

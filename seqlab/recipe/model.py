@@ -212,7 +212,7 @@ class ModelConfig(Section):
         None  # recurrent decoders only; a Transformer decoder has its own
     )
     characters: StackConfig | None = (
-        None  # tag only: what reads each word's spelling, beside the word's own vector
+        None  # tag, classify: what reads each word's spelling, beside the word's own vector
     )
     hmm: HiddenConfig | None = None  # tag, lm: in place of encoder and decoder
     elmo: StackConfig | None = (

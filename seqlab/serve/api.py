@@ -209,7 +209,7 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
 
     files: dict[str, Any] = {kind: {} for form, kind in work.TYPES.items() if form != "json"}
 
-    @app.post("/v1/explain/{view}", responses={200: {"model": bodies.Seen, "content": files}})
+    @app.post("/v1/explain/{view}", responses={200: {"model": bodies.ViewAnswer, "content": files}})
     async def explain(
         view: str,
         body: bodies.Explain,
@@ -237,7 +237,7 @@ def _add_facts(app: FastAPI, registry: ModelRegistry, counters: Counters) -> Non
         """The models there are, and what each can do."""
         return _json({"models": registry.describe()})
 
-    @app.get("/v1/runs/{model}", response_model=bodies.Run)
+    @app.get("/v1/runs/{model}", response_model=bodies.RunRecord)
     def runs(model: str, after: int = 0) -> Response:
         """What a training has logged since its first `after` lines."""
         if after < 0:

@@ -18,7 +18,7 @@ from torch import nn
 
 from seqlab.errors import SeqlabError
 from seqlab.layers.inputs import Embedding
-from seqlab.serve.limits import Limits
+from seqlab.serve.limits import ServerLimits
 
 R = TypeVar("R")
 
@@ -44,7 +44,7 @@ class _Waiting:
 class Batcher:
     """Computes one thing after the other, in a thread of its own, so that whoever asks for the time is answered."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
         self.taken = self.batches = self.rows = 0
         self._line: deque[_Waiting] = deque()

@@ -143,7 +143,7 @@ class Drawn(BaseModel):
     svg: str
 
 
-class Seen(BaseModel):
+class ViewAnswer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     view: str
@@ -151,7 +151,7 @@ class Seen(BaseModel):
     pictures: list[Drawn]
 
 
-class Run(BaseModel):
+class RunRecord(BaseModel):
     rows: list[dict[str, Any]]
     next: int
     running: bool

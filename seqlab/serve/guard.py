@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqlab.serve.client import ServerError
 from seqlab.serve.counters import Counters
-from seqlab.serve.limits import Limits
+from seqlab.serve.limits import ServerLimits
 
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self'; script-src 'self'; "
@@ -86,7 +86,7 @@ class Guard:
     app: ASGIApp
     host: str
     token: str | None
-    limits: Limits
+    limits: ServerLimits
     counters: Counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

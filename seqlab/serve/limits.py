@@ -8,7 +8,7 @@ MOST_OF_A_TABLE = 500_000  # letters of a series that is forecast
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """Bounds on what is waited for, in seconds, and on what is held, in pieces or bytes."""
 
     gather: float = 0.004  # how long a request waits for others to be answered together with it

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from seqlab.errors import UsageError
-from seqlab.serve.limits import Limits
+from seqlab.serve.limits import ServerLimits
 
 try:
     import h11
@@ -43,9 +43,9 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         token: str | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits = limits or ServerLimits()
         self.registry = ModelRegistry(folders)
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(18))
         self.socket = _listening(host, port)
@@ -117,7 +117,7 @@ def _as_interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _bounded(limits: Limits) -> type[asyncio.Protocol]:
+def _bounded(limits: ServerLimits) -> type[asyncio.Protocol]:
     """uvicorn's connection, with what it lacks: bounds on their number, on half-sent headers, on unread answers."""
 
     class Connection(H11Protocol):

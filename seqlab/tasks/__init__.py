@@ -114,6 +114,11 @@ def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[A
     return ask(task_of(bundle.recipe).predict, bundle, inputs, **options)
 
 
+SPELLED = (
+    "[model.characters] spells the words of a tagger or a classifier: source.kind must be 'words'"
+)
+
+
 def _check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
     """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
     model = recipe.model
@@ -141,6 +146,8 @@ def _check_settings(recipe: Recipe, takes: tuple[str, ...]) -> None:
     for name, (used, refusal) in _special_settings(recipe).items():
         if used and name not in takes:
             raise ValueError(refusal)
+    if recipe.model.characters is not None and recipe.source.kind != "words":
+        raise ValueError(SPELLED)
     if recipe.source.kind in NUMBERS:
         raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
     _check_features(recipe)
@@ -196,7 +203,7 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
         "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
         "letters": (
             model.characters is not None,
-            "[model.characters] spells the words of a tagger: source.kind must be 'words'",
+            SPELLED,
         ),
         "conformal": (
             recipe.decode.conformal is not None,

@@ -10,7 +10,7 @@ from seqlab.codecs.labels import LabelTarget
 from seqlab.data.sources import Example
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
-from seqlab.models.interface import Model
+from seqlab.models.interface import SequenceModel
 from seqlab.tasks.conformal import keep_limits
 from seqlab.tasks.examples import Examples, example_batches
 from seqlab.tasks.task import Scores
@@ -26,7 +26,7 @@ def temperature_of(bundle: Bundle) -> float:
 @torch.inference_mode()
 def label_logits(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Labels]:
     """The logits of each label that is known, and the label, before any temperature."""
-    model, logits, labels = cast(Model, bundle.model), [], []
+    model, logits, labels = cast(SequenceModel, bundle.model), [], []
     for batch in example_batches(bundle, examples):
         reading = model.read_batch(batch, ())
         known = reading.gold.scored & (reading.gold.values >= 0)

@@ -147,7 +147,7 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
         "source.size": 1000 if small else 4000 if middling else 8000,
         "data.validation": held_out_share(facts.examples),
         "train.batch_tokens": 512 if small else 1024 if middling else 2048,
-        "train.epochs": 40 if small else 20,
+        "train.epochs": 40 if small else _num_passes(facts.examples),
         "train.learning_rate": 3e-3,
     }
     default = (
@@ -160,6 +160,11 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
         choices |= {**texts, **_choose_translator(copies=copies)}
         choices |= {"source.size": 2000} if copies and not small else {}
     return facts.sentence, choices
+
+
+def _num_passes(pairs: int) -> int:
+    """Twenty times over tens of thousands of pairs; of more, each is read fewer times: nine at 150,000."""
+    return round(_clip(20 * (30_000 / pairs) ** 0.5, 3, 20))
 
 
 def _choose_translator(*, copies: bool) -> Choices:

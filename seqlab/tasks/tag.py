@@ -67,10 +67,6 @@ def _check(recipe: Recipe) -> None:
             raise ValueError(
                 "a tagger has a state for each label and starts from them: no hmm.states, no restarts"
             )
-    if recipe.model.characters is not None and source.kind != "words":
-        raise ValueError(
-            "[model.characters] spells the words of a tagger: source.kind must be 'words'"
-        )
     if source.endings and source.kind != "words":
         raise ValueError("source.endings are those of words: source.kind must be 'words'")
 

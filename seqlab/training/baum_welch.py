@@ -18,7 +18,7 @@ from seqlab.equations.hmm import Initial, Moves, Trellis, reestimate
 from seqlab.errors import DataError, RunError
 from seqlab.kernels.forward_backward import posterior
 from seqlab.models.emissions import Counts
-from seqlab.models.hmm import HMM, Seen
+from seqlab.models.hmm import HMM, ObservedSteps
 from seqlab.padded import Padded
 from seqlab.types import PerRow, PositionIds, RowIds
 
@@ -142,7 +142,7 @@ def rows_at_once(num_states: int) -> int:
     return max(1, _CELLS // num_states)
 
 
-def moments(parts: Sequence[Seen]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+def moments(parts: Sequence[ObservedSteps]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
     """The mean and variance of each feature where it is present; of a constant, 1."""
     values = torch.cat([seen.values for seen in parts])
     present = [
@@ -159,7 +159,7 @@ def moments(parts: Sequence[Seen]) -> tuple[Float[Tensor, " D"], Float[Tensor, "
 class _Rows(NamedTuple):
     """Rows of like length, with all that stays the same from one iteration to the next."""
 
-    seen: Seen
+    seen: ObservedSteps
     lengths: RowIds
     weights: PerRow | None
     forbidden: Bool[Tensor, "B T N"] | None
@@ -171,7 +171,7 @@ def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
     forbidden = None
     if part.labels is not None:
         forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
-    rows, seen, symbols = part.observations, Seen.of(part.observations), None
+    rows, seen, symbols = part.observations, ObservedSteps.of(part.observations), None
     if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
         largest = int(seen.values.max())
         symbols = (

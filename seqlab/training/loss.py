@@ -26,7 +26,7 @@ from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.errors import RecipeError
 from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
-from seqlab.models.interface import Model
+from seqlab.models.interface import SequenceModel
 from seqlab.padded import Batch
 from seqlab.recipe import TrainConfig
 from seqlab.types import Scalar, State
@@ -55,7 +55,7 @@ class Loss:
 
 
 def batch_loss(
-    model: Model, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0
+    model: SequenceModel, batch: Batch, carried: State = (), *, label_smoothing: float = 0.0
 ) -> Loss:
     """Cross-entropy (E4) summed over the positions that carry a known label, or what a model's own output says.
 
@@ -89,7 +89,7 @@ def batch_loss(
 
 @torch.inference_mode()
 def mean_loss(
-    model: Model, batches: Iterable[Batch], *, carries: bool, world: World = ALONE
+    model: SequenceModel, batches: Iterable[Batch], *, carries: bool, world: World = ALONE
 ) -> dict[str, float]:
     """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended.
 
@@ -176,7 +176,7 @@ class _ModelLoss(nn.Module):
         self.model, self.settings = model, settings
 
     def forward(self, batch: Batch, carried: State) -> Loss:
-        model: Model = self.model  # type: ignore[assignment]
+        model: SequenceModel = self.model  # type: ignore[assignment]
         half = self.settings.precision == "bfloat16"
         with torch.autocast(batch.rows.device.type, torch.bfloat16, enabled=half):
             return batch_loss(model, batch, carried, label_smoothing=self.settings.label_smoothing)

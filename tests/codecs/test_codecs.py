@@ -17,7 +17,7 @@ from seqlab.data.sources import Example, Picture
 from seqlab.errors import BundleError, DataError, UsageError
 from seqlab.padded import Measured, Tokens
 from seqlab.recipe import ImageConfig, load_recipe, override
-from seqlab.text import EOS, MASK, SEP, SOS, UNSEEN, Labels, Normaliser, learn
+from seqlab.text import EOS, MASK, SEP, SOS, UNK, UNSEEN, Labels, Normaliser, learn
 
 MOST = 1000
 LETTERS = learn("characters", ["the cat"], normaliser=Normaliser())
@@ -37,6 +37,11 @@ CODECS = {
     "words to labels": (
         Codec(WordSource(WORDS, LETTERS), LabelTarget(LABELS)),
         WordSource,
+        LabelTarget,
+    ),
+    "spelled text to a label": (
+        Codec(TextSource(WORDS, letters=LETTERS), LabelTarget(LABELS)),
+        TextSource,
         LabelTarget,
     ),
     "vectors to angles": (Codec(VectorSource(SCALE), ANGLES), VectorSource, NumberTarget),
@@ -75,6 +80,17 @@ def test_a_text_may_hold_markers_and_stand_in_a_frame():
     assert row == [SOS, *LETTERS.encode("t"), MASK, SEP]
     assert source.starts("t") is None
     assert source.entry == Tokens(len(LETTERS))
+
+
+def test_a_word_that_training_never_saw_is_read_by_its_letters():
+    source = TextSource(WORDS, letters=LETTERS)
+    [row] = source.encode(["the chat!"])
+    assert row[:, 0].tolist()[1:] == [UNK, UNK]  # the word and the mark are both unknown
+    assert row[1, 1:5].tolist() == LETTERS.encode("chat")
+    assert not row[1, 5:].any()
+    assert source.names("the chat!", row) == ("the", "chat", "!")
+    [ends] = source.encode(["a" * 20 + "the cat".replace(" ", "") * 3])
+    assert ends[0, 1:].tolist() == LETTERS.encode("a" * 12) + LETTERS.encode("thecatthecat")[-12:]
 
 
 def test_words_start_at_their_first_piece():

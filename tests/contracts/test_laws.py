@@ -14,7 +14,7 @@ from seqlab.data import synthetic
 from seqlab.data.sources import Example, Picture
 from seqlab.decode.generate import Greedy, Limits, generate
 from seqlab.layers.tap import listened_to
-from seqlab.models.interface import Decoder, Memory, Model, Reading
+from seqlab.models.interface import Decoder, Memory, Reading, SequenceModel
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe, override
 from seqlab.tasks import build_model, load_bundle
@@ -155,6 +155,7 @@ CASES += [
     ("classify", HEADS.format("encoder", "transformer") + " model.encoder.causal=true"),
     ("classify", f"{ELMO} model.pooling=max"),
     ("tag", LETTERS),
+    ("classify", f"source.kind=words {LETTERS} model.pooling=max"),
     ("tag", f"{LETTERS} {ELMO} model.encoder.bidirectional=true"),
     ("tag", f"{LETTERS} {HEADS.format('encoder', 'transformer')}"),
     ("tag", "source.kind=bpe source.size=300"),
@@ -286,7 +287,7 @@ def logits_of(model, batch):
 @every_case
 def test_padding_changes_nothing(task, settings):
     model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
-    assert isinstance(model, Model)
+    assert isinstance(model, SequenceModel)
     assert laws.padding_changes_nothing(model, batch, extra=4, junk=2) < 1e-10
 
 
@@ -339,7 +340,7 @@ def test_reading_equals_stepping(task, settings, dtype):
 def test_reported_scores_equal_rescoring_and_top_one_is_greedy(task, settings):
     model, batch = in_precision(task, settings, torch.float64), batch_of(task, settings)
     prefix = Padded.from_rows([[SOS], [SOS, 7, 8], [SOS, 9], [SOS], [SOS, 7, 7, 7, 6], [SOS, 8]])
-    search = laws.Decoding(model.decoder, memory_of(model, batch), prefix, EOS)
+    search = laws.SearchCase(model.decoder, memory_of(model, batch), prefix, EOS)
     assert laws.reported_scores_equal_rescoring(search) < 1e-10
     assert laws.top_one_equals_greedy(search) == 0
     assert laws.beam_one_equals_greedy(search) == 0

@@ -54,7 +54,9 @@ def test_what_was_not_seen_is_not_a_number_and_the_last_sighting_stays():
 
 
 def test_the_same_seed_is_the_same_target_and_another_another():
-    once, again, other = (track(Simulation(steps=10, iterations=3), seed=seed) for seed in (3, 3, 4))
+    once, again, other = (
+        track(Simulation(steps=10, iterations=3), seed=seed) for seed in (3, 3, 4)
+    )
     assert once.to_json() == again.to_json()
     assert not np.allclose(once.path, other.path)
 

@@ -9,7 +9,7 @@ from seqlab.layers.inputs import VectorInputs
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack
 from seqlab.models.forecaster import Forecaster, Forecasts, LDSForecaster, patches, window_scale
-from seqlab.models.interface import Model
+from seqlab.models.interface import SequenceModel
 from seqlab.models.lds import local_level
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.recurrent import RecurrentEncoder
@@ -57,7 +57,7 @@ def waves(rows=4):
 @every_output
 def test_a_band_lies_around_what_is_named(output):
     model = forecaster(output)
-    assert isinstance(model, Model)
+    assert isinstance(model, SequenceModel)
     assert isinstance(model, Forecasts)
     parameters = model.distribution(batch(waves()))
     low, high = output.band(parameters)

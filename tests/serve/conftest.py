@@ -10,7 +10,7 @@ from seqlab import lab
 from seqlab.data.scenes import make_pictures
 from seqlab.data.synthetic import parity, reversals
 from seqlab.serve.client import Client
-from seqlab.serve.limits import Limits
+from seqlab.serve.limits import ServerLimits
 from seqlab.serve.server import Server
 
 SMALL = ["model.embedding=8", "train.validate_every=5", "train.steps=10"]
@@ -120,7 +120,7 @@ def serving():
     running = []
 
     def start(folders, *, token=None, host="127.0.0.1", **bounds):
-        limits = replace(Limits(), **bounds)
+        limits = replace(ServerLimits(), **bounds)
         server = Server(list(folders), host=host, port=0, token=token, limits=limits)
         server.start()
         running.append(server)

@@ -9,9 +9,9 @@ import pytest
 
 from seqlab.errors import UsageError
 from seqlab.serve.batching import Batcher, BusyError
-from seqlab.serve.limits import Limits
+from seqlab.serve.limits import ServerLimits
 
-LIMITS = replace(Limits(), gather=0.05, rows=8, line=20)
+LIMITS = replace(ServerLimits(), gather=0.05, rows=8, line=20)
 
 
 def in_a_batcher(job, limits=LIMITS):

@@ -33,10 +33,10 @@ TEXTS = [
 SERVER = """
 import sys, torch
 from pathlib import Path
-from seqlab.serve.limits import Limits
+from seqlab.serve.limits import ServerLimits
 from seqlab.serve.server import Server
 torch.set_num_threads(1)
-server = Server([Path(sys.argv[1])], port=0, limits=Limits(**eval(sys.argv[2])))
+server = Server([Path(sys.argv[1])], port=0, limits=ServerLimits(**eval(sys.argv[2])))
 print(server.address, flush=True)
 server.run()
 """
