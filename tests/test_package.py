@@ -5,7 +5,6 @@ import statistics
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 
 import pytest
@@ -74,10 +73,11 @@ def test_the_version_is_that_of_the_installed_package():
 def test_help_answers_in_a_blink():
     times = []
     for _ in range(5):
-        began = time.perf_counter()
-        said = subprocess.run([SEQLAB, "--help"], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - began)
-    assert "train" in said.stdout
+        before = os.times()  # of the processor: the tests beside this one do not count
+        answer = subprocess.run([SEQLAB, "--help"], capture_output=True, text=True, check=True)
+        after = os.times()
+        times.append(sum(after[2:4]) - sum(before[2:4]))
+    assert "train" in answer.stdout
     assert statistics.median(times) < 0.3
 
 
