@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from seqlab.errors import DataError
-from seqlab.keyed import uniform
 from seqlab.machine import keep_memory
 from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, ObservedSteps
 from seqlab.padded import Padded
+from seqlab.randomness import uniform
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, check_ascent, moments, rows_at_once
 from seqlab.training.hmm_em import Family, draw_hmm, gaussian
 

@@ -27,7 +27,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from seqlab.codecs.codec import Codec, Json
-from seqlab.errors import BundleError, RecipeError, UsageError
+from seqlab.errors import BundleError, RecipeError, RunError, UsageError
 from seqlab.layers.linear import dequantise, is_rounded, quantise, round_to_bytes
 from seqlab.models.build import fill
 from seqlab.recipe import Recipe, parse_recipe, to_toml
@@ -142,6 +142,14 @@ def read_codec_file(content: bytes, path: Path, codec: Callable[[Any], Codec]) -
 
 def _broken(message: str) -> BundleError:
     return BundleError(message, hint=_RESTORE)
+
+
+def refuse_existing(out: Path) -> None:
+    """A model that is handed on goes into a new directory."""
+    if out.exists():
+        raise RunError(
+            f"{out}: this is there already", hint="give another directory. It was not touched."
+        )
 
 
 def is_bundle(folder: Path) -> bool:

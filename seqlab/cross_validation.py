@@ -15,7 +15,7 @@ import numpy as np
 from seqlab.bundle import Json
 from seqlab.corpus.examples import Corpus
 from seqlab.equations.decoding import perplexity
-from seqlab.metrics.uncertainty import ExampleScores, interval
+from seqlab.metrics.scores import ExampleScores, interval
 from seqlab.model import RUN
 from seqlab.recipe import Recipe
 from seqlab.tasks import task_of

@@ -14,6 +14,8 @@ hint: columns are separated by a tab; this line has none. Nothing was written.
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class SeqlabError(Exception):
@@ -53,19 +55,28 @@ def warn(message: str) -> None:
     warnings.warn(message, SeqlabWarning, stacklevel=3)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, choices: Iterable[str]) -> str:
     """A hint for a name that does not exist: the one that was probably meant, else all there are."""
-    known = sorted(known)
-    partly = [each for each in known if name in each.split("-")] if len(name) > 1 else []
-    near = partly or get_close_matches(name, known, n=1)
+    names = sorted(choices)
+    partly = [each for each in names if name in each.split("-")] if len(name) > 1 else []
+    near = partly or get_close_matches(name, names, n=1)
     return (
         f"did you mean {' or '.join(map(repr, near))}?"
         if near
-        else f"there are: {', '.join(known)}."
+        else f"there are: {', '.join(names)}."
     )
 
 
 def shorten(text: str, limit: int = 60) -> str:
     """A value as it is quoted in a message: on one line, and not too long."""
-    shown = repr(text)
-    return shown if len(shown) <= limit else shown[: limit - 4] + "...'"
+    quoted = repr(text)
+    return quoted if len(quoted) <= limit else quoted[: limit - 4] + "...'"
+
+
+def package(name: str, use: str, *, hint: str) -> Any:
+    """A module of a package that may be missing; `use` says what needs it, and which package it is."""
+    try:
+        import_module(name.partition(".")[0])
+        return import_module(name)
+    except ImportError:
+        raise DataError(f"{use}, which is not installed", hint=hint) from None

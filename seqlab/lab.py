@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqlab.bundle import Bundle, is_bundle, save_bundle
+from seqlab.bundle import Bundle, is_bundle, refuse_existing, save_bundle
 from seqlab.corpus.examples import Corpus
 from seqlab.cross_validation import num_folds, write_folds
-from seqlab.data.in_memory import as_files, names_of
-from seqlab.data.lines import STDIN
-from seqlab.errors import DataError, RecipeError, RunError, SeqlabWarning, UsageError
+from seqlab.data.in_memory import as_files
+from seqlab.data.lines import STDIN, names_of, paths_of
+from seqlab.errors import DataError, RecipeError, SeqlabWarning, UsageError
 from seqlab.huggingface import read_huggingface
 from seqlab.machine import keep_memory, same_threads
 from seqlab.model import RUN, Model, load
@@ -119,10 +119,12 @@ def train(
         if not world.leads:
             world.wait()
             return fitted(folder, *reopen(folder, None, None, ()))
-        with locked(folder), as_files(data, valid) as (files, held_out):
-            shown = report or Silence()
+        are_paths = None not in (paths_of(data), paths_of(valid))
+        in_files = nullcontext([names, names_of(valid)]) if are_paths else as_files(data, valid)
+        with locked(folder), in_files as (files, held_out):
+            reporter = report or Silence()
             prepared = begin(
-                folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=shown
+                folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=reporter
             )
             world.wait()
             begun(folder)
@@ -140,7 +142,7 @@ def train(
                 if prepared[0].train.minutes is not None:
                     fitted = partial(fitted, spent=time.perf_counter() - start_time)
                 elif not held_out:
-                    _train_folds(*prepared, again_files, folder, shown, stop, threads)
+                    _train_folds(*prepared, again_files, folder, reporter, stop, threads)
             return _beside_baseline(fitted(folder, *prepared), folder)
 
 
@@ -232,24 +234,19 @@ def look(task: str, data: Any, *, settings: Sequence[str] = ()) -> dict[str, Any
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
     """A Hugging Face directory as a model of Seqlab's, in the new directory `out`."""
-    if Path(out).exists():
-        raise RunError(
-            f"{out}: this is there already", hint="give another directory. It was not touched."
-        )
-    bundle = read_huggingface(folder)
-    save_bundle(bundle, Path(out))
-    return Model(bundle, Path(out))
+    return _saved(lambda: read_huggingface(folder), Path(out))
 
 
 def export(path: str | Path, out: str | Path, *, int8: bool = False) -> Model:
     """A trained model without the run beside it, in the new directory `out`; with `int8`, in a quarter of the room."""
-    if Path(out).exists():
-        raise RunError(
-            f"{out}: this is there already", hint="give another directory. It was not touched."
-        )
-    model = load(path, int8=int8)
-    save_bundle(model.bundle, Path(out))
-    return Model(model.bundle, Path(out))
+    return _saved(lambda: load(path, int8=int8).bundle, Path(out))
+
+
+def _saved(make: Callable[[], Bundle], out: Path) -> Model:
+    refuse_existing(out)
+    bundle = make()
+    save_bundle(bundle, out)
+    return Model(bundle, out)
 
 
 def default_folder(name: str, files: Sequence[str]) -> Path:

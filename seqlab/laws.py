@@ -183,8 +183,8 @@ def resuming_equals_never_having_stopped(model: Path) -> float:
     with TemporaryDirectory() as scratch:
         copies = [_copied(model, Path(scratch) / name) for name in ("whole", "stopped")]
         for copy, stops in zip(copies, (_STEPS, _STEPS // 2), strict=True):
-            asked = chain([False] * (stops - 1), repeat(True))  # whether to stop, once a step
-            lab.train(out=copy, resume=True, settings=settings, stop=partial(next, asked))
+            requests = chain([False] * (stops - 1), repeat(True))  # whether to stop, once a step
+            lab.train(out=copy, resume=True, settings=settings, stop=partial(next, requests))
         lab.train(out=copies[1], resume=True)
         whole, stopped = (
             _flat(read_checkpoint(copy / RUN / "last.safetensors")[1]) for copy in copies

@@ -1,18 +1,26 @@
-"""The threads that a run computes with, and the memory that it takes.
+"""This process: the threads that it computes with, its memory, its device, and what is done before it ends.
 
 Torch reads some of this when it loads, so nothing here imports it at the top.
+
+Whoever handles signals asks `must_wait`. If so, somebody looks between two steps whether a stop was asked for;
+otherwise nothing would be lost, and `StopNowError` may end the work. A long computation inside a library allows
+neither. Then another thread can end the process with `finish_up`: weights change only while `changing` is held, so at
+any other moment they can be saved.
 """
 
 import ctypes
 import os
 import resource
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from statistics import median
 from typing import Any
+
+from seqlab.errors import UsageError
 
 SPIN = "GOMP_SPINCOUNT"
 TURNS = 1000  # of a loop; long enough for the next product of a small model, far shorter than a turn of the scheduler
@@ -23,6 +31,11 @@ COLLAPSE = (
 )
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc
 KEPT = 1 << 30  # bytes
+changing = threading.RLock()  # held while the state of a learner changes, and while it is written
+
+_saves: list[Callable[[], None]] = []
+_cleanups: list[Callable[[], None]] = []
+_abandonable: list[bool] = []
 
 
 def sleep_while_waiting() -> None:
@@ -33,6 +46,14 @@ def sleep_while_waiting() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault(SPIN, str(TURNS))
+
+
+def use_threads(count: int | None) -> None:
+    """Compute with so many threads; None leaves the number as it is."""
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 @contextmanager
@@ -122,3 +143,84 @@ def peak_memory() -> int:
 @cache
 def _of_glibc(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+
+
+def use_device(name: str) -> None:
+    """Whatever is made from now on is made there: "cpu", "cuda" or "mps"; "auto" is an accelerator if there is one.
+
+    Of many processes on one machine, each takes a GPU of its own.
+    """
+    if name == "cpu":
+        return
+    import torch
+
+    there = available_devices()
+    chosen = there[0] if name == "auto" else name
+    if chosen not in there:
+        raise UsageError(
+            f"there is no device '{chosen}' here", hint=f"there is: {', '.join(there)}."
+        )
+    if chosen == "cuda":
+        chosen = f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
+        torch.cuda.set_device(chosen)
+    if chosen != "cpu":
+        torch.set_default_device(chosen)
+
+
+def available_devices() -> list[str]:
+    """The devices that torch can use on this machine, the CPU last."""
+    import torch
+
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    return ["cuda"] * cuda + ["mps"] * mps + ["cpu"]
+
+
+class StopNowError(KeyboardInterrupt):
+    """The work is abandoned because a stop was asked for."""
+
+
+def must_wait() -> bool:
+    """Whether a request to stop is looked at between two steps, so that an exception would only do harm."""
+    return bool(_saves) and not _abandonable
+
+
+@contextmanager
+def saving(save: Callable[[], None]) -> Iterator[None]:
+    """Within this block a request to stop has to wait; `save` writes what would be lost with the process."""
+    with _listed(save, _saves):
+        yield
+
+
+@contextmanager
+def cleaning(clean: Callable[[], None]) -> Iterator[None]:
+    """`clean` is done when this block ends, also when that is because the process ends at once."""
+    try:
+        with _listed(clean, _cleanups):
+            yield
+    finally:
+        clean()
+
+
+@contextmanager
+def abandonable() -> Iterator[None]:
+    """Within this block, inside a `saving` one, a stop may end the work all the same: it can be done again."""
+    with _listed(True, _abandonable):
+        yield
+
+
+def finish_up(*, save: bool) -> None:
+    """Do what must be done before the process ends at once: save, if there is something to save, and clean up."""
+    for act in [*(_saves if save else ()), *reversed(_cleanups)]:
+        with suppress(
+            Exception
+        ):  # the process ends in any case, and the next act may still succeed
+            act()
+
+
+@contextmanager
+def _listed(entry: Any, entries: list[Any]) -> Iterator[None]:
+    entries.append(entry)
+    try:
+        yield
+    finally:
+        entries.remove(entry)

@@ -88,7 +88,7 @@ def begin(
         raise RecipeError(
             "[model.elmo] is a model that was trained before", hint="give it with --from."
         )
-    recipe, known = (recipe, None) if old is None else _started(recipe, settings, old)
+    recipe, old_codec = (recipe, None) if old is None else _started(recipe, settings, old)
     target = folder.resolve()
     part = target.with_name(f".{target.name}.part")
     with temporary(part):
@@ -106,7 +106,7 @@ def begin(
                 {path: value for path, value in choices.items() if value_of(recipe, path) == value},
             )
             kind = task.data_kind(recipe)
-            codec = kind.prepare(task, recipe, again, again_valid, stores, known)
+            codec = kind.prepare(task, recipe, again, again_valid, stores, old_codec)
             corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here
             recipe = _first_weights(recipe, codec, old, part / RUN / START)
         except DataError as error:
@@ -138,30 +138,41 @@ def is_run(folder: Path) -> bool:
 
 def is_scored(folder: Path) -> bool:
     """Whether a model lies there that has its scores: its training was not stopped, or it was scored all the same."""
+    return _scored_step(folder) is not None
+
+
+def _scored_step(folder: Path) -> int | None:
+    """The step of the model that lies there, if one does and has its scores."""
     try:
-        return is_bundle(folder) and "unscored" not in json.loads(
-            (folder / "metrics.json").read_bytes()
-        )
-    except (OSError, ValueError, TypeError):
-        return False
+        metrics = json.loads((folder / "metrics.json").read_bytes()) if is_bundle(folder) else {}
+        return None if "unscored" in metrics else int(metrics["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def recipe_of_run(folder: Path) -> Recipe:
+    """The recipe of the run in a folder."""
+    path = folder / RUN / "recipe.toml"
+    return parse_recipe(path.read_text("utf-8"), where=str(path))
+
+
+def _codec_of_run(folder: Path, recipe: Recipe) -> Codec:
+    path = folder / RUN / "tokenizer.json"
+    return read_codec_file(path.read_bytes(), path, partial(codec_of, recipe))
 
 
 def reopen(
     folder: Path, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
 ) -> tuple[Recipe, Corpus]:
-    where = folder / RUN / "recipe.toml"
-    stored = parse_recipe(where.read_text("utf-8"), where=str(where))
+    stored = recipe_of_run(folder)
     name = recipe.name if isinstance(recipe, Recipe) else recipe
-    if (task or stored.task) != stored.task or (name or stored.name) not in (
-        stored.name,
-        str(where),
-    ):
+    names = (stored.name, str(folder / RUN / "recipe.toml"))
+    if (task or stored.task) != stored.task or (name or stored.name) not in names:
         raise RunError(
             f"{folder}: this run is of recipe '{stored.name}' for '{stored.task}'",
             hint="resume it without naming another, or train into another directory with --out.",
         )
-    tokenizers = folder / RUN / "tokenizer.json"
-    codec = read_codec_file(tokenizers.read_bytes(), tokenizers, partial(codec_of, stored))
+    codec = _codec_of_run(folder, stored)
     chosen = override(stored, settings)
     if chosen.model_copy(update={"train": stored.train, "decode": stored.decode}) != stored:
         raise RunError(
@@ -208,7 +219,7 @@ def fit(
         threads=thread_counts(threads) if world.size == 1 else (),
     )
     if resume:
-        run.resume(to_toml(recipe), _written_step(folder))
+        run.resume(to_toml(recipe), _scored_step(folder))
     else:
         run.progress.seconds = spent
     began = time.perf_counter() - run.progress.seconds
@@ -286,27 +297,26 @@ def load_checkpoint(folder: str | Path, name: str) -> Model:
     if name not in files:
         kept = ", ".join(files) or "none yet"
         raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
-    run = Path(folder) / RUN
-    recipe = parse_recipe((run / "recipe.toml").read_text("utf-8"), where=str(run / "recipe.toml"))
-    tokenizers = run / "tokenizer.json"
-    codec = read_codec_file(tokenizers.read_bytes(), tokenizers, partial(codec_of, recipe))
+    folder = Path(folder)
+    recipe = recipe_of_run(folder)
+    codec = _codec_of_run(folder, recipe)
     model = build_model(recipe, codec)
     weights = read_checkpoint(files[name])[1]["model"]
     load_weights(model if recipe.model.hmm is None else probabilities_of(model), weights)
-    return Model(Bundle(recipe, codec, model, {}), Path(folder))
+    return Model(Bundle(recipe, codec, model, {}), folder)
 
 
 def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Codec]:
     """The recipe as it can begin with an old model's weights; what the user asks for must be possible with them."""
-    taken, known = take_over(recipe, old.recipe, old.codec)
-    asked = override(taken, settings)
+    taken, codec = take_over(recipe, old.recipe, old.codec)
+    changed = override(taken, settings)
     fixed = {"source", "target", "shared"}
-    if asked.model_dump(include=fixed) != taken.model_dump(include=fixed):
+    if changed.model_dump(include=fixed) != taken.model_dump(include=fixed):
         raise RecipeError(
             f"the model to start from was trained with its own tokenizer ('{taken.source.kind}'), which cannot change",
             hint="leave out --set source.*, or train without --from.",
         )
-    return check_recipe(asked), known
+    return check_recipe(changed), codec
 
 
 def _first_weights(recipe: Recipe, codec: Codec, old: Bundle | None, path: Path) -> Recipe:
@@ -338,15 +348,3 @@ def _make_empty(folder: Path) -> None:
             shutil.rmtree(inside)
         else:
             inside.unlink()
-
-
-def _written_step(folder: Path) -> int | None:
-    """The step of the model that lies there, if one does and has its scores."""
-    try:
-        return (
-            int(json.loads((folder / "metrics.json").read_bytes())["steps"])
-            if is_scored(folder)
-            else None
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

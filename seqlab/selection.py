@@ -10,8 +10,7 @@ from typing import Any
 
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.cross_validation import pooled, read_folds
-from seqlab.metrics.scores import figure
-from seqlab.metrics.uncertainty import Difference, difference
+from seqlab.metrics.scores import Difference, difference, figure
 from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe
 from seqlab.runs import Trained

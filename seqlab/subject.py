@@ -24,7 +24,7 @@ class Question:
     """What is to be looked into: an input, and the answer to it, or how that is searched for."""
 
     bundle: Bundle
-    given: Any
+    input: Any
     output: str | None
     decode: DecodeConfig
     hypothesis: int  # which one of those that a search finds, the best is 1
@@ -35,7 +35,7 @@ class Subject:
     """What the encoder reads and what the decoder reads, the names of both, and what was answered at each position."""
 
     bundle: Bundle
-    given: Any
+    input: Any
     reads: Padded | None
     writes: tuple[int, ...]  # the decoder's tokens, with whatever opens a text
     source: tuple[str, ...]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from typer import Argument, Option
 
-from seqlab.cli.command import Json, Threads, print_json, print_table, print_text, use_threads
+from seqlab.cli.command import Json, Threads, print_json, print_table, print_text
+from seqlab.machine import use_threads
 
 
 def claims(

@@ -5,8 +5,8 @@ import math
 import torch
 
 from seqlab.equations.hmm import as_matrix
-from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
+from seqlab.randomness import mix, uniform
 
 
 def sample(hmm, num, length, *, seed):

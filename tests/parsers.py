@@ -21,8 +21,7 @@ from seqlab.data.series import read_series
 from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.tagged import read_tagged
-from seqlab.data.vectors import read_vectors
-from seqlab.data.word_vectors import read_word_vectors
+from seqlab.data.vectors import read_vectors, read_word_vectors
 from seqlab.errors import SeqlabError
 from seqlab.recipe import ImageConfig, load_recipe, parse_recipe, to_toml
 from seqlab.tasks import codec_of, load_bundle

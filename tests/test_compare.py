@@ -46,7 +46,7 @@ def ladder(words, tmp_path_factory):
         settings=SMALL,
         seeds=2,
         threads=1,
-        told=told.append,
+        announce=told.append,
     )
     return folder, found, told
 

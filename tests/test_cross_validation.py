@@ -8,7 +8,7 @@ import pytest
 
 from seqlab import lab
 from seqlab.cross_validation import pooled
-from seqlab.metrics.uncertainty import share
+from seqlab.metrics.scores import share
 from seqlab.tasks.task import Report
 from seqlab.training.log import Silence
 

@@ -10,10 +10,10 @@ from seqlab import lab
 from seqlab.codecs.codec import Codec, padded
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.data import synthetic
-from seqlab.device import available, use_device
 from seqlab.errors import UsageError
-from seqlab.layers.dropout import noise
+from seqlab.machine import available_devices, use_device
 from seqlab.padded import Batch, tensor_of
+from seqlab.randomness import noise
 from seqlab.recipe import build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
@@ -35,16 +35,16 @@ def model(task, **parts):
 
 
 def test_a_device_that_is_not_there_is_refused_with_what_is():
-    if "cuda" in available():
+    if "cuda" in available_devices():
         pytest.skip("there is a GPU here")
     with pytest.raises(UsageError, match="there is no device 'cuda' here") as caught:
         use_device("cuda")
-    assert caught.value.hint == f"there is: {', '.join(available())}."
+    assert caught.value.hint == f"there is: {', '.join(available_devices())}."
     assert torch.get_default_device().type == "cpu"
 
 
 def test_the_cpu_is_always_there():
-    assert available()[-1] == "cpu"
+    assert available_devices()[-1] == "cpu"
     use_device("cpu")
     assert tensor_of(np.arange(3)).device.type == "cpu"
 

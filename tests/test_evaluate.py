@@ -15,7 +15,8 @@ from seqlab.data.synthetic import reversals
 from seqlab.decode.generate import score
 from seqlab.errors import SeqlabWarning, UsageError
 from seqlab.metrics.ngram import WittenBell
-from seqlab.metrics.scores import accuracy, corpus_scores, macro_f1
+from seqlab.metrics.scores import accuracy, macro_f1
+from seqlab.metrics.text import corpus_scores
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 from seqlab.text import EOS, SOS

@@ -9,9 +9,9 @@ import torch
 import seqlab
 from experiments.bench.race import Race, Side, installed
 from experiments.hmm_fit import Family, HMMSettings, Restart, baum_welch, start_hmm
-from seqlab.keyed import uniform
 from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
+from seqlab.randomness import uniform
 from seqlab.training.baum_welch import HMMData
 
 WANTED = {"log": 25.0, "scaling": 4.0}  # hmmlearn's two implementations; `log` is its default

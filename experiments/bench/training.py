@@ -13,9 +13,9 @@ import seqlab
 from experiments.bench.race import Race, Side, installed
 from experiments.bench.translators import SHAPES, VOCABULARY, huggingface, random_model
 from seqlab.data.batching import plan
-from seqlab.layers.dropout import noise
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import noise
 from seqlab.recipe import TrainConfig, TransformerConfig
 from seqlab.text import EOS, SOS
 from seqlab.training.loss import batch_loss

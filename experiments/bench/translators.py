@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqlab.decode.beam import Beam, beam_search
 from seqlab.decode.generate import Greedy, Limits, generate
-from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.equations.attention import sinusoidal_positions
 from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
 from seqlab.layers.linear import Head, round_to_bytes
 from seqlab.layers.transformer import MultiHeadAttention

@@ -136,20 +136,6 @@ def check_task(task: str, *, resume: bool, files: Sequence[str] = ()) -> None:
         )
 
 
-def use_threads(threads: int | None) -> None:
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-
-
-def use_device(device: str) -> None:
-    if device != "cpu":
-        from seqlab.device import use_device
-
-        use_device(device)
-
-
 def program() -> str:
     """How this program was called, so that a printed command can be copied and run."""
     if sys.argv[0].endswith("__main__.py"):
@@ -250,8 +236,8 @@ def _in_own_units(errors: dict[str, float], most: int = 8) -> str:
 def print_fit(fit: dict[str, Any]) -> None:
     """How a model was fitted without gradient descent, and how far that can be trusted."""
     if "climbs" not in fit:
-        known = ": every label was known" if fit["by"] == "counting" else ""
-        print_text(f"fitted by {fit['by']}{known}")
+        labels = ": every label was known" if fit["by"] == "counting" else ""
+        print_text(f"fitted by {fit['by']}{labels}")
     elif "best_climb" in fit:
         end = (
             "converged" if fit["converged"] else "not yet converged: train.steps would let it go on"

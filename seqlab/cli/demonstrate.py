@@ -15,10 +15,10 @@ from seqlab.cli.command import (
     print_table,
     print_text,
     program,
-    use_threads,
 )
 from seqlab.cli.serving import serve_demo
 from seqlab.errors import UsageError, nearest
+from seqlab.machine import use_threads
 
 DEMOS = ("dates", "tracking")
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 import typer
 
 from seqlab.cli.command import INTERRUPTED, program
-from seqlab.training.stop import StopNowError, finish_up, must_wait
+from seqlab.machine import StopNowError, finish_up, must_wait
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HEARING = 0.6  # seconds in which the work should have noticed a signal

@@ -15,9 +15,9 @@ from seqlab.cli.command import (
     print_table,
     print_text,
     tasks_help,
-    use_threads,
 )
 from seqlab.cli.interrupt import Interrupt
+from seqlab.machine import use_threads
 
 UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 
@@ -75,7 +75,7 @@ def compare(
             seeds=seeds,
             minutes=minutes,
             threads=threads,
-            told=lambda text: print(text, file=sys.stderr, flush=True),
+            announce=lambda text: print(text, file=sys.stderr, flush=True),
         )
     for name in ("report.html", "report.json"):
         ranking.view().save(folder / name)
@@ -83,7 +83,7 @@ def compare(
         print_json(ranking.to_json())
     else:
         header, rows = ranking.table()
-        print_table(header, rows, title=f"{task}: {ranking.asked}")
+        print_table(header, rows, title=f"{task}: {ranking.setup}")
         print_text(
             "\n".join(
                 [LEGEND, *ranking.failures, ranking.advice, f"report: {folder / 'report.html'}"]

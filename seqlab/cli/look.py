@@ -15,9 +15,9 @@ from seqlab.cli.command import (
     print_json,
     print_table,
     print_text,
-    use_threads,
 )
 from seqlab.cli.flags import with_flags
+from seqlab.machine import use_threads
 from seqlab.options import ExplainOptions
 
 

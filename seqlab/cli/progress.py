@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from seqlab.metrics.scores import count, duration
-from seqlab.training.log import Estimate, Metrics, Reporter, Step
+from seqlab.training.log import Estimate, Metrics, Reporter, Silence, Step
 
 PLAIN_EVERY = 10.0  # seconds
 THEN = {
@@ -24,55 +24,9 @@ SHORT = {"perplexity": "ppl", "token_accuracy": "right"}
 def reporter(*, quiet: bool) -> Reporter:
     """Whoever suits where stderr goes."""
     if quiet:
-        from seqlab.training.log import Silence
-
         return Silence()
     console = Console(stderr=True)
     return Bar(console) if console.is_terminal else PlainProgress()
-
-
-class Bar:
-    """One line that moves, and a line for each validation above it."""
-
-    def __init__(self, console: Console) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=10),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[seen]}"),
-            console=console,
-        )
-        self.task: TaskID | None = None
-
-    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
-        for line in plan_lines(facts, choices):
-            self.say(line)
-
-    def say(self, text: str) -> None:
-        self.progress.console.print(text, highlight=False, markup=False)
-
-    def begin(self, estimate: Estimate, first_step: int) -> None:
-        self.progress.console.print(expected(estimate), highlight=False)
-        self.progress.start()
-        self.task = self.progress.add_task(
-            "train", total=estimate.num_steps, completed=first_step, seen=""
-        )
-
-    def step(self, step: Step) -> None:
-        if self.task is not None:
-            norm = "" if step.gradient_norm is None else f" |g| {step.gradient_norm:.2f}"
-            seen = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s{norm}"
-            seen += f" left {duration(step.seconds_left)}"
-            self.progress.update(self.task, completed=step.step, total=step.num_steps, seen=seen)
-
-    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
-        self.progress.console.print(validation_line(step, metrics, best=best), highlight=False)
-
-    def diverged(self, told: str, what: str) -> None:
-        self.progress.console.print(f"{told}: {THEN[what]}", highlight=False, markup=False)
-
-    def end(self) -> None:
-        self.progress.stop()
 
 
 class PlainProgress:
@@ -83,33 +37,69 @@ class PlainProgress:
 
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
         for line in plan_lines(facts, choices):
-            _say(line)
+            self.say(line)
 
     def say(self, text: str) -> None:
-        _say(text)
+        print(text, file=sys.stderr, flush=True)
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
-        _say(expected(estimate))
+        self.say(expected(estimate))
         if first_step:
-            _say(f"resumed at step {first_step:,}")
+            self.say(f"resumed at step {first_step:,}")
 
     def step(self, step: Step) -> None:
         if time.monotonic() - self.last >= PLAIN_EVERY:
             self.last = time.monotonic()
             norm = "" if step.gradient_norm is None else f" gradient {step.gradient_norm:.2f}"
-            _say(
+            self.say(
                 f"step {step.step}/{step.num_steps} loss {step.loss:.3f} {step.tokens_per_second:,.0f} tokens/s"
                 f"{norm} left {duration(step.seconds_left)}"
             )
 
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
-        _say(validation_line(step, metrics, best=best))
+        self.say(validation_line(step, metrics, best=best))
 
     def diverged(self, told: str, what: str) -> None:
-        _say(f"{told}: {THEN[what]}")
+        self.say(f"{told}: {THEN[what]}")
 
     def end(self) -> None:
         pass
+
+
+class Bar(PlainProgress):
+    """One line that moves, and a line for each validation above it."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=10),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=console,
+        )
+        self.task: TaskID | None = None
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, highlight=False, markup=False)
+
+    def begin(self, estimate: Estimate, first_step: int) -> None:
+        self.say(expected(estimate))
+        self.progress.start()
+        self.task = self.progress.add_task(
+            "train", total=estimate.num_steps, completed=first_step, figures=""
+        )
+
+    def step(self, step: Step) -> None:
+        if self.task is not None:
+            norm = "" if step.gradient_norm is None else f" |g| {step.gradient_norm:.2f}"
+            figures = f"loss {step.loss:.3f} {step.tokens_per_second:,.0f} tok/s{norm}"
+            figures += f" left {duration(step.seconds_left)}"
+            self.progress.update(
+                self.task, completed=step.step, total=step.num_steps, figures=figures
+            )
+
+    def end(self) -> None:
+        self.progress.stop()
 
 
 def plan_lines(facts: str, choices: Mapping[str, Any]) -> list[str]:
@@ -151,7 +141,3 @@ def validation_line(step: int, metrics: Metrics, *, best: bool) -> str:
 
 def _figure(name: str, value: float) -> str:
     return f"{value:.4g}" if name in ("loss", "perplexity") else f"{100 * value:.1f} %"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
-from seqlab.cli.command import Threads, use_threads
+from seqlab.cli.command import Threads
 from seqlab.errors import SeqlabWarning, UsageError
+from seqlab.machine import use_threads
 
 if TYPE_CHECKING:
     from seqlab.serve.server import Server

@@ -27,12 +27,11 @@ from seqlab.cli.command import (
     print_text,
     program,
     tasks_help,
-    use_device,
-    use_threads,
 )
 from seqlab.cli.interrupt import Interrupt
 from seqlab.cli.serving import served
 from seqlab.errors import UsageError
+from seqlab.machine import use_device, use_threads
 
 if TYPE_CHECKING:
     from seqlab.lab import Model, Trained

@@ -59,6 +59,7 @@ class Source(Protocol):
 
     def parse(self, request: Any, *, most: int) -> Any:
         """A value from what a stranger sends as JSON: no path is opened, and a text has at most `most` characters."""
+        return self.load(parse_text(request, most))
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         """The row of each value."""
@@ -136,9 +137,6 @@ class Nothing(Source, Target):
     @property
     def entry(self) -> Tokens:
         return Tokens(0)
-
-    def parse(self, request: Any, *, most: int) -> Any:
-        return parse_text(request, most)
 
     def encode(self, values: Sequence[Any], places: Sequence[Places] = ()) -> list[Row]:
         return [[] for _ in values]

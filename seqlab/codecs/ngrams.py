@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_text
+from seqlab.codecs.codec import Codec, Examples, Json, Row, Source, entry_of
 from seqlab.codecs.text import normaliser
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
@@ -20,10 +20,9 @@ NUM_WEIGHTS = (
 
 
 @dataclass(frozen=True)
-class NgramSource:
+class NgramSource(Source):
     """A text as the ids of its n-grams, in order, each with its count: a row of pairs."""
 
-    by_line: ClassVar[bool] = True
     vocabulary: NgramVocabulary
 
     @property
@@ -33,25 +32,14 @@ class NgramSource:
     def load(self, value: Any) -> str:
         return str(value)
 
-    def parse(self, request: Any, *, most: int) -> str:
-        return parse_text(request, most)
-
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return list(self.vocabulary.encode_all([str(value) for value in values]))
 
     def column(self, path: Path) -> Column:
         return Column(path, len(self.vocabulary), width=2)
 
-    def starts(self, value: Any) -> None:
-        return None
-
     def names(self, value: Any, row: Row) -> tuple[str, ...]:
         return tuple(self.vocabulary.name(int(feature)) for feature, _ in np.asarray(row))
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
-    typed = show
 
     def to_json(self) -> Json:
         return {"ngrams": self.vocabulary.to_json()}

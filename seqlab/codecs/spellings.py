@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
-from seqlab.codecs.codec import Codec, Examples, Json, Row, entry_of, parse_text
+from seqlab.codecs.codec import Codec, Examples, Json, Row, Source, entry_of
 from seqlab.codecs.text import normaliser
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
@@ -14,10 +14,9 @@ from seqlab.text.spellings import SpellingVocabulary
 
 
 @dataclass(frozen=True)
-class SpellingSource:
+class SpellingSource(Source):
     """Sentences as tuples of words; a position is a row of ids, one for each column of the vocabulary."""
 
-    by_line: ClassVar[bool] = True
     vocabulary: SpellingVocabulary
 
     @property
@@ -27,25 +26,17 @@ class SpellingSource:
     def load(self, value: Any) -> tuple[str, ...]:
         return tuple(value.split()) if isinstance(value, str) else value
 
-    def parse(self, request: Any, *, most: int) -> tuple[str, ...]:
-        return self.load(parse_text(request, most))
-
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return list(self.vocabulary.encode_all(values))
 
     def column(self, path: Path) -> Column:
         return Column(path, len(self.vocabulary), width=self.vocabulary.width)
 
-    def starts(self, value: Any) -> None:
-        return None
-
     def names(self, value: Any, row: Row) -> tuple[str, ...]:
         return tuple(value[: len(row)])
 
     def show(self, value: Any) -> str:
         return value if isinstance(value, str) else " ".join(value)
-
-    typed = show
 
     def to_json(self) -> Json:
         return {"spellings": self.vocabulary.to_json()}

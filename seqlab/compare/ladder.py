@@ -42,7 +42,7 @@ def compare(
     seeds: int = 1,
     minutes: float | None = None,
     threads: int | None = None,
-    told: Callable[[str], None] = lambda text: None,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
     """Train each recipe with each seed and score it on `test`, or on what all of them held out.
 
@@ -57,7 +57,7 @@ def compare(
             extra += [] if minutes is None else [f"train.minutes={minutes}"]
             words = [*data, *_options("--valid", valid), *_options("--set", extra)]
             words += ["--threads", str(threads)] if threads else []
-            told(f"{name}, seed {seed}")
+            announce(f"{name}, seed {seed}")
             results[name].append(
                 _measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test)
             )
@@ -65,7 +65,9 @@ def compare(
         task, [part["scores"] for parts in results.values() for part in parts if "scores" in part]
     )
     rungs = tuple(_rung(name, parts, measure, more) for name, parts in results.items())
-    return Comparison(task, measure, more, rungs, _asked(data, [*test] or [*valid], minutes, seeds))
+    return Comparison(
+        task, measure, more, rungs, _setup_of(data, [*test] or [*valid], minutes, seeds)
+    )
 
 
 def _options(name: str, values: Sequence[str]) -> list[str]:
@@ -73,7 +75,7 @@ def _options(name: str, values: Sequence[str]) -> list[str]:
     return [word for value in values for word in (name, value)]
 
 
-def _asked(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
+def _setup_of(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
     """On what, and for how long."""
     trained, on = (" and ".join(Path(file).name for file in files) for files in (data, scored))
     long = (
@@ -135,19 +137,19 @@ def _measured(
 ) -> dict[str, Any]:
     """What one model costs and is worth; trained and measured once, then read from its folder."""
     kept, written = folder.with_name(f"{folder.name}.json"), folder.with_name(f"{recipe.name}.toml")
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "recipe": to_toml(recipe),
         "words": words,
         "files": [_state(file) for file in files],
     }
     scored = {"test": list(test), "files": [_state(file) for file in test]}
     old = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
-    same = old.get("asked") == asked
+    same = old.get("asked") == request
     if same and "scores" in old and old.get("scored") == scored:
         return old
     folder.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"asked": asked}), "utf-8")
-    written.write_text(asked["recipe"], "utf-8")
+    kept.write_text(json.dumps({"asked": request}), "utf-8")
+    written.write_text(request["recipe"], "utf-8")
     if not (same and is_scored(folder)):
         resume = same and (folder / RUN / "last.safetensors").exists()
         start = ["--resume"] if resume else [task, *words, "--recipe", str(written), "--overwrite"]
@@ -167,7 +169,7 @@ def _measured(
     )
     facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model)}
     facts.pop("path")
-    measured = {"asked": asked, "scored": scored, "scores": scores, "facts": facts}
+    measured = {"asked": request, "scored": scored, "scores": scores, "facts": facts}
     kept.write_text(json.dumps(measured, indent=2), "utf-8")
     return measured
 

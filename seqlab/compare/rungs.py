@@ -57,7 +57,7 @@ class Comparison:
     measure: str
     more_is_better: bool
     rungs: tuple[Rung, ...]
-    asked: str = ""  # on what, and for how long
+    setup: str = ""  # on what, and for how long
 
     @property
     def done(self) -> list[Rung]:
@@ -143,7 +143,7 @@ class Comparison:
         header, rows = self.table()
         pictures = [
             table(
-                header, rows, title=f"{self.task}: {self.asked}. {LEGEND[0].upper()}{LEGEND[1:]}."
+                header, rows, title=f"{self.task}: {self.setup}. {LEGEND[0].upper()}{LEGEND[1:]}."
             )
         ]
         pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (

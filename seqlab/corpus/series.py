@@ -55,13 +55,13 @@ def open_series(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
 def read_table(recipe: Recipe, path: str) -> Series:
     """The columns that a recipe asks for, first those to be forecast, then those that are known."""
     data = recipe.data
-    known = _names(data.known)
+    in_advance = _names(data.known)
     columns = _names(data.columns)
     read = partial(read_series, path, time=data.time, ids=data.id, encoding=data.encoding)
-    if known and not columns:
-        known = list(read(columns=known).columns)  # a number becomes a name
-        columns = [name for name in read().columns if name not in known]
-    series = read(columns=[*columns, *known])
+    if in_advance and not columns:
+        in_advance = list(read(columns=in_advance).columns)  # a number becomes a name
+        columns = [name for name in read().columns if name not in in_advance]
+    series = read(columns=[*columns, *in_advance])
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:
         raise UsageError(

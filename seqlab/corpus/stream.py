@@ -13,27 +13,13 @@ from seqlab.codecs.text import TextTarget, learn_tokenizer
 from seqlab.corpus.examples import BLOCK, Corpus, store_sizes
 from seqlab.data.lines import read_text
 from seqlab.data.store import Column, TokenStore, write_stores
-from seqlab.data.streams import Streams, in_chunks, in_order
+from seqlab.data.streams import Streams, in_chunks
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe, StackConfig
 from seqlab.text import Tokenizer
 
 STREAM_ROWS_OF_VALIDATION = 100  # tokens of a stream that count as one held-out example
 HELD_OUT_CHARACTERS = 250  # of a text, for each held-out example: a gigabyte needs no hundred megabytes to be scored on
-
-
-class StreamBatches:
-    """One endless text in parallel streams. A recurrent model goes on where the last batch ended (E35); a Transformer
-    begins each chunk anew: the chunk is its context."""
-
-    def __init__(self, streams: Streams, *, carries: bool) -> None:
-        self.streams, self.carries = streams, carries
-
-    def num_batches(self, epoch: int) -> int:
-        return self.streams.num_batches(epoch)
-
-    def batch(self, epoch: int, index: int) -> Batch:
-        return self.streams.batch(epoch, index)
 
 
 def prepare_stream(
@@ -72,12 +58,12 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
         rows=settings.batch_rows,
         steps=settings.bptt,
         seed=settings.seed,
+        carries=carries_state(recipe),
     )
     held_out = stores["validation_stream"].flat[
         : recipe.data.max_validation * STREAM_ROWS_OF_VALIDATION
     ]
-    batches = StreamBatches(streams, carries=carries_state(recipe))
-    return Corpus(codec, batches, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
+    return Corpus(codec, streams, lambda: stream_in_order(recipe, held_out), store_sizes(stores))
 
 
 def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None) -> np.ndarray:
@@ -94,7 +80,7 @@ def carries_state(recipe: Recipe) -> bool:
 def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
     """A text for evaluation, every token but the first predicted once: in one long stream, or in chunks as trained."""
     if carries_state(recipe):  # a thousand steps cost no more memory than a batch of training
-        return in_order(tokens, steps=1000)
+        return in_chunks(tokens, steps=1000, rows=1)
     return in_chunks(tokens, steps=recipe.train.bptt, rows=recipe.train.batch_rows)
 
 

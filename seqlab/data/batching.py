@@ -1,16 +1,24 @@
-"""Which rows go into one batch: rows of like length, up to a budget of tokens. A pure function of (seed, epoch)."""
+"""Which examples are held out, and which rows go into one batch: rows of like length, up to a budget of tokens.
+
+The first depends on the seed and on the source alone, the second on (seed, epoch).
+"""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import final
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt64
 
 from seqlab.data.store import Places, TokenStore
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded, tensor_of
 
 Lengths = Int[np.ndarray, "N parts"]  # of each row, in each part that there is
+Keys = UInt64[np.ndarray, " N"]
+Strata = Int[
+    np.ndarray, " N"
+]  # of each example its label, as a number from 0 in the order of their names
 _POOL = (
     200  # batches that are sorted together: more means fewer pads, less means more varied batches
 )
@@ -100,3 +108,68 @@ def _by_length(rows: Places, lengths: Lengths, budget: int) -> list[Places]:
         batches.append(rows[start : start + count])
         start += count
     return batches
+
+
+def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
+    """A number from 0 to 2**64 that depends on the source and on the seed: it decides whether an example is held out.
+
+    A source that occurs twice, with two targets, is on one side both times, so nothing leaks; and the order of a file
+    changes nothing.
+    """
+    if isinstance(source, np.ndarray):
+        content = source.tobytes()
+    else:
+        content = (source if isinstance(source, str) else "\t".join(source)).encode(
+            "utf-8", "surrogatepass"
+        )
+    digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
+    return int.from_bytes(digest, "big")
+
+
+def held_out_keys(
+    keys: Keys, strata: Strata, *, fraction: float, most: int, fold: int = 1
+) -> set[int]:
+    """The keys of a fold: of each stratum those that are smallest, or that come after the folds before.
+
+    At least one source is held out and one is left, up to `most`; of a stratum that has two, one is left as well. A
+    source that occurs with several labels belongs to the first of them. Nothing where all sources are the same.
+    """
+    if not len(keys):
+        return set()
+    order = np.lexsort((strata, keys))
+    keys, strata = keys[order], strata[order]
+    is_first = np.append(True, keys[1:] != keys[:-1])
+    strata = strata[is_first][np.cumsum(is_first) - 1]
+    sizes = np.bincount(strata)
+    counts = _in_proportion(sizes, max(1, min(int(len(keys) * fraction), most)))
+    by_stratum = np.split(keys[np.argsort(strata, kind="stable")], np.cumsum(sizes)[:-1])
+    chosen = {
+        key
+        for own, count in zip(by_stratum, counts, strict=True)
+        for key in _slice(own, count, fold)
+    }
+    if not chosen and fold == 1 and len(sizes) > 1:  # no label has two sources
+        return held_out_keys(keys, np.zeros_like(strata), fraction=fraction, most=most)
+    return chosen
+
+
+def _in_proportion(sizes: Int[np.ndarray, " K"], total: int) -> list[int]:
+    """How many of each stratum: its share of the total, rounded so that strata that would have none come first."""
+    counts, remainders = np.divmod(sizes * total, sizes.sum())
+    waiting = np.lexsort((-remainders, counts > 0))
+    waiting = waiting[(sizes[waiting] > 1) & (remainders[waiting] > 0)]
+    counts[waiting[: total - counts.sum()]] += 1
+    return [int(count) for count in counts]
+
+
+def _slice(ranked: Keys, count: int, fold: int) -> Sequence[int]:
+    """So many keys of a stratum, after those of the folds before; a source that occurs twice is in one fold."""
+    before, chosen = ranked[: (fold - 1) * count], ranked[(fold - 1) * count : fold * count]
+    if not len(chosen):
+        return []
+    is_in = ranked <= chosen[-1]
+    if len(before):
+        is_in &= ranked > before[-1]
+    elif chosen[-1] == ranked[-1]:  # something is left to learn from
+        is_in = ranked < ranked[-1]
+    return [int(key) for key in ranked[is_in]]

@@ -1,4 +1,7 @@
-"""What a column of a table holds, and which columns a task reads: texts, labels, files, numbers, times, identifiers."""
+"""What a column of a table holds, and which columns a task reads: texts, labels, files, numbers, times, identifiers.
+
+Numbers are read as people write them: 1234.5, 1,234.5, 1.234,5 and 1234,5, with a currency or a percent sign beside.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,10 +9,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 
-from seqlab.data.numerals import NUMBER, bare_number
 from seqlab.data.times import read_times
 
+MISSING = {"", "na", "nan", "n/a", "null", "none", "?", "-"}
+_SIGNS = re.compile(r"^[$€£¥]\s*|\s*[$€£¥%]$")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?$")
+NUMBER = re.compile(r"[+-]?(\d{1,3}([.,]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d{1,3}(\.\d{3})+,\d+$|[+-]?\d*,\d+$")
 FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
+_BEGINS_A_TIME = re.compile(
+    r"\s*([-.\d]|q|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE
+)
 _WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
 NAMES = {  # what the columns of each role are called, the likeliest first
     role: tuple(names.split())
@@ -41,7 +51,52 @@ def is_number(cell: str) -> bool:
 
 
 def is_time(cell: str) -> bool:
-    return read_times([cell], numbers=False) is not None
+    return are_times([cell])
+
+
+def are_times(cells: Sequence[str]) -> bool:
+    """Whether all cells are times, in one form; what begins unlike any time is soon seen to be none."""
+    if not cells or not all(_BEGINS_A_TIME.match(cell) for cell in cells):
+        return False
+    return read_times(cells, numbers=False) is not None
+
+
+@dataclass(frozen=True)
+class Numerals:
+    """Which mark separates the decimals, and which the thousands."""
+
+    decimal: str = "."
+    thousands: str = ""
+
+    def number(self, text: str) -> float | None:
+        """The number that is written there; None if it is none."""
+        plain = (
+            text.replace(self.thousands, "").replace(self.decimal, ".") if self.thousands else text
+        )
+        try:
+            return float(plain) if "_" not in plain else None
+        except ValueError:
+            bare = bare_number(text)
+            return self.number(bare) if bare != text else None
+
+
+def bare_number(text: str) -> str:
+    """The figures of a number without the currency or the percent sign beside them."""
+    return _SIGNS.sub("", text)
+
+
+def find_numerals(cells: Sequence[str], delimiter: str) -> Numerals:
+    """How the numbers of a column are written; "1,234" has decimals where semicolons separate the cells."""
+    marked = [bare_number(cell.strip()) for cell in cells if "," in cell]
+    if not marked:
+        return Numerals()
+    if all(map(_THOUSANDS.match, marked)) and (
+        delimiter in (",", "") or any("." in text for text in marked)
+    ):
+        return Numerals(thousands=",")
+    if all(map(_DECIMAL_COMMA.match, marked)):
+        return Numerals(decimal=",", thousands=".")
+    return Numerals()
 
 
 @dataclass(frozen=True)
@@ -70,7 +125,7 @@ class Profile:
 
     @cached_property
     def is_time(self) -> bool:
-        return bool(self.cells) and read_times(self.cells[:50], numbers=False) is not None
+        return are_times(self.cells[:50])
 
     @cached_property
     def is_label(self) -> bool:
@@ -140,39 +195,37 @@ def by_content(
 ) -> tuple[int, int] | None:
     """The two columns whose cells fit two roles; None where nothing speaks for other columns than the usual ones."""
     if roles[0] in ("file", "image"):
-        files = [place for place, each in enumerate(profiles) if each.is_file]
-        rest = [
-            place
-            for place, each in enumerate(profiles)
-            if not each.is_file and not each.is_id and each.cells
-        ]
+        files = _places(profiles, lambda each: each.is_file)
+        rest = _places(profiles, lambda each: not each.is_file and not each.is_id)
         return (files[0], rest[0]) if files and rest else None
     if roles == ("text", "label"):
         return _text_and_label(profiles, usual)
     if roles == ("words", "tags"):
         return _words_and_tags(profiles)
-    texts = [place for place, each in enumerate(profiles) if each.is_text]
-    others = [
-        place
-        for place, each in enumerate(profiles)
-        if each.cells and not each.is_id and not each.is_time
-    ]
+    texts = _places(profiles, lambda each: each.is_text)
+    others = _places(profiles, lambda each: not each.is_id and not each.is_time)
     chosen = texts if len(texts) > 1 else others
     return (chosen[0], chosen[1]) if len(chosen) > 1 else None
+
+
+def _places(
+    profiles: Sequence[Profile], like: Callable[[Profile], bool], taken: int | None = None
+) -> list[int]:
+    """The columns that hold something and are like this, but for one that is taken."""
+    return [
+        place for place, each in enumerate(profiles) if place != taken and each.cells and like(each)
+    ]
 
 
 def _text_and_label(profiles: Sequence[Profile], usual: tuple[int, int]) -> tuple[int, int] | None:
     if len(profiles) == 2:
         return usual[::-1] if _are_swapped(profiles[usual[0]], profiles[usual[1]]) else None
-    texts = [place for place, each in enumerate(profiles) if each.is_text]
+    texts = _places(profiles, lambda each: each.is_text)
     if not texts:  # numbers, as in "0 1 1 0", are texts where there is nothing else
-        texts = [place for place, each in enumerate(profiles) if each.cells and not each.is_id]
+        texts = _places(profiles, lambda each: not each.is_id)
     longest = max(texts, key=lambda place: _size(profiles[place]), default=None)
-    rest = [place for place in range(len(profiles)) if place != longest and profiles[place].cells]
-    labels = [place for place in rest if profiles[place].is_label and not profiles[place].is_time]
-    labels = labels or [
-        place for place in rest if not profiles[place].is_id and not profiles[place].is_time
-    ]
+    labels = _places(profiles, lambda each: each.is_label and not each.is_time, longest)
+    labels = labels or _places(profiles, lambda each: not each.is_id and not each.is_time, longest)
     if longest is None or not labels:
         return None
     return longest, min(labels, key=lambda place: _kind_of_label(profiles[place]))

@@ -90,7 +90,7 @@ class Guess:
 
     name: str
     certain: bool
-    shown: str = ""
+    sample: str = ""
 
 
 def guess_encoding(head: bytes) -> Guess:
@@ -124,7 +124,9 @@ def guess_encoding(head: bytes) -> Guess:
         for score, other in scores
         if score > doubt and other != name and head.decode(other) != text
     ]
-    return Guess(name, certain=best > 0.6 and not rivals and count >= _LEAST, shown=_shown(text))
+    return Guess(
+        name, certain=best > 0.6 and not rivals and count >= _LEAST, sample=_sample_of(text)
+    )
 
 
 def check_encoding(name: str) -> str:
@@ -197,7 +199,7 @@ def _is_ascii_letter(character: str) -> bool:
     return character.isascii() and character.isalpha()
 
 
-def _shown(text: str) -> str:
+def _sample_of(text: str) -> str:
     """The words around the first character outside ASCII."""
     first = next(place for place, character in enumerate(text) if character > "\x7f")
     start = (

@@ -12,9 +12,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 from seqlab.data.arrays import SavedArray, readable
-from seqlab.data.packages import package
 from seqlab.data.vectors import as_vectors
-from seqlab.errors import DataError, warn
+from seqlab.errors import DataError, package, warn
 from seqlab.recipe import ImageConfig
 
 MOST_PIXELS = 64_000_000  # of a picture, before it is made smaller

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from seqlab.data.columns import by_usual_name, profiles_of
-from seqlab.data.lines import IN_MEMORY
+from seqlab.data.lines import IN_MEMORY, paths_of
 from seqlab.errors import DataError, UsageError
 
 _FORMS = (
@@ -35,14 +35,6 @@ def as_files(*data: Any) -> Iterator[list[list[str]]]:
         ]
 
 
-def names_of(data: Any) -> list[str]:
-    """The paths that data consists of, else a name for it; nothing where it is empty."""
-    if hasattr(data, "__len__") and len(data) == 0:
-        return []
-    paths = _paths(data)
-    return [IN_MEMORY] if paths is None else paths
-
-
 def inputs_of(data: Any, column: str | None) -> Any:
     """What a model of texts is to answer, as a list where it is a column of something; `column` is its name."""
     table = _columns(data)
@@ -58,25 +50,10 @@ def is_table(data: Any) -> bool:
     return isinstance(data, Mapping) or _is_frame(data)
 
 
-def _paths(data: Any) -> list[str] | None:
-    """The paths that data consists of: one, none, or a list of one or two strings or of files that exist; a longer list
-    is of texts, and None stands for anything else."""
-    if isinstance(data, str | Path):
-        return [str(data)]
-    if not isinstance(data, list | tuple) or not all(isinstance(each, str | Path) for each in data):
-        return None
-    known = (
-        len(data) <= 2
-        or any(isinstance(each, Path) for each in data)
-        or all(map(os.path.exists, data))
-    )
-    return [str(path) for path in data] if known else None
-
-
 def _in_file(data: Any, folder: str) -> list[str]:
     if isinstance(data, Iterator):
         data = list(data)
-    paths = _paths(data)
+    paths = paths_of(data)
     if paths is None:
         os.makedirs(folder)
         paths = [_written(data, os.path.join(folder, IN_MEMORY))]

@@ -81,6 +81,29 @@ def spool(path: str, directory: str) -> str:
     return str(copy)
 
 
+def paths_of(data: Any) -> list[str] | None:
+    """The paths that data consists of: one, none, or a list of one or two strings or of files that exist; a longer list
+    is of texts, and None stands for anything else."""
+    if isinstance(data, str | Path):
+        return [str(data)]
+    if not isinstance(data, list | tuple) or not all(isinstance(each, str | Path) for each in data):
+        return None
+    are_paths = (
+        len(data) <= 2
+        or any(isinstance(each, Path) for each in data)
+        or all(map(os.path.exists, data))
+    )
+    return [str(path) for path in data] if are_paths else None
+
+
+def names_of(data: Any) -> list[str]:
+    """The paths that data consists of, else a name for it; nothing where it is empty."""
+    if hasattr(data, "__len__") and len(data) == 0:
+        return []
+    paths = paths_of(data)
+    return [IN_MEMORY] if paths is None else paths
+
+
 def display_name(path: str) -> str:
     """How messages call a file."""
     if path == STDIN:
@@ -123,12 +146,21 @@ def _guess(stream: io.BufferedIOBase) -> Guess:
         zlib.error,
     ):  # a damaged .gz, or a pipe: whoever reads on names the line
         return Guess("utf-8", certain=True)
-    return guess_encoding(head)
+    return Guess("utf-8", certain=True) if _is_plain_utf8(head) else guess_encoding(head)
+
+
+def _is_plain_utf8(head: bytes) -> bool:
+    """Whether the lines at the beginning of a file are UTF-8 without NUL bytes; the last one may be cut."""
+    try:
+        head[: head.rfind(b"\n") + 1 or None].decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return 0 not in head
 
 
 def _note(guess: Guess, name: str) -> None:
-    if guess.certain and guess.shown:
-        message = f"{name}: read as {guess.name}, for instance {shorten(guess.shown, 30)}"
+    if guess.certain and guess.sample:
+        message = f"{name}: read as {guess.name}, for instance {shorten(guess.sample, 30)}"
         warn(f"{message} (--set data.encoding=NAME chooses another)")
 
 
@@ -160,9 +192,9 @@ def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> 
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        shown = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
-        hint = _encoding_hint(raw, guess if guess.shown else guess_encoding(raw), name)
-        raise DataError(f"{where}: not valid {encoding.upper()}: {shown}", hint=hint) from error
+        position = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
+        hint = _encoding_hint(raw, guess if guess.sample else guess_encoding(raw), name)
+        raise DataError(f"{where}: not valid {encoding.upper()}: {position}", hint=hint) from error
 
 
 def _binary_hint(raw: bytes) -> str:
@@ -176,8 +208,8 @@ def _binary_hint(raw: bytes) -> str:
 def _encoding_hint(raw: bytes, guess: Guess, name: str) -> str:
     if raw.startswith(b"\x1f\x8b"):
         return "the file is compressed: give it a name that ends in .gz."
-    if guess.shown:
-        looks = f"in {guess.name} there stands {shorten(guess.shown, 30)}; if that is right"
+    if guess.sample:
+        looks = f"in {guess.name} there stands {shorten(guess.sample, 30)}; if that is right"
         return f"{looks}: --set data.encoding={guess.name}"
     return f"a few bytes are damaged, or the encoding is another: iconv -c -t UTF-8 {name} > mended.txt drops them."
 

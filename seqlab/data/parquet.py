@@ -3,11 +3,10 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, final
+from typing import Any
 
 from seqlab.data.arrays import readable
-from seqlab.data.packages import package
-from seqlab.errors import DataError, nearest
+from seqlab.errors import DataError, nearest, package
 
 BATCH_ROWS = 1024  # rows that are decoded at a time
 BUFFER_BYTES = 1 << 20  # bytes of a column that are read from disk at a time
@@ -15,9 +14,39 @@ PROBLEM = "this cannot be read as Parquet"
 HINT = "the file is cut short, damaged, or something else by that name. Fetch or write it again."
 
 
+def parquet_names(path: str) -> list[str]:
+    """The names of a file's columns."""
+    with _opened(path) as file, readable(path, PROBLEM, hint=HINT):
+        names: list[str] = file.schema_arrow.names
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise DataError(
+            f"{path}: two columns are called '{repeated[0]}'", hint="rename one of them."
+        )
+    return names
+
+
+def parquet_rows(path: str, names: Sequence[str]) -> Iterator[tuple[int, list[object]]]:
+    """Each row's number from 1 and its values in the columns of these names, as Python has them; None where there is
+    none."""
+    number = 0
+    with _opened(path) as file:
+        with readable(path, PROBLEM, hint=HINT):
+            batches = file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
+        while True:
+            with readable(path, f"{PROBLEM} past row {number}", hint=HINT):
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                values = [_python_values(batch.column(name)) for name in names]
+            for cells in zip(*values, strict=True):
+                number += 1
+                yield number, list(cells)
+
+
 @contextmanager
-def open_parquet(path: str) -> Iterator["ParquetTable"]:
-    """The table in a file. A file that is absent, damaged or not Parquet raises a DataError."""
+def _opened(path: str) -> Iterator[Any]:
+    """The file as the library opens it. One that is absent, damaged or not Parquet raises a DataError."""
     if path.lower().endswith(".gz"):
         raise DataError(
             f"{path}: a compressed Parquet file cannot be read in parts",
@@ -35,39 +64,7 @@ def open_parquet(path: str) -> Iterator["ParquetTable"]:
     with readable(path, PROBLEM, hint=HINT):
         file = parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
     with file:
-        yield ParquetTable(path, file)
-
-
-@final
-class ParquetTable:
-    """The names of an open file's columns, and its rows, numbered from 1."""
-
-    def __init__(self, path: str, file: Any) -> None:
-        self.path = path
-        self.file = file
-        with readable(path, PROBLEM, hint=HINT):
-            self.names: list[str] = file.schema_arrow.names
-        repeated = [name for name in self.names if self.names.count(name) > 1]
-        if repeated:
-            raise DataError(
-                f"{path}: two columns are called '{repeated[0]}'", hint="rename one of them."
-            )
-
-    def rows(self, columns: Sequence[int]) -> Iterator[tuple[int, list[object]]]:
-        """Each row's number and its values in those columns, as Python values; None where there is none."""
-        names = [self.names[column] for column in columns]
-        number = 0
-        with readable(self.path, PROBLEM, hint=HINT):
-            batches = self.file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
-        while True:
-            with readable(self.path, f"{PROBLEM} past row {number}", hint=HINT):
-                batch = next(batches, None)
-                if batch is None:
-                    return
-                values = [_python_values(batch.column(name)) for name in names]
-            for cells in zip(*values, strict=True):
-                number += 1
-                yield number, list(cells)
+        yield file
 
 
 def _python_values(column: Any) -> list[object]:

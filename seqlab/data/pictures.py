@@ -11,8 +11,8 @@ from typing import cast
 from seqlab.data.arrays import texts_of
 from seqlab.data.image_archives import CONTAINERS, Arrays, Files, ImageArchive, open_archive
 from seqlab.data.images import Values, picture_values
-from seqlab.data.sources import Box, Example, Picture
-from seqlab.data.tables import TABLES, Columns, Layout, two_columns
+from seqlab.data.sources import Box, Columns, Example, Layout, Picture, two_columns
+from seqlab.data.tables import TABLES
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.recipe import ImageConfig
 

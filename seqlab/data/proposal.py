@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
-from seqlab.data.series import TIMES, facts_of, read_series
+from seqlab.data.series import TIMES, frequency_of, read_series
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
 from seqlab.data.tagged import joining_mark, read_tagged
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
@@ -134,12 +134,13 @@ def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
     if not numeric or not (wide or (timed and not texts) or len(numeric) == len(profiles)):
         return None
     try:
-        facts = facts_of(read_series(path))
+        series = read_series(path)
     except SeqlabError:
         return None
-    what = f"{facts.series:,} series" if facts.series > 1 else "a series"
-    often = "" if facts.frequency in ("unknown", "numbered") else f", {facts.frequency}"
-    return "forecast", f"{what} of {facts.rows:,} numbers{often}"
+    what = f"{len(series.columns):,} series" if len(series.columns) > 1 else "a series"
+    frequency = frequency_of(series)
+    often = "" if frequency in ("unknown", "numbered") else f", {frequency}"
+    return "forecast", f"{what} of {len(series):,} numbers{often}"
 
 
 def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
-from seqlab.data.packages import package
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, package
 
 SIDE = 32
 COLOURS = {

@@ -14,11 +14,17 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.data.cells import Cells, read_cells
-from seqlab.data.columns import IDS, Profile
-from seqlab.data.numerals import MISSING, Numerals, find_numerals
-from seqlab.data.panel import id_columns, is_one_a_row, side_by_side, times_of_columns, values_begin
-from seqlab.data.times import future_stamps, grid, moment_of, read_times, step_of, written
+from seqlab.data.columns import IDS, MISSING, Numerals, Profile, find_numerals
+from seqlab.data.panel import (
+    Cells,
+    id_columns,
+    is_one_a_row,
+    read_cells,
+    side_by_side,
+    times_of_columns,
+    values_begin,
+)
+from seqlab.data.times import TimeStep, grid, moment_of, read_times, step_of, written
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 TIMES = (
@@ -56,18 +62,6 @@ class Series:
         return len(self.values)
 
 
-@dataclass(frozen=True)
-class SeriesSummary:
-    """What a rule needs that chooses how far to look back and ahead."""
-
-    rows: int
-    series: int
-    shortest: int  # rows from the first to the last observation of the shortest series
-    frequency: str
-    seasons: tuple[int, ...]  # rows in a day, a week, a year, of those that have several
-    missing: float  # share of values
-
-
 def read_series(
     path: str,
     *,
@@ -90,10 +84,10 @@ def read_series(
     cells = _without_totals(cells, when)
     times = _read_times(cells, when)
     apart = _id_columns(cells, ids, when, times)
-    wanted = (
+    chosen = (
         [] if apart and not set(columns) <= set(cells.names) else columns
     )  # else they are names of series
-    places = [_column(cells.names, name) for name in wanted] or _numeric_columns(
+    places = [_column(cells.names, name) for name in chosen] or _numeric_columns(
         cells, [*when, *apart]
     )
     names = [cells.names[place] for place in places]
@@ -105,7 +99,7 @@ def read_series(
         series = Series(
             cells.where, *side_by_side(labels, times, names, values, cells.where, cells.numbers)
         )
-        series = series if wanted else with_columns(series, columns)
+        series = series if chosen else with_columns(series, columns)
     else:
         stamps = times or [str(row) for row in range(len(values))]
         series = Series(cells.where, tuple(names), tuple(stamps), values)
@@ -130,30 +124,29 @@ def _one_a_row(cells: Cells) -> Series:
     return Series(cells.where, *side_by_side(labels, stamps, ["value"], table, cells.where, lines))
 
 
-def facts_of(series: Series) -> SeriesSummary:
-    """Length, number, frequency, seasons and gaps."""
+def frequency_of(series: Series) -> str:
+    """How far apart the rows are, as people call it."""
     step = step_of([moment_of(time) for time in series.times])
-    there = ~np.isnan(series.values)
-    spans = [np.flatnonzero(column) for column in there.T]
-    return SeriesSummary(
-        rows=len(series),
-        series=len(series.columns),
-        shortest=min(int(span[-1] - span[0]) + 1 for span in spans),
-        frequency="unknown" if step is None else step.frequency,
-        seasons=() if step is None else step.seasons,
-        missing=1 - float(there.mean()),
-    )
+    return "unknown" if step is None else step.frequency
 
 
 def future_times(series: Series, horizon: int) -> list[str]:
     """When the next moments are, written as the series writes them."""
-    return future_stamps(series.times, horizon)
+    times = series.times
+    last, step = moment_of(times[-1]), _usual_step(times)
+    if step is None or last is None:
+        return [f"+{count}" for count in range(1, horizon + 1)]
+    return [written(step.after(last, count), times[-1]) for count in range(1, horizon + 1)]
 
 
 def usual_season(times: Sequence[str]) -> int:
     """How many steps a season has that suits the time stamps: a day, a week, a year; 1 where they tell of none."""
-    step = step_of([moment_of(time) for time in times[-50:]])
-    return step.seasons[0] if step is not None and step.seasons else 1
+    step = _usual_step(times)
+    return 1 if step is None else step.season
+
+
+def _usual_step(times: Sequence[str]) -> TimeStep | None:
+    return step_of([moment_of(time) for time in times[-50:]])
 
 
 def _time_columns(cells: Cells, time: str | None) -> list[int]:
@@ -232,7 +225,7 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
             continue
         some = cells.column(place)[:: max(1, len(cells.rows) // _LOOKED_AT)]
         column = [cell for cell in some if cell.lower() not in MISSING]
-        numerals = find_numerals(column, cells.separator)
+        numerals = find_numerals(column, cells.delimiter)
         numeric = sum(numerals.number(cell) is not None for cell in column)
         if column and 2 * numeric < len(column):
             aside.append(f"'{name}' (text such as {shorten(column[0], 20)})")
@@ -258,16 +251,16 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
 
 def _column_numbers(cells: Cells, place: int) -> list[float]:
     places = (f"{cells.where}:{number}, column '{cells.names[place]}'" for number in cells.numbers)
-    return _numbers(cells.column(place), cells.separator, places)
+    return _numbers(cells.column(place), cells.delimiter, places)
 
 
-def _numbers(texts: Sequence[str], separator: str, places: Iterable[str]) -> list[float]:
+def _numbers(texts: Sequence[str], delimiter: str, places: Iterable[str]) -> list[float]:
     """Numbers as they are written all in one way, NaN where none is; `places` are what messages call the cells."""
     with suppress(ValueError):  # the usual form, and no gaps
         values = np.asarray(texts).astype(np.float64)
         if np.isfinite(values).all():
             return values.tolist()
-    numerals = find_numerals(texts, separator)
+    numerals = find_numerals(texts, delimiter)
     return [_number(text, numerals, place) for text, place in zip(texts, places, strict=True)]
 
 

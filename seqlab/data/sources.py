@@ -1,24 +1,39 @@
-"""Files -> examples, one at a time: pairs and labelled texts; and which of them are held out.
+"""Files -> examples, one at a time: pairs and labelled texts, from two columns of a table or from two parallel files.
 
-The format follows from the file's name (.tsv .csv .jsonl .parquet; text also .gz) and from what is in it; two files are
-parallel. Every reader is a generator that holds one example in memory, and every example knows where it stands.
+The format follows from the file's name (.tsv .csv .jsonl .parquet; text also .gz) and from what is in it. A column is
+asked for by its name or by its number from 1. Where nobody asks, names and cells show which are meant, and a note says
+so if there was a choice. Every reader is a generator that holds one example in memory, and every example knows where
+it stands.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int, Shaped, UInt64
+from jaxtyping import Float32, Shaped
 
+from seqlab.data.columns import Profile, by_content, by_usual_name
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.tables import TABLES, Columns, Layout, two_columns
-from seqlab.errors import DataError, UsageError, shorten
+from seqlab.data.parquet import parquet_rows
+from seqlab.data.tables import DELIMITERS, TABLES, Cells, Table, open_table, text_of
+from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
+Columns = tuple[str | None, str | None]  # by name or number from 1; None: as the cells show
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the two columns are called, where they stand in a table without names, and what they may hold."""
+
+    names: tuple[str, str]
+    positions: tuple[int, int]
+    few_labels: bool = False  # whether the second one holds labels of examples, which must be few
+
+
 _PAIRS = Layout(names=("source", "target"), positions=(0, 1))
 _LABELLED = Layout(names=("text", "label"), positions=(1, 0), few_labels=True)
 
@@ -91,18 +106,18 @@ def at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator[
 
 
 def two_texts(
-    paths: Sequence[str], wanted: Columns, layout: Layout, encoding: str | None
+    paths: Sequence[str], choice: Columns, layout: Layout, encoding: str | None
 ) -> Iterator[Example]:
     """Two columns of a table, or two parallel files."""
     if len(paths) == 2:
-        if (named := wanted[0] or wanted[1]) is not None:
+        if (named := choice[0] or choice[1]) is not None:
             raise UsageError(
                 f"the column '{named}' was asked for, but two parallel files have no columns",
                 hint="give one table, or leave the columns out.",
             )
         yield from _parallel(paths[0], paths[1], encoding)
     else:
-        for where, (one, other) in two_columns(only(paths), wanted, layout, encoding):
+        for where, (one, other) in two_columns(only(paths), choice, layout, encoding):
             yield Example(one, other, where)
 
 
@@ -150,72 +165,162 @@ def _parallel(one: str, other: str, encoding: str | None) -> Iterator[Example]:
         yield Example(texts[0], texts[1], f"{display_name(one)}:{number}")
 
 
-def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
-    """A number from 0 to 2**64 that depends on the source and on the seed: it decides whether an example is held out.
-
-    A source that occurs twice, with two targets, is on one side both times, so nothing leaks; and the order of a file
-    changes nothing.
-    """
-    if isinstance(source, np.ndarray):
-        content = source.tobytes()
-    else:
-        content = (source if isinstance(source, str) else "\t".join(source)).encode(
-            "utf-8", "surrogatepass"
+def two_columns(
+    path: str, choice: Columns, layout: Layout, encoding: str | None = None
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each row's "file:line" and its two cells."""
+    table = open_table(
+        path, encoding, named=(*layout.names, *(name for name in choice if name is not None))
+    )
+    if not table.head:
+        return
+    columns = choose_columns(table, choice, layout)
+    names = [table.name_of(place) for place in columns]
+    rows = table.rows
+    if extension(path) == ".parquet":  # the other columns are not decoded
+        rows, columns = parquet_rows(path, names), (0, 1)
+    needed = max(columns) + 1
+    for number, cells in rows:
+        where = f"{table.where}:{number}"
+        if len(cells) < needed:
+            raise _too_few(where, cells, needed, table.delimiter)
+        first, second = (
+            _text(cells[place], name, where) for place, name in zip(columns, names, strict=True)
         )
-    digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
-    return int.from_bytes(digest, "big")
+        yield where, (first, second)
 
 
-Keys = UInt64[np.ndarray, " N"]
-Strata = Int[
-    np.ndarray, " N"
-]  # the label of each example as a number from 0, in the order of their names
-
-
-def held_out_keys(
-    keys: Keys, strata: Strata, *, fraction: float, most: int, fold: int = 1
-) -> set[int]:
-    """The keys of a fold: of each stratum those that are smallest, or that come after the folds before.
-
-    At least one source is held out and one is left, up to `most`; of a stratum that has two, one is left as well. A
-    source that occurs with several labels belongs to the first of them. Nothing where all sources are the same.
-    """
-    if not len(keys):
-        return set()
-    order = np.lexsort((strata, keys))
-    keys, strata = keys[order], strata[order]
-    is_first = np.append(True, keys[1:] != keys[:-1])
-    strata = strata[is_first][np.cumsum(is_first) - 1]
-    sizes = np.bincount(strata)
-    counts = _in_proportion(sizes, max(1, min(int(len(keys) * fraction), most)))
-    by_stratum = np.split(keys[np.argsort(strata, kind="stable")], np.cumsum(sizes)[:-1])
-    chosen = {
-        key
-        for own, count in zip(by_stratum, counts, strict=True)
-        for key in _slice(own, count, fold)
-    }
-    if not chosen and fold == 1 and len(sizes) > 1:  # no label has two sources
-        return held_out_keys(keys, np.zeros_like(strata), fraction=fraction, most=most)
+def choose_columns(table: Table, choice: Columns, layout: Layout) -> tuple[int, int]:
+    """The places of the two columns: those asked for, else those of the usual names, else those whose cells fit."""
+    profiles = table.profiles
+    places = [None if name is None else _index(table, name) for name in choice]
+    if places[0] is not None and places[1] is not None:
+        return places[0], places[1]
+    if choice != (None, None):
+        return _with_other(table, places, layout)
+    if table.names is not None:
+        second = by_usual_name(profiles, layout.names[1], None)
+        first = by_usual_name(profiles, layout.names[0], second)
+        if first is not None and second is not None:
+            _note(replace(table, note=""), (first, second), layout, exact=True)
+            return first, second
+    if len(profiles) < 2 and table.delimiter:
+        raise _too_few(table.place, table.head[0][1], 2, table.delimiter)
+    chosen = by_content(profiles, layout.names, layout.positions)
+    if chosen is None and not (layout.names[0] == "text" and table.names and len(profiles) > 2):
+        chosen = layout.positions
+    if chosen is None or max(chosen) >= len(profiles):
+        raise _no_column(table, layout.names[0])
+    _check_labels(table, profiles[chosen[1]], layout)
+    _note(table, chosen, layout, exact=chosen == layout.positions)
     return chosen
 
 
-def _in_proportion(sizes: Int[np.ndarray, " K"], total: int) -> list[int]:
-    """How many of each stratum: its share of the total, rounded so that strata that would have none come first."""
-    counts, remainders = np.divmod(sizes * total, sizes.sum())
-    waiting = np.lexsort((-remainders, counts > 0))
-    waiting = waiting[(sizes[waiting] > 1) & (remainders[waiting] > 0)]
-    counts[waiting[: total - counts.sum()]] += 1
-    return [int(count) for count in counts]
+def _with_other(table: Table, places: Sequence[int | None], layout: Layout) -> tuple[int, int]:
+    """The column that is asked for, and the other one, which is to be found."""
+    missing = places.index(None)
+    other = places[1 - missing]
+    assert other is not None
+    role = layout.names[missing]
+    place = (
+        layout.positions[missing]
+        if table.names is None
+        else by_usual_name(table.profiles, role, other)
+    )
+    if place == other:  # the usual place is taken: the other of the first two columns is free
+        place = 1 if other == 0 else 0
+    if place is None:
+        rest = [
+            p
+            for p, each in enumerate(table.profiles)
+            if p != other and not each.is_id and each.cells
+        ]
+        if len(rest) != 1:
+            raise _no_column(table, role)
+        place = rest[0]
+    return (place, other) if missing == 0 else (other, place)
 
 
-def _slice(ranked: Keys, count: int, fold: int) -> Sequence[int]:
-    """So many keys of a stratum, after those of the folds before; a source that occurs twice is in one fold."""
-    before, chosen = ranked[: (fold - 1) * count], ranked[(fold - 1) * count : fold * count]
-    if not len(chosen):
-        return []
-    is_in = ranked <= chosen[-1]
-    if len(before):
-        is_in &= ranked > before[-1]
-    elif chosen[-1] == ranked[-1]:  # something is left to learn from
-        is_in = ranked < ranked[-1]
-    return [int(key) for key in ranked[is_in]]
+def _no_column(table: Table, name: str) -> DataError:
+    there = ", ".join(table.names) if table.names else "1 to " + str(len(table.profiles))
+    return DataError(
+        f"{table.place}: there is no column '{name}'",
+        hint=f"say which column is the {name}, by name or by number; there are: {there}.",
+    )
+
+
+def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
+    """Refuse labels that are texts or measurements, which no classifier can learn."""
+    if (
+        not layout.few_labels
+        or len(labels.cells) < 20
+        or labels.num_distinct <= 0.7 * len(labels.cells)
+    ):
+        return
+    share = f"{labels.num_distinct:,} of the first {len(labels.cells):,} labels are different"
+    example = shorten(labels.cells[0], 40)
+    if labels.is_numeric:
+        raise DataError(
+            f"{table.where}: {share} numbers, for instance {example}: this is regression, not classification",
+            hint="write a few ranges, such as low and high, into a column of their own and choose it: "
+            "--set data.target=COLUMN; numbers over time are forecast: seqlab train forecast FILE",
+        )
+    raise DataError(
+        f"{table.where}: {share}, for instance {example}: these are texts, not labels",
+        hint=f"to learn one text from the other: seqlab train translate {table.where}; "
+        "another column holds the labels: --set data.target=COLUMN",
+    )
+
+
+def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool) -> None:
+    """Say which columns are read where that is not plain to see."""
+    unused = [
+        table.name_of(place) or "''" for place in range(len(table.profiles)) if place not in chosen
+    ]
+    if exact and not unused and not table.note:
+        return
+    first, second = (
+        repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen
+    )
+    message = f"{table.note}; " if table.note else ""
+    message += f"reading the {layout.names[0]} from {first} and the {layout.names[1]} from {second}"
+    if unused:
+        message += "; not used: " + ", ".join(unused)
+    choice = "(--set data.source=... and data.target=... choose others)"
+    warn(f"{table.where}: {message} {choice}")
+
+
+def _text(value: object, name: str, where: str) -> str:
+    text = text_of(value)
+    if text is None:
+        raise DataError(
+            f"{where}: '{name}' holds no text",
+            hint="a text, a number or a truth value is needed there.",
+        )
+    if isinstance(value, list) and len(text.split()) != len(value):
+        odd = next(word for word in map(text_of, value) if len((word or "").split()) != 1)
+        raise DataError(
+            f"{where}: {shorten(odd or '')} is not one word",
+            hint="each entry of a list is a word, a number or a truth value, without spaces.",
+        )
+    return text
+
+
+def _index(table: Table, name: str) -> int:
+    names = table.names or []
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and int(name) == 0:
+        raise UsageError("there is no column 0", hint="columns are numbered from 1.")
+    if name.isdecimal() and (table.names is None or int(name) <= len(names)):
+        return int(name) - 1
+    raise DataError(f"{table.place}: there is no column '{name}'", hint=nearest(name, names))
+
+
+def _too_few(where: str, cells: Cells, needed: int, delimiter: str) -> DataError:
+    count = len(cells)
+    row = shorten(delimiter.join(map(str, cells)))
+    return DataError(
+        f"{where}: {count} column{'s' if count != 1 else ''} where {needed} are needed: {row}",
+        hint=f"columns are separated by a {DELIMITERS.get(delimiter, 'blank')}; this line has {count - 1 or 'none'}.",
+    )

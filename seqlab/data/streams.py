@@ -24,11 +24,16 @@ class Streams:
     Each epoch starts at another offset, so that the borders between chunks and between rows move, and what is left
     over at the end (less than one batch) is not always the same. A text too short for what is asked gets
     fewer rows, then fewer steps.
+
+    A recurrent model `carries` its state on from where the last batch ended (E35); a Transformer begins each chunk
+    anew: the chunk is its context.
     """
 
-    def __init__(self, flat: Flat, *, rows: int, steps: int, seed: int) -> None:
+    def __init__(
+        self, flat: Flat, *, rows: int, steps: int, seed: int, carries: bool = False
+    ) -> None:
         _need_two_tokens(flat)
-        self.flat, self.seed = flat, seed
+        self.flat, self.seed, self.carries = flat, seed, carries
         self.steps = min(steps, len(flat) - 1)
         self.rows = min(rows, (len(flat) - 1) // self.steps)
 
@@ -57,13 +62,11 @@ class Streams:
         )
 
 
-def in_order(flat: Flat, *, steps: int) -> Iterator[Batch]:
-    """For evaluation: one stream from beginning to end, every token but the first predicted once."""
-    return in_chunks(flat, steps=steps, rows=1)
-
-
 def in_chunks(flat: Flat, *, steps: int, rows: int) -> Iterator[Batch]:
-    """For evaluation without a carried state: chunks that overlap by a token, `rows` of them side by side."""
+    """For evaluation, every token but the first predicted once: chunks that overlap by a token, `rows` side by side.
+
+    One row is one stream from beginning to end, along which a state can be carried.
+    """
     _need_two_tokens(flat)
     whole = (len(flat) - 1) // steps
     for first in range(0, whole, rows):

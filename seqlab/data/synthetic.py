@@ -6,10 +6,9 @@ import string
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from seqlab.data.packages import package
+from seqlab.data.batching import source_key
 from seqlab.data.scenes import SETS
-from seqlab.data.sources import source_key
-from seqlab.errors import DataError, UsageError, nearest
+from seqlab.errors import DataError, UsageError, nearest, package
 
 LANGUAGES = (
     *("en", "de", "nl", "sv", "da", "nb", "is"),  # Germanic

@@ -1,39 +1,37 @@
-"""Two columns of a table: TSV, CSV and their kin, JSON with keys, Parquet with named columns.
+"""A table in a file: TSV, CSV and their kin, JSON with keys, Parquet with named columns.
 
-A column is asked for by its name or by its number from 1. Where nobody asks, names and cells show which are meant,
-and a note says so if there was a choice.
+What separates the cells, whether they stand in quotation marks, and whether the first row names the columns follows
+from the first rows.
 """
 
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
-from seqlab.data.columns import Profile, by_content, by_usual_name, profiles_of
-from seqlab.data.dialect import DELIMITERS, Dialect, find_dialect, has_header
-from seqlab.data.json_objects import json_objects
+from seqlab.data.columns import FILE, KNOWN_NAMES, Profile, is_number, is_time, profiles_of
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.parquet import open_parquet
-from seqlab.errors import DataError, UsageError, nearest, shorten, warn
+from seqlab.data.parquet import parquet_names, parquet_rows
+from seqlab.errors import DataError, shorten
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
-_DECLARED_SEPARATOR = re.compile(r"sep=[;,|\t]$", re.IGNORECASE)  # Excel's first line
 HEAD = 1000  # rows that show what the columns hold
-Columns = tuple[str | None, str | None]  # by name or number from 1; None: as the cells show
+DELIMITERS = {
+    "\t": "tab",
+    ";": "semicolon",
+    "|": "pipe",
+    ",": "comma",
+}  # where two fit as well, the first is meant
+_LABEL = "__label__"  # how fastText marks the label at the beginning of a line
+_DECLARED_SEPARATOR = re.compile(r"sep=[;,|\t]$", re.IGNORECASE)  # Excel's first line
+_OBJECTS = "each line is one object, or the whole file is one array of objects."
 Cells = Sequence[object]  # texts, or whatever JSON and Parquet hold
 Row = tuple[int, Cells]  # line number and cells
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the two columns are called, where they stand in a table without names, and what they may hold."""
-
-    names: tuple[str, str]
-    positions: tuple[int, int]
-    few_labels: bool = False  # whether the second one holds labels of examples, which must be few
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Table:
     names: list[str] | None
     head: list[Row]
     rows: Iterator[Row]
-    separator: str = ""
+    delimiter: str = ""
     note: str = ""
 
     @property
@@ -58,34 +56,9 @@ class Table:
             self.names, [[text_of(cell) for cell in cells] for _, cells in self.head]
         )
 
-    def shown(self, place: int) -> str:
+    def name_of(self, place: int) -> str:
         """What a message calls a column."""
         return self.names[place] if self.names else str(place + 1)
-
-
-def two_columns(
-    path: str, wanted: Columns, layout: Layout, encoding: str | None = None
-) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Each row's "file:line" and its two cells."""
-    table = open_table(
-        path, encoding, named=(*layout.names, *(name for name in wanted if name is not None))
-    )
-    if not table.head:
-        return
-    columns = choose_columns(table, wanted, layout)
-    names = [table.shown(place) for place in columns]
-    rows = table.rows
-    if extension(path) == ".parquet":  # the other columns are not decoded
-        rows, columns = _parquet_rows(path, columns), (0, 1)
-    needed = max(columns) + 1
-    for number, cells in rows:
-        where = f"{table.where}:{number}"
-        if len(cells) < needed:
-            raise _too_few(where, cells, needed, table.separator)
-        first, second = (
-            _text(cells[place], name, where) for place, name in zip(columns, names, strict=True)
-        )
-        yield where, (first, second)
 
 
 def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] = ()) -> Table:
@@ -98,131 +71,18 @@ def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] =
     first = list(islice(text, HEAD))
     if first and _DECLARED_SEPARATOR.match(first[0][1]):
         first = first[1:]
-    dialect = find_dialect([line for _, line in first], extension(path))
+    is_csv = extension(path) == ".csv"
+    delimiter, quoted = find_dialect([line for _, line in first], is_csv=is_csv)
     text = chain(first, text)
-    rows = _quoted_rows(path, text, dialect) if dialect.quoted else _plain_rows(text, dialect)
+    rows = _quoted_rows(path, text, delimiter) if quoted else _plain_rows(text, delimiter)
     head = list(islice(rows, HEAD))
     names, note = None, ""
-    if head and (by := _header([cells for _, cells in head], named, extension(path), dialect)):
+    has_names = bool(head) and _has_names(head[0][1], named)
+    if has_names or has_header([cells for _, cells in head], usual=is_csv and delimiter == ","):
         names = [str(cell).strip() for cell in head.pop(0)[1]]
-        note = f"the first line names the columns: {', '.join(names)}" if by == "content" else ""
-    return Table(display_name(path), names, head, chain(head, rows), dialect.separator, note)
-
-
-def choose_columns(table: Table, wanted: Columns, layout: Layout) -> tuple[int, int]:
-    """The places of the two columns: those asked for, else those of the usual names, else those whose cells fit."""
-    profiles = table.profiles
-    asked = [None if name is None else _index(table, name) for name in wanted]
-    if asked[0] is not None and asked[1] is not None:
-        return asked[0], asked[1]
-    if wanted != (None, None):
-        return _with_other(table, asked, layout)
-    if table.names is not None:
-        second = by_usual_name(profiles, layout.names[1], None)
-        first = by_usual_name(profiles, layout.names[0], second)
-        if first is not None and second is not None:
-            _note(replace(table, note=""), (first, second), layout, exact=True)
-            return first, second
-    if len(profiles) < 2 and table.separator:
-        raise _too_few(table.place, table.head[0][1], 2, table.separator)
-    chosen = by_content(profiles, layout.names, layout.positions)
-    if chosen is None and not (layout.names[0] == "text" and table.names and len(profiles) > 2):
-        chosen = layout.positions
-    if chosen is None or max(chosen) >= len(profiles):
-        raise _no_column(table, layout.names[0])
-    _check_labels(table, profiles[chosen[1]], layout)
-    _note(table, chosen, layout, exact=chosen == layout.positions)
-    return chosen
-
-
-def _with_other(table: Table, asked: Sequence[int | None], layout: Layout) -> tuple[int, int]:
-    """The column that is asked for, and the other one, which is to be found."""
-    missing = asked.index(None)
-    known = asked[1 - missing]
-    assert known is not None
-    role = layout.names[missing]
-    place = (
-        layout.positions[missing]
-        if table.names is None
-        else by_usual_name(table.profiles, role, known)
-    )
-    if place == known:  # the usual place is taken: the other of the first two columns is free
-        place = 1 if known == 0 else 0
-    if place is None:
-        rest = [
-            p
-            for p, each in enumerate(table.profiles)
-            if p != known and not each.is_id and each.cells
-        ]
-        if len(rest) != 1:
-            raise _no_column(table, role)
-        place = rest[0]
-    return (place, known) if missing == 0 else (known, place)
-
-
-def _no_column(table: Table, name: str) -> DataError:
-    there = ", ".join(table.names) if table.names else "1 to " + str(len(table.profiles))
-    return DataError(
-        f"{table.place}: there is no column '{name}'",
-        hint=f"say which column is the {name}, by name or by number; there are: {there}.",
-    )
-
-
-def _check_labels(table: Table, labels: Profile, layout: Layout) -> None:
-    """Refuse labels that are texts or measurements, which no classifier can learn."""
-    if (
-        not layout.few_labels
-        or len(labels.cells) < 20
-        or labels.num_distinct <= 0.7 * len(labels.cells)
-    ):
-        return
-    share = f"{labels.num_distinct:,} of the first {len(labels.cells):,} labels are different"
-    example = shorten(labels.cells[0], 40)
-    if labels.is_numeric:
-        raise DataError(
-            f"{table.where}: {share} numbers, for instance {example}: this is regression, not classification",
-            hint="write a few ranges, such as low and high, into a column of their own and choose it: "
-            "--set data.target=COLUMN; numbers over time are forecast: seqlab train forecast FILE",
-        )
-    raise DataError(
-        f"{table.where}: {share}, for instance {example}: these are texts, not labels",
-        hint=f"to learn one text from the other: seqlab train translate {table.where}; "
-        "another column holds the labels: --set data.target=COLUMN",
-    )
-
-
-def _note(table: Table, chosen: tuple[int, int], layout: Layout, *, exact: bool) -> None:
-    """Say which columns are read where that is not plain to see."""
-    unused = [
-        table.shown(place) or "''" for place in range(len(table.profiles)) if place not in chosen
-    ]
-    if exact and not unused and not table.note:
-        return
-    first, second = (
-        repr(table.names[place]) if table.names else f"column {place + 1}" for place in chosen
-    )
-    message = f"{table.note}; " if table.note else ""
-    message += f"reading the {layout.names[0]} from {first} and the {layout.names[1]} from {second}"
-    if unused:
-        message += "; not used: " + ", ".join(unused)
-    choice = "(--set data.source=... and data.target=... choose others)"
-    warn(f"{table.where}: {message} {choice}")
-
-
-def _text(value: object, name: str, where: str) -> str:
-    text = text_of(value)
-    if text is None:
-        raise DataError(
-            f"{where}: '{name}' holds no text",
-            hint="a text, a number or a truth value is needed there.",
-        )
-    if isinstance(value, list) and len(text.split()) != len(value):
-        odd = next(word for word in map(text_of, value) if len((word or "").split()) != 1)
-        raise DataError(
-            f"{where}: {shorten(odd or '')} is not one word",
-            hint="each entry of a list is a word, a number or a truth value, without spaces.",
-        )
-    return text
+        if not has_names and not is_csv:
+            note = f"the first line names the columns: {', '.join(names)}"
+    return Table(display_name(path), names, head, chain(head, rows), delimiter, note)
 
 
 def text_of(value: object) -> str | None:
@@ -237,28 +97,114 @@ def text_of(value: object) -> str | None:
     return None if isinstance(value, dict | bytes) else str(value)  # a date
 
 
-def _header(rows: Sequence[Cells], named: Sequence[str], ending: str, dialect: Dialect) -> str:
-    """Whether the first row is names because a name in it is asked for, or by what it holds; "" if it is a row."""
-    first = {str(cell).strip().lower() for cell in rows[0]}
-    asked = [name for name in named[2:] if not name.isdecimal()]
-    if asked or (named and set(named[:2]) <= first):
-        return "name"
-    texts = [[str(cell) for cell in cells] for cells in rows]
-    if not has_header(texts, usual=ending == ".csv" and dialect.delimiter == ","):
-        return ""
-    return "name" if ending == ".csv" else "content"
+def find_dialect(lines: Sequence[str], *, is_csv: bool) -> tuple[str, bool]:
+    """What separates the cells of a row, and whether a cell may stand in quotation marks, by a file's first lines.
+
+    A .csv has commas unless something fits better.
+    """
+    filled = [line for line in lines if line.strip()]
+    if filled and all(line.startswith(_LABEL) for line in filled):
+        return " ", False
+    own = "," if is_csv else "\t"
+    fits = {each: _fit(filled, each) for each in DELIMITERS}
+    if own == "\t" and fits["\t"] >= 0.5:
+        return "\t", _is_quoted(filled, "\t")
+    best = max(DELIMITERS, key=lambda each: fits[each])  # of equal ones the first
+    if fits[best] < (0.98 if own == "\t" else max(0.9, fits[own])):
+        best = own
+    if best == "," and own == "\t" and len(filled) < 5:
+        best = own  # a few lines of prose have as many commas each
+    return best, best in ",;" or _is_quoted(filled, best)
 
 
-def _plain_rows(text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
-    """No quoting: the delimiter always separates."""
+def _fit(lines: Sequence[str], delimiter: str) -> float:
+    """The share of rows that have the same number of cells, at least two."""
+    try:
+        rows = list(csv.reader((line + "\n" for line in lines), delimiter=delimiter))
+    except csv.Error:
+        rows = [line.split(delimiter) for line in lines]
+    counts = Counter(len(row) for row in rows)
+    usual, count = max(counts.items(), key=lambda item: item[1], default=(1, 0))
+    return count / len(rows) if usual > 1 else 0.0
+
+
+def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether quotation marks enclose cells, rather than words in them: every cell that begins with one ends with one,
+    and they are needed somewhere, or stand around all cells of a row."""
+    mark = re.escape(delimiter)
+    cell = rf'(?:"(?:[^"]|"")*"|[^"{mark}\n][^{mark}\n]*|)'
+    row = re.compile(rf"{cell}(?:{mark}{cell})*\n")
+    text = "\n".join(lines) + "\n"
+    place, is_quoted = 0, False
+    while place < len(text):
+        match = row.match(text, place)
+        if match is None:
+            return (
+                is_quoted and text.count('"', place) % 2 == 1 and len(lines) > 500
+            )  # cut in a cell
+        cells = re.findall(rf"(?:^|{mark})({cell})", match[0][:-1])
+        quoted = [each[1:-1] for each in cells if each[:1] == '"']
+        needed = any(re.search(rf'""|\n|{mark}', each) for each in quoted)
+        is_quoted |= needed or len(quoted) == len(cells) > 1
+        place = match.end()
+    return is_quoted
+
+
+def _has_names(row: Cells, named: Sequence[str]) -> bool:
+    """Whether a first row must be names: it holds the two usual ones, or a column is asked for by its name."""
+    by_name = any(not name.isdecimal() for name in named[2:])
+    return by_name or bool(named and set(named[:2]) <= {str(cell).strip().lower() for cell in row})
+
+
+def has_header(rows: Sequence[Cells], *, usual: bool) -> bool:
+    """Whether the first row names the columns: its cells are unlike those below. `usual` decides where nothing does."""
+    if len(rows) < 2:
+        return usual and bool(rows)
+    texts = [[str(cell).strip() for cell in row] for row in rows]
+    verdicts = []
+    for place, cell in enumerate(texts[0]):
+        below = [row[place] for row in texts[1:] if place < len(row) and row[place]]
+        verdicts.append(_is_name(cell, below))
+    usual_names = sum(cell.lower() in KNOWN_NAMES for cell in texts[0])
+    # one of a few may be a label, as "pos" is
+    return False not in verdicts and (usual or True in verdicts or usual_names > (len(rows) < 10))
+
+
+def _is_name(cell: str, below: Sequence[str]) -> bool | None:
+    """Whether a cell names its column; None where that cannot be told."""
+    if not below:
+        return None
+    cells = Profile("", tuple(below))
+    kinds = ((cells.is_numeric, is_number), (cells.is_time, is_time), (cells.is_file, FILE.search))
+    for is_kind, like in kinds:
+        if is_kind:
+            return not like(cell)
+    if not cell:
+        return True
+    counts = Counter(below)
+    if cell in counts or len(cell.split()) > 4:
+        return False
+    if len(below) < 10:
+        return None
+    if len(counts) <= len(below) / 4 and min(counts.values()) > 1:
+        return True  # above labels, each there more than once
+    if len(cell.split()) > 2 or not cell[-1].isalnum():
+        return None
+    shorter = sum(len(each) <= len(cell) for each in below)
+    are_texts = sum(len(each.split()) for each in below) >= 4 * len(below)
+    return True if are_texts and 50 * shorter < len(below) else None
+
+
+def _plain_rows(text: Iterator[tuple[int, str]], delimiter: str) -> Iterator[Row]:
+    """No quoting: the delimiter always separates; of blanks only the first."""
     for number, line in text:
         if line.strip():
-            yield number, line.split(dialect.delimiter, -1 if dialect.delimiter != " " else 1)
+            yield number, line.split(delimiter, 1 if delimiter == " " else -1)
 
 
-def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
+def _quoted_rows(path: str, text: Iterator[tuple[int, str]], delimiter: str) -> Iterator[Row]:
     """A quoted cell may hold newlines, so a row is named by the line it starts on."""
-    reader = csv.reader((line + "\n" for _, line in text), delimiter=dialect.delimiter, strict=True)
+    reader = csv.reader((line + "\n" for _, line in text), delimiter=delimiter, strict=True)
     start = 1
     try:
         for cells in reader:
@@ -268,8 +214,8 @@ def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -
     except csv.Error as error:
         raise DataError(
             f"{display_name(path)}:{start}: this is not CSV: {error}",
-            hint=f'a cell with {dialect.separator}s, newlines or quotation marks stands in "...", and its own marks '
-            "are doubled; perhaps one is never closed. Very long cells are better kept as JSONL.",
+            hint=f'a cell with {DELIMITERS[delimiter]}s, newlines or quotation marks stands in "...", and its own '
+            "marks are doubled; perhaps one is never closed. Very long cells are better kept as JSONL.",
         ) from error
 
 
@@ -285,36 +231,36 @@ def _json_table(path: str, encoding: str | None) -> Table:
     return Table(display_name(path), names, head, chain(head, rows))
 
 
+def json_objects(path: str, encoding: str | None) -> Iterator[tuple[int, dict[str, object]]]:
+    """The objects of a file, one a line or all in one array, each with its number."""
+    name = display_name(path)
+    filled = ((number, line) for number, line in lines(path, encoding) if line.strip())
+    first = next(filled)
+    text = chain([first], filled)
+    values: Iterator[tuple[int, object]]
+    if first[1].lstrip().startswith("["):
+        whole = "\n".join(line for _, line in text)
+        values = enumerate(_parsed(whole, f"{name}: this is not JSON"), start=1)
+    else:
+        values = ((n, _parsed(line, f"{name}:{n}: this line is not JSON")) for n, line in text)
+    for number, value in values:
+        if not isinstance(value, dict):
+            problem = f"{name}:{number}: a JSON {type(value).__name__} where an object is needed"
+            raise DataError(f"{problem}: {shorten(str(value))}", hint=_OBJECTS)
+        yield number, value
+
+
+def _parsed(text: str, problem: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{problem}: {shorten(text)}", hint=f"{_OBJECTS} Python's parser says: {error}"
+        ) from error
+
+
 def _parquet_table(path: str) -> Table:
-    with open_parquet(path) as parquet:
-        names = parquet.names
-    head: list[Row] = [
-        (0, cells) for _, cells in islice(_parquet_rows(path), HEAD)
-    ]  # rows have no lines
-    return Table(path, names, head, _parquet_rows(path))
-
-
-def _parquet_rows(path: str, columns: Sequence[int] | None = None) -> Iterator[Row]:
-    with open_parquet(path) as parquet:
-        yield from parquet.rows(range(len(parquet.names)) if columns is None else columns)
-
-
-def _index(table: Table, name: str) -> int:
-    names = table.names or []
-    if name in names:
-        return names.index(name)
-    if name.isdecimal() and int(name) == 0:
-        raise UsageError("there is no column 0", hint="columns are numbered from 1.")
-    if name.isdecimal() and (table.names is None or int(name) <= len(names)):
-        return int(name) - 1
-    raise DataError(f"{table.place}: there is no column '{name}'", hint=nearest(name, names))
-
-
-def _too_few(where: str, cells: Cells, needed: int, separator: str) -> DataError:
-    count = len(cells)
-    mark = next((mark for mark, name in DELIMITERS.items() if name == separator), " ")
-    shown = shorten(mark.join(map(str, cells)))
-    return DataError(
-        f"{where}: {count} column{'s' if count != 1 else ''} where {needed} are needed: {shown}",
-        hint=f"columns are separated by a {separator}; this line has {count - 1 or 'none'}.",
-    )
+    names = parquet_names(path)
+    rows = islice(parquet_rows(path, names), HEAD)
+    head: list[Row] = [(0, cells) for _, cells in rows]  # rows have no lines
+    return Table(path, names, head, parquet_rows(path, names))

@@ -9,8 +9,8 @@ from itertools import chain, islice, pairwise
 
 from seqlab.data.columns import Profile, by_usual_name
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.sources import Example, at_least_one, only, two_texts
-from seqlab.data.tables import TABLES, Layout, Table, open_table
+from seqlab.data.sources import Example, Layout, at_least_one, only, two_texts
+from seqlab.data.tables import TABLES, Table, open_table
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 _LOOKED_AT = 100  # rows, to see whether words or characters are tagged
@@ -186,9 +186,8 @@ def _columns_of_words(
     if tag in names:
         return word, names.index(tag), group
     if len(tags) > 1:
-        shown = ", ".join(map(table.shown, tags))
-        message = f"{table.where}: of the columns {shown} the last is the tag (--set data.target=NAME chooses another)"
-        warn(message)
+        message = f"{table.where}: of the columns {', '.join(map(table.name_of, tags))} the last is the tag"
+        warn(f"{message} (--set data.target=NAME chooses another)")
     return word, tags[-1], group
 
 
@@ -292,9 +291,9 @@ def _conllu_words(path: str, encoding: str | None) -> Words:
 
 
 def _missing_tag(where: str, cells: Sequence[str], needed: int) -> DataError:
-    shown = ", ".join(f"{place} {shorten(cell, 20)}" for place, cell in enumerate(cells, start=1))
-    seen = f"{len(cells)} column{'s' if len(cells) != 1 else ''} where {needed} are needed"
+    row = ", ".join(f"{place} {shorten(cell, 20)}" for place, cell in enumerate(cells, start=1))
+    problem = f"{len(cells)} column{'s' if len(cells) != 1 else ''} where {needed} are needed"
     return DataError(
-        f"{where}: {seen if len(cells) != needed else 'an empty tag'}: {shorten(' '.join(cells))}",
-        hint=f"one word a line, its columns separated by tabs or spaces, a blank line after a sentence; here: {shown}.",
+        f"{where}: {problem if len(cells) != needed else 'an empty tag'}: {shorten(' '.join(cells))}",
+        hint=f"one word a line, its columns separated by tabs or spaces, a blank line after a sentence; here: {row}.",
     )

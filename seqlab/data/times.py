@@ -79,17 +79,16 @@ class TimeStep:
         return f"every {unit}" if seconds == size else f"every {seconds // size} {unit}s"
 
     @property
-    def seasons(self) -> tuple[int, ...]:
-        """How many steps a day, a week and a year have, of those that have several."""
+    def season(self) -> int:
+        """How many steps a day has, or a week or a year: the first of them that has several; 1 where none has."""
         if self.months:
-            return (12 // self.months,) if 12 % self.months == 0 and self.months < 12 else ()
+            return 12 // self.months if 12 % self.months == 0 else 1
         if self.weekdays:
-            return (5,)
+            return 5
         if not self.delta:
-            return ()
-        cycles = (_DAY, _WEEK) if self.delta < _DAY else (_WEEK, 52 * _WEEK)
-        counts = [round(cycle / self.delta) for cycle in cycles if cycle / self.delta >= 2]
-        return tuple(365 if count == 364 else count for count in counts)
+            return 1
+        counts = [cycle / self.delta for cycle in (_DAY, _WEEK, 52 * _WEEK)]
+        return next((round(count) for count in counts if count >= 2), 1)
 
     def after(self, moment: Moment, count: int) -> Moment:
         """The moment so many steps later."""
@@ -206,15 +205,6 @@ def grid(moments: Sequence[Moment], step: TimeStep) -> Int[np.ndarray, " T"] | N
     whole = np.rint(places)
     off = np.abs(places - whole).max() > 0.01 or (np.diff(whole) < 1).any()
     return None if off or whole[-1] > 2 * len(moments) else whole.astype(np.int64)
-
-
-def future_stamps(times: Sequence[str], horizon: int) -> list[str]:
-    """When the next moments are, in the form of the others."""
-    last = moment_of(times[-1]) if times else None
-    step = step_of([moment_of(time) for time in times[-50:]])
-    if step is None or last is None:
-        return [f"+{count}" for count in range(1, horizon + 1)]
-    return [written(step.after(last, count), times[-1]) for count in range(1, horizon + 1)]
 
 
 def calendar(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:

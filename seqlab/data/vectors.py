@@ -1,7 +1,9 @@
 """Sequences of feature vectors with their labels or texts: speech frames, pen strokes, sensors, saved by NumPy.
 
 A label stands in a table beside the path of an .npy file, or is the name of the directory in which the file lies, or
-is in the same .npz. What comes from elsewhere is only data: a header is read before anything is believed or
+is in the same .npz. Pretrained word vectors stand in a text file, a word and its numbers on each line (S23).
+
+What comes from elsewhere is only data: a header is read before anything is believed or
 allocated, arrays of objects (which are pickles) are refused, and no table leads out of its own directory.
 """
 
@@ -12,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Integer, Shaped
+from jaxtyping import Float32, Integer, Shaped
 
 from seqlab.data.arrays import SavedArray, leads_out, member, open_saved, texts_of
-from seqlab.data.lines import extension
-from seqlab.data.sources import Example, Vectors
-from seqlab.data.tables import TABLES, Layout, two_columns
+from seqlab.data.lines import display_name, extension, numbered_lines
+from seqlab.data.sources import Example, Layout, Vectors, two_columns
+from seqlab.data.tables import TABLES
 from seqlab.errors import DataError, UsageError, shorten
 
 _LAYOUT = Layout(names=("file", "label"), positions=(0, 1))
@@ -179,3 +181,36 @@ def as_vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
             hint="frames and features are counted from 0; fill such values in, or drop the sequence.",
         )
     return vectors
+
+
+def read_word_vectors(path: str) -> Iterator[tuple[str, Float32[np.ndarray, " D"]]]:
+    """Words with their vectors, one at a time; a line that is cut off is an error that names it."""
+    size: int | None = None
+    for number, line in numbered_lines(path):
+        word, *cells = line.rstrip().split(" ")
+        if number == 1 and len(cells) == 1 and word.isdecimal() and cells[0].isdecimal():
+            continue  # how many words, how many numbers
+        try:
+            vector = np.asarray(cells, dtype=np.float32)
+        except ValueError:
+            raise _odd(path, number, f"not a word and its numbers: {shorten(line)}") from None
+        size = size or len(vector)
+        if len(vector) != size or not size or not np.isfinite(vector).all():
+            raise _odd(
+                path,
+                number,
+                f"{len(vector)} numbers where {size} finite ones are needed: {shorten(line)}",
+            )
+        yield word, vector
+    if size is None:
+        raise DataError(
+            f"{display_name(path)}: there are no word vectors in it",
+            hint="give a file that has some.",
+        )
+
+
+def _odd(path: str, number: int, message: str) -> DataError:
+    return DataError(
+        f"{display_name(path)}:{number}: {message}",
+        hint="one word a line, then its numbers, separated by single spaces; was the file cut off?",
+    )

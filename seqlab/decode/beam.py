@@ -12,7 +12,7 @@ from torch import Tensor
 from seqlab.decode.generate import Limits
 from seqlab.equations.decoding import beam_step, length_normalised
 from seqlab.errors import UsageError
-from seqlab.kernels.logits import largest, log_total
+from seqlab.kernels.native import largest, log_total
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded

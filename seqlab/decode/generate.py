@@ -16,11 +16,11 @@ from seqlab.equations.decoding import (
     temper,
 )
 from seqlab.errors import UsageError
-from seqlab.kernels.logits import largest, log_total, without
-from seqlab.keyed import uniform
+from seqlab.kernels.native import largest, log_total, without
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
+from seqlab.randomness import uniform
 from seqlab.types import Logits, PerRow, RowIds
 
 LiveRows = Int[Tensor, " b"]

@@ -102,7 +102,7 @@ def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
     model = trained.model
     answers = [answer.output for answer in model.predict([text for text, _, _ in test])]
     rows = [(text, answer, iso) for (text, iso, _), answer in zip(test, answers, strict=True)]
-    shown = [
+    samples = [
         next(row for dated, row in zip(test, rows, strict=True) if dated[2] == language)
         for language in SHOWN
     ]
@@ -112,7 +112,7 @@ def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
         parameters=model.bundle.num_parameters,
         seconds=model.metrics["seconds"],
         exact=sum(answer == iso for _, answer, iso in rows) / len(rows),
-        shown=shown,
+        shown=samples,
         errors=[row for row in rows if row[1] != row[2]][:5],
         stopped=trained.stopped,
     )

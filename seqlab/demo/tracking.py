@@ -15,9 +15,9 @@ from torch import Tensor
 
 from seqlab.explain.plots import Band, Curve, Lines
 from seqlab.explain.view import View
-from seqlab.keyed import uniform
 from seqlab.models.lds import LDS, constant_velocity
 from seqlab.padded import Padded
+from seqlab.randomness import uniform
 from seqlab.training.kalman_em import NOISES, LDSSettings, fit_lds
 
 Path = Float[np.ndarray, "T 2"]

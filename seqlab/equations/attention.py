@@ -1,5 +1,7 @@
 """Attention, as the lectures write it: a score for each key, a softmax over keys, a weighted sum of values.
 
+Attention does not know where a vector stands, so that its inputs are told their positions.
+
 Queries and keys come as `... S D` and `... T D`: the leading dimensions are rows, and heads where there are several.
 Pooling makes one vector of a whole sequence: pads change nothing, whatever lies there; an empty row pools to zeros.
 """
@@ -186,3 +188,27 @@ def attention_pool(states: Vectors, score: PerPosition, real: Mask) -> tuple[Vec
 def _without_pads(states: Vectors, real: Mask) -> Vectors:
     """Zeros at the pads. A weight of 0 would not do: 0 times NaN or infinity is NaN."""
     return states.masked_fill(~real[..., None], 0.0)
+
+
+def sinusoidal_positions(num_positions: int, size: int, *, first: int = 0) -> Float[Tensor, "T D"]:
+    """E54: sin(pos / 10000^(2i/d)) in the even columns, cos in the odd ones, from position `first` on."""
+    position = torch.arange(first, first + num_positions, dtype=torch.float64)[:, None]
+    even = torch.arange(0, size, 2, dtype=torch.float64)
+    angle = position / 10000 ** (even / size)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size].float()
+
+
+def learned_positions(x: Vectors, table: Float[Tensor, "P D"], *, first: int = 0) -> Vectors:
+    """E55: a learned vector for each position, added."""
+    return x + table[first : first + x.shape[1]]
+
+
+def rotary(x: Float[Tensor, "... T D"], *, first: int = 0) -> Float[Tensor, "... T D"]:
+    """Each pair of features turned by an angle that grows with the position (Su et al. 2021; not in the lectures).
+
+    The angles are those of E54. q·k then depends on how far apart two positions are, not on where they stand.
+    """
+    waves = sinusoidal_positions(x.shape[-2], x.shape[-1], first=first).to(x)
+    sin, cos = waves[:, 0::2], waves[:, 1::2]
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)

@@ -1,4 +1,4 @@
-"""The rest of the Transformer: norms, the position-wise network, positions, and adaptive halting."""
+"""The rest of the Transformer: norms, the position-wise network, and adaptive halting."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -49,30 +49,6 @@ def feed_forward(
 ) -> Features:
     """E53: max(0, x W₁ + b₁) W₂ + b₂, the same at each position."""
     return (x @ W1.mT + b1).relu() @ W2.mT + b2
-
-
-def sinusoidal_positions(num_positions: int, size: int, *, first: int = 0) -> Float[Tensor, "T D"]:
-    """E54: sin(pos / 10000^(2i/d)) in the even columns, cos in the odd ones, from position `first` on."""
-    position = torch.arange(first, first + num_positions, dtype=torch.float64)[:, None]
-    even = torch.arange(0, size, 2, dtype=torch.float64)
-    angle = position / 10000 ** (even / size)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size].float()
-
-
-def learned_positions(x: Vectors, table: Float[Tensor, "P D"], *, first: int = 0) -> Vectors:
-    """E55: a learned vector for each position, added."""
-    return x + table[first : first + x.shape[1]]
-
-
-def rotary(x: Float[Tensor, "... T D"], *, first: int = 0) -> Float[Tensor, "... T D"]:
-    """Each pair of features turned by an angle that grows with the position (Su et al. 2021; not in the lectures).
-
-    The angles are those of E54. q·k then depends on how far apart two positions are, not on where they stand.
-    """
-    waves = sinusoidal_positions(x.shape[-2], x.shape[-1], first=first).to(x)
-    sin, cos = waves[:, 0::2], waves[:, 1::2]
-    a, b = x[..., 0::2], x[..., 1::2]
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
 
 
 class Halting(NamedTuple):

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.equations.attention import sinusoidal_positions
 from seqlab.explain.accounts import Account, Place, affine, dot, fill
 from seqlab.explain.labels import number
 from seqlab.layers.inputs import Entrance

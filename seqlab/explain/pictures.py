@@ -56,7 +56,7 @@ def glimpses_view(subject: Subject) -> View:
     """The windows through which a model read a picture, one after the other (S22, E64)."""
     bundle = subject.bundle
     trace = subject.trace()
-    light = _light(bundle, subject.given)
+    light = _light(bundle, subject.input)
     if "glimpse.window" not in trace or light is None:
         raise UsageError(
             "this model reads through no windows", hint="give one of recipe glimpse-digits."
@@ -76,7 +76,7 @@ def glimpses_view(subject: Subject) -> View:
     names = ("x", "y", "stride", "variance", "intensity")
     return View(
         "glimpses",
-        f"{bundle.codec.source.show(subject.given)}: {subject.answered[0]}",
+        f"{bundle.codec.source.show(subject.input)}: {subject.answered[0]}",
         {
             "answer": subject.answered[0],
             "windows": [dict(zip(names, window, strict=True)) for window in windows],

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from seqlab.bundle import Bundle
-from seqlab.equations.attention import cosine
+from seqlab.equations.attention import cosine, sinusoidal_positions
 from seqlab.equations.bpe import merge
-from seqlab.equations.transformer import sinusoidal_positions
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Matrix, Points
 from seqlab.explain.charts import HeatMap

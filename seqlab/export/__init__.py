@@ -7,8 +7,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from seqlab.bundle import Bundle
-from seqlab.errors import RunError, UsageError, nearest
+from seqlab.bundle import Bundle, refuse_existing
+from seqlab.errors import UsageError, nearest
 from seqlab.model import Model
 
 FORMATS = ("ctranslate2", "huggingface", "onnx")
@@ -18,10 +18,7 @@ def export(model: Model, to: str, out: str | Path) -> Path:
     """Write a model into the new directory `out` as another program reads it: one of FORMATS."""
     if to not in FORMATS:
         raise UsageError(f"there is no format '{to}'", hint=nearest(to, FORMATS))
-    if Path(out).exists():
-        raise RunError(
-            f"{out}: this is there already", hint="give another directory. It was not touched."
-        )
+    refuse_existing(Path(out))
     write: Callable[[Bundle, Path], None] = import_module(f"seqlab.export.{to}").write
     write(model.bundle, Path(out))
     return Path(out)

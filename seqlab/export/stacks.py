@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
-from seqlab.equations.transformer import sinusoidal_positions
+from seqlab.equations.attention import sinusoidal_positions
 from seqlab.errors import UsageError
 from seqlab.layers.inputs import Positions, TokenInputs
 from seqlab.recipe import TransformerConfig

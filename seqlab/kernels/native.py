@@ -1,10 +1,13 @@
 """The native kernels: C++ against torch's own headers, built once by whoever wants them, and never needed.
 
+What a search asks of logits is here too, by these kernels or by torch.
+
 Each `native/*.cpp` adds operators to `torch.ops.seqlab`. They are compiled for this processor into one library, whose
 name in the user's cache is a hash of torch's version, the processor, the flags and the sources: what is there, fits.
 """
 
 import hashlib
+import math
 import os
 import platform
 import re
@@ -19,6 +22,7 @@ from pathlib import Path
 import torch
 
 from seqlab.errors import SeqlabError
+from seqlab.types import BestIds, BestScores, Logits, PerRow
 
 TORCH = Path(torch.__file__).parent
 SOURCES = Path(__file__).with_suffix("")
@@ -71,6 +75,32 @@ def ready() -> bool:
     Never builds, never raises. SEQLAB_NATIVE=0 says that it is not wanted.
     """
     return os.environ.get("SEQLAB_NATIVE") != "0" and _load()
+
+
+def log_total(logits: Logits) -> PerRow:
+    """log Σ_v e^logit_v: what is taken from a logit to make it a log-probability."""
+    if logits.dtype == torch.float32 and ready():
+        return torch.ops.seqlab.log_total(logits)
+    return logits.logsumexp(-1)
+
+
+def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[BestScores, BestIds]:
+    """The largest logits of each row, and whose they are, largest first; those of `never` count as -inf."""
+    keep = min(keep, logits.shape[-1])
+    if logits.dtype == torch.float32 and ready():
+        return torch.ops.seqlab.largest(logits, keep, never)
+    logits = without(logits, never)
+    if keep == 1:
+        best = logits.argmax(-1, keepdim=True)
+        return logits.gather(-1, best), best
+    return logits.topk(keep, dim=-1)
+
+
+def without(logits: Logits, never: tuple[int, ...]) -> Logits:
+    """The same logits, but -inf for those of `never`."""
+    return (
+        logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf) if never else logits
+    )
 
 
 def describe() -> str:

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.transformer import learned_positions, sinusoidal_positions
-from seqlab.layers.dropout import Dropout, training
+from seqlab.equations.attention import learned_positions, sinusoidal_positions
 from seqlab.layers.stack import recurrent_stack
 from seqlab.layers.tap import tap
 from seqlab.layers.transformer import LayerNorm
 from seqlab.padded import Padded
+from seqlab.randomness import Dropout, training
 from seqlab.recipe import StackConfig, TransformerConfig
 from seqlab.types import PositionIds, Vectors
 

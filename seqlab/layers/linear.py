@@ -1,19 +1,24 @@
-"""x Wᵀ + b, in floats or in int8, and the head that makes logits by it."""
+"""x Wᵀ + b, in floats or in int8, and the head that makes logits by it.
 
-from typing import NamedTuple
+In training, logits are made, scored and turned into their gradient, softmax minus target, for a few rows at a time: a
+matrix of tokens by vocabulary is the largest thing in a small model's step, and this way it never leaves the cache.
+"""
+
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Float32, Int8, Shaped
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from seqlab.equations.decoding import cross_entropy
+from seqlab.equations.decoding import cross_entropy, smoothed_loss
 from seqlab.kernels import native
-from seqlab.kernels.logits import head_cross_entropy
 from seqlab.layers.tap import listened_to, tap
-from seqlab.types import Features, FlatIds, FlatNumbers, FlatVectors, Scalar
+from seqlab.types import Features, FlatIds, FlatLogits, FlatNumbers, FlatVectors, Scalar
 
 LARGEST = 127
+LOGITS = 2**22  # at a time: 16 MB
 
 
 class Matrix(NamedTuple):
@@ -101,6 +106,50 @@ def round_to_bytes(model: nn.Module) -> None:
 def in_bytes(model: nn.Module) -> bool:
     """Whether a model was rounded to bytes."""
     return any(isinstance(module, Linear) and module.in_bytes for module in model.modules())
+
+
+class _HeadCrossEntropy(torch.autograd.Function):
+    """The sum of E4 over the rows of features [N D], with o = V h + c (E18).
+
+    The gradients are found on the way there, as long as the logits are at hand; on the way back they are scaled.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, smoothing: float
+    ) -> Tensor:
+        total = features.new_zeros(())
+        d_features, d_weight, d_bias = (torch.zeros_like(part) for part in (features, weight, bias))
+        rows = max(1, LOGITS // len(weight))
+        logits, log_p = features.new_empty(2, min(rows, len(features)), len(weight))
+        for x, label, back in zip(
+            features.split(rows), gold.split(rows), d_features.split(rows), strict=True
+        ):
+            o, p = logits[: len(x)], log_p[: len(x)]
+            torch.addmm(bias, x, weight.mT, out=o)
+            torch.log_softmax(o, dim=-1, out=p)
+            total += smoothed_loss(p, label, smoothing).sum()
+            _subtract_target(p.exp_(), label, smoothing)
+            torch.mm(p, weight, out=back)
+            torch.addmm(d_weight, p.mT, x, out=d_weight)
+            d_bias += p.sum(0)
+        ctx.save_for_backward(d_features, d_weight, d_bias)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
+
+
+head_cross_entropy = _HeadCrossEntropy.apply
+
+
+def _subtract_target(p: FlatLogits, gold: FlatIds, smoothing: float) -> None:
+    """dL/do = p - q in place, where q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold."""
+    if smoothing:
+        p -= smoothing / p.shape[-1]
+    p[torch.arange(len(gold)), gold] -= 1 - smoothing
 
 
 class Head(nn.Module):

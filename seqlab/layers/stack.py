@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from seqlab.equations.attention import final_pool
 from seqlab.equations.recurrent import bidirectional, dense, highway, residual
-from seqlab.layers.dropout import Dropout
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import tap
 from seqlab.padded import Padded
+from seqlab.randomness import Dropout
 from seqlab.recipe import Connection as Kind
 from seqlab.recipe import StackConfig
 from seqlab.types import HiddenStates, State, Summary, Vectors

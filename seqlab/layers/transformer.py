@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from seqlab.equations.attention import attention_weights, causal, scaled_score, split_heads
+from seqlab.equations.attention import attention_weights, causal, rotary, scaled_score, split_heads
 from seqlab.equations.attention import context as weighted_sum
-from seqlab.equations.transformer import EPSILON, batch_norm, rotary
-from seqlab.layers.dropout import Dropout, training
+from seqlab.equations.transformer import EPSILON, batch_norm
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
+from seqlab.randomness import Dropout, training
 from seqlab.recipe import TransformerConfig
 from seqlab.types import Mask, Vectors
 

@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.layers.dropout import Dropout
 from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
@@ -12,6 +11,7 @@ from seqlab.models.interface import Encoder, Reading
 from seqlab.models.outputs import Output
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Measured, Padded
+from seqlab.randomness import Dropout
 from seqlab.types import PositionIds, Scalar, State, Vector, Vectors
 
 

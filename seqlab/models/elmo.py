@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 from seqlab.equations.attention import mean_pool
 from seqlab.equations.pretraining import mix_layers
-from seqlab.layers.dropout import Dropout
 from seqlab.layers.inputs import Embedding, Inputs, ids_of
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Reading
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import Dropout
 from seqlab.recipe import StackConfig
 from seqlab.text.vocabulary import EOS, SOS
 from seqlab.types import State, Vector, Vectors

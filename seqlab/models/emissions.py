@@ -16,7 +16,7 @@ from torch import Tensor
 from seqlab.equations import hmm
 from seqlab.equations.hmm import Distributions
 from seqlab.errors import DataError
-from seqlab.keyed import mix
+from seqlab.randomness import mix
 
 Counts = tuple[Tensor, ...]
 PresentHere = Bool[Tensor, "P D"] | None

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad
 
-from seqlab.layers.dropout import Dropout
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Reading
@@ -21,6 +20,7 @@ from seqlab.models.seq2seq import added
 from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
 from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import Dropout
 from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
 
 Ahead = Float[Tensor, "B K P"]

@@ -17,8 +17,8 @@ from torch.nn.functional import pad
 from seqlab.equations.kalman import Evidence, Filtered, Smoothed, System, factor
 from seqlab.errors import DataError
 from seqlab.kernels.kalman import kalman_filter, rts_smoother
-from seqlab.keyed import mix, uniform
 from seqlab.padded import Padded
+from seqlab.randomness import mix, uniform
 from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, Square, Vectors
 
 Inputs = Float[Tensor, "B T_x X"] | None

@@ -4,13 +4,12 @@ import torch
 from torch import Tensor
 
 from seqlab.equations.pretraining import corrupt, theme_loss
-from seqlab.keyed import mix, uniform
-from seqlab.layers.dropout import current_noise
 from seqlab.layers.linear import Head, Linear
 from seqlab.layers.pooling import Pooling
 from seqlab.models.interface import Encoder, Reading
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import current_noise, mix, uniform
 from seqlab.text.vocabulary import MASK, SPECIALS
 from seqlab.types import Mask, RowIds, State, Vector, Vectors
 

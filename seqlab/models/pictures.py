@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from seqlab.equations.attention import sinusoidal_positions
 from seqlab.equations.glimpse import filter_bank, place_window, read_window
-from seqlab.equations.transformer import sinusoidal_positions
-from seqlab.keyed import mix
-from seqlab.layers.dropout import Dropout, current_noise
 from seqlab.layers.inputs import Inputs
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
@@ -19,6 +17,7 @@ from seqlab.layers.transformer import LayerNorm
 from seqlab.models.interface import Encoder, Memory
 from seqlab.models.transformer import remembered
 from seqlab.padded import Padded
+from seqlab.randomness import Dropout, current_noise, mix
 from seqlab.recipe import ConvolutionConfig, GlimpseConfig, ImageConfig, StackConfig
 from seqlab.types import Vectors
 

@@ -14,7 +14,6 @@ from seqlab.equations.attention import (
     scaled_score,
 )
 from seqlab.equations.attention import context as weighted_sum
-from seqlab.layers.dropout import Dropout
 from seqlab.layers.inputs import Embedding, Inputs, ids_of
 from seqlab.layers.linear import Head
 from seqlab.layers.stack import BidirectionalStack, CausalStack
@@ -22,6 +21,7 @@ from seqlab.layers.tap import tap
 from seqlab.models.interface import Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis
 from seqlab.padded import Padded
+from seqlab.randomness import Dropout
 from seqlab.recipe import AttentionConfig
 from seqlab.text.vocabulary import PAD
 from seqlab.types import PositionIds, State, Summary

@@ -9,10 +9,9 @@ from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations.attention import mean_pool
-from seqlab.keyed import uniform
-from seqlab.layers.dropout import current_noise
 from seqlab.models.interface import Decoder, Encoder, Memory, Quick, Reading, Scorer, Teachable
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import current_noise, uniform
 from seqlab.types import Logits, PositionIds, PositionLogits, RowIds, State, Vector
 
 ANEW = 0.02  # the share of streams that begin anew with a chunk

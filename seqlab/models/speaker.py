@@ -5,7 +5,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
-from seqlab.layers.dropout import Dropout
 from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Memory, Reading
@@ -13,6 +12,7 @@ from seqlab.models.outputs import PointOutput
 from seqlab.models.recurrent import Bridge, SourceAttention
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Measured, Padded
+from seqlab.randomness import Dropout
 from seqlab.types import State, Vectors
 
 LEVEL = 0.8  # of the bands of a point output, which nobody asks for here

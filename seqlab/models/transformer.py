@@ -10,15 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqlab.equations.attention import mean_pool
-from seqlab.equations.transformer import (
-    halting_step,
-    ponder_cost,
-    sinusoidal_positions,
-    start_halting,
-)
+from seqlab.equations.attention import mean_pool, sinusoidal_positions
+from seqlab.equations.transformer import halting_step, ponder_cost, start_halting
 from seqlab.kernels import native
-from seqlab.layers.dropout import training
 from seqlab.layers.inputs import Embedding, Entrance, Inputs, ids_of
 from seqlab.layers.linear import Head, Linear
 from seqlab.layers.tap import listened_to, tap
@@ -26,6 +20,7 @@ from seqlab.layers.transformer import ACTIVATIONS, AddNorm, LayerNorm, Transform
 from seqlab.models.interface import Decoder, Memory, Read
 from seqlab.models.seq2seq import FeatureDecoder
 from seqlab.padded import Padded
+from seqlab.randomness import training
 from seqlab.recipe import TransformerConfig
 from seqlab.text.vocabulary import SEP
 from seqlab.types import Logits, Mask, PositionIds, PositionLogits, RowIds, Scalar, State, Vectors

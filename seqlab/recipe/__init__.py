@@ -24,6 +24,7 @@ from seqlab.recipe.model import (
 )
 from seqlab.recipe.recipe import (
     Recipe,
+    TrainConfig,
     build_recipe,
     is_named,
     load_recipe,
@@ -39,6 +40,5 @@ from seqlab.recipe.sections import (
     ForecastConfig,
     ImageConfig,
     TextConfig,
-    TrainConfig,
 )
 from seqlab.recipes import recipe_names

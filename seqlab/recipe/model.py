@@ -1,13 +1,31 @@
 """The section `model` of a recipe and the parts of a network that stand in it."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
-
-from seqlab.recipe.sections import Section
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Cell = Literal["rnn", "relu-rnn", "lstm", "gru", "gru-torch", "mgu"]
 Connection = Literal["plain", "residual", "highway", "dense"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing(cls, table: Any) -> Any:
+        """TOML has no null: "none" is nothing where a value may be missing, and a word like any other elsewhere."""
+        if not isinstance(table, dict):
+            return table
+        optional = {
+            name
+            for name, field in cls.model_fields.items()
+            if type(None) in get_args(field.annotation)
+        }
+        return {
+            key: None if value == "none" and key in optional else value
+            for key, value in table.items()
+        }
 
 
 class StackConfig(Section):

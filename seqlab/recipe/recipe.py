@@ -1,28 +1,90 @@
-"""A recipe as a whole: from TOML and to TOML, with settings changed by name, and errors that name the key."""
+"""A recipe as a whole, and how it is trained: from TOML and to TOML, with settings changed by name.
+
+An error names the key.
+"""
 
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, ModelConfig, StackConfig
+from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, ModelConfig, Section, StackConfig
 from seqlab.recipe.sections import (
-    LENGTHS,
     DataConfig,
     DecodeConfig,
     ForecastConfig,
     ImageConfig,
-    Section,
     TextConfig,
-    TrainConfig,
 )
 from seqlab.recipes import recipe_names, recipe_table
 
 # sections that --set can begin
 OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *WITHOUT_LAYERS)
+LENGTHS = {"steps", "epochs", "minutes"}  # of a training; one of them is given
+
+
+class TrainConfig(Section):
+    seed: int = Field(1, ge=0)
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(None, gt=0)
+    minutes: float | None = Field(
+        None, gt=0
+    )  # from the first step to the scores, at most; EM may be done before
+    batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
+    batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
+    bptt: int = Field(
+        64, ge=1
+    )  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
+    shard: bool = (
+        False  # many processes: each keeps a part of the weights and of all that goes with them
+    )
+    precision: Literal["float32", "bfloat16"] = (
+        "float32"  # bfloat16: products in half the bits, weights in all of them
+    )
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
+    learning_rate: float = Field(2e-3, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)  # sgd only
+    weight_decay: float = Field(0.01, ge=0)
+    schedule: Literal["cosine", "inverse-sqrt", "constant"] = "cosine"
+    warmup: int = Field(100, ge=0)  # steps
+    clip: float = Field(1.0, gt=0)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    average: Literal["none", "ema", "last"] = "none"
+    ema_decay: float = Field(0.999, gt=0, lt=1)
+    average_last: int = Field(5, ge=1)  # checkpoints
+    validate_every: int | None = Field(None, ge=1)  # steps; without it, twenty times in the run
+    encoder_rate: float = Field(
+        1.0, gt=0
+    )  # what came with --from may learn more slowly: a factor on the rate
+    encoder_frozen: int = Field(0, ge=0)  # for so many steps the encoder does not learn at all
+    # what becomes of a step whose gradient is not finite: it is left out, undone together with all since the last
+    # checkpoint and tried again at half the rate, or the end of the run
+    divergence: Literal["skip", "rollback", "stop"] = "skip"
+    keep: int = Field(
+        0, ge=0
+    )  # weights of so many validations are kept, the last ones, to be looked at
+    tensorboard: bool = False  # curves for `tensorboard --logdir runs`, beside metrics.jsonl; needs seqlab[tensorboard]
+    best: Literal["loss", "accuracy"] = (
+        "loss"  # which validation is the best; of equal accuracies, that of lower loss
+    )
+    patience: int | None = Field(None, ge=1)  # validations without a better one until it stops
+    restarts: int = Field(
+        1, ge=1
+    )  # EM: climbs, each of up to `steps` iterations from a start of its own
+    tolerance: float = Field(1e-4, ge=0)  # EM: a smaller gain, in nats a token, ends a climb
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainConfig":
+        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
+            raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several")
+        if self.shard and self.optimizer == "muon":
+            raise ValueError("'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'")
+        if self.shard and self.minutes is not None:
+            raise ValueError("with 'shard', give 'steps' or 'epochs'")
+        return self
 
 
 class Recipe(Section):

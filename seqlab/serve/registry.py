@@ -11,7 +11,7 @@ from seqlab.errors import SeqlabError, UsageError, nearest
 from seqlab.explain.views import usual_view, views_of
 from seqlab.lab import checkpoints, load_checkpoint
 from seqlab.model import RUN, Model, load
-from seqlab.recipe import parse_recipe
+from seqlab.runs import recipe_of_run
 from seqlab.training.log import MetricsFile
 
 EXAMPLES = 5
@@ -105,9 +105,7 @@ class ModelRegistry:
         try:
             model = self.model(name)
         except UnknownError:
-            recipe = parse_recipe(
-                (folder / RUN / "recipe.toml").read_text("utf-8"), where=str(folder)
-            )
+            recipe = recipe_of_run(folder)
             facts = {"parameters": 0, "usual": "", "views": [], "examples": []}
         else:
             recipe = model.recipe

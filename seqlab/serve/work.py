@@ -44,7 +44,7 @@ def predict_together(
     """The answers to several requests, decoded in one go; where that fails, each alone, so that each has its own."""
     try:
         rows = [row for request in requests for row in range(len(request))]
-        inputs = [parse(model, given) for request in requests for given in request]
+        inputs = [parse(model, value) for request in requests for value in request]
         results = predict(model.bundle, inputs, decode=decode, seed=seed, prefix=prefix, rows=rows)
     except SeqlabError as error:
         if len(requests) == 1:

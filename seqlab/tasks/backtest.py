@@ -13,7 +13,7 @@ from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
-from seqlab.metrics.uncertainty import ExampleScores
+from seqlab.metrics.scores import ExampleScores
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.task import Scores

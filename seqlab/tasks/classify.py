@@ -16,8 +16,7 @@ from seqlab.data.sources import Example, read_labelled
 from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
-from seqlab.metrics.scores import accuracy, macro_f1
-from seqlab.metrics.uncertainty import share
+from seqlab.metrics.scores import accuracy, macro_f1, share
 from seqlab.models.build import build_encoder, build_pooling
 from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded

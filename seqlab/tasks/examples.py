@@ -230,7 +230,7 @@ def warn_of_new_labels(bundle: Bundle, examples: list[Example]) -> None:
 def source_subject(question: Question) -> Subject:
     """A model that has read the source of a question and not yet answered."""
     bundle, source = question.bundle, question.bundle.codec.source
-    value = source.load(question.given)
+    value = source.load(question.input)
     [row] = encode_inputs(bundle, [value])
     if not len(row):
         raise UsageError(
@@ -242,7 +242,7 @@ def source_subject(question: Question) -> Subject:
         with torch.inference_mode():
             states = reads if encoder is None else encoder(reads).states
         names = tuple(str(place + 1) for place in range(states.values.shape[1]))
-    return Subject(bundle, question.given, reads, (), names, (), (), ())
+    return Subject(bundle, question.input, reads, (), names, (), (), ())
 
 
 def likeliest_labels(question: Question) -> Subject:

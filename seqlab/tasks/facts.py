@@ -10,8 +10,8 @@ from seqlab.codecs.labels import labels_of
 from seqlab.corpus.series import read_table
 from seqlab.data.series import usual_season
 from seqlab.data.sources import Example
+from seqlab.metrics.text import separates_words
 from seqlab.recipe import Recipe
-from seqlab.scripts import separates_words
 
 SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
 WORD = re.compile(r"\w+")

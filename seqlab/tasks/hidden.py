@@ -11,9 +11,9 @@ from torch import nn
 from seqlab.codecs.codec import Codec
 from seqlab.codecs.labels import labels_in
 from seqlab.corpus.examples import Corpus, ExampleBatches
-from seqlab.corpus.stream import StreamBatches
 from seqlab.data.batching import Rows, plan_in_order
 from seqlab.data.store import TokenStore
+from seqlab.data.streams import Streams
 from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
@@ -121,8 +121,8 @@ def _draw_labels(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> HMM:
 def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMData]:
     """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
-    if isinstance(batches, StreamBatches):
-        flat, steps = batches.streams.flat, recipe.train.bptt
+    if isinstance(batches, Streams):
+        flat, steps = batches.flat, recipe.train.bptt
         begins = np.arange(0, len(flat), steps)
         rows = Rows(target=TokenStore(flat, begins, np.minimum(begins + steps, len(flat))))
     else:

@@ -15,7 +15,6 @@ from seqlab.codecs.text import TextTarget
 from seqlab.corpus.examples import Corpus
 from seqlab.corpus.stream import (
     HELD_OUT_CHARACTERS,
-    StreamBatches,
     carries_state,
     open_stream,
     prepare_stream,
@@ -24,6 +23,7 @@ from seqlab.corpus.stream import (
 )
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
+from seqlab.data.streams import Streams
 from seqlab.decode.beam import Hypothesis
 from seqlab.decode.generate import Limits
 from seqlab.errors import DataError
@@ -132,9 +132,7 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         return hidden_or_gradient(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
     train = corpus.train
-    tokens: Any = (
-        train.streams if isinstance(train, StreamBatches) else training_rows(corpus).target
-    )
+    tokens: Any = train if isinstance(train, Streams) else training_rows(corpus).target
     counted = kneser_ney(
         tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer)
     )
@@ -185,9 +183,9 @@ def _opening(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
 def _subject(question: Question) -> Subject:
     """At each position the token that came next, at the last the likeliest one."""
     bundle, tokenizer = question.bundle, question.bundle.codec.target_tokenizer
-    row = prompts(bundle, [f"{question.given}{question.output or ''}"])[0]
+    row = prompts(bundle, [f"{question.input}{question.output or ''}"])[0]
     names = tuple(tokenizer.pieces(row))
-    subject = Subject(bundle, question.given, None, tuple(row), (), names, (*row[1:], 0), ())
+    subject = Subject(bundle, question.input, None, tuple(row), (), names, (*row[1:], 0), ())
     with torch.inference_mode():
         best = int(subject.logits()[-1].argmax())
     answers = (*row[1:], best)

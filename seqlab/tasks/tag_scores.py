@@ -11,8 +11,16 @@ from seqlab.codecs.labels import labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
 from seqlab.data.sources import Example
-from seqlab.metrics.scores import accuracy, looks_like_spans, macro_f1, span_scores, spans
-from seqlab.metrics.uncertainty import ExampleScores, f1, share
+from seqlab.metrics.scores import (
+    ExampleScores,
+    accuracy,
+    f1,
+    looks_like_spans,
+    macro_f1,
+    share,
+    span_scores,
+    spans,
+)
 from seqlab.tasks.examples import mistakes, warn_of_new_labels
 from seqlab.tasks.task import Baselines, Report, Scores, Scoring
 from seqlab.text import UNK, WordTokenizer

@@ -19,7 +19,7 @@ from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
 from seqlab.layers.transformer import BatchNorm
-from seqlab.metrics.uncertainty import ExampleScores, interval
+from seqlab.metrics.scores import ExampleScores, interval
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.recipe import DecodeConfig, Recipe

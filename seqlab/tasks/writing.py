@@ -213,7 +213,7 @@ def translation_subject(question: Question) -> Subject:
     bundle = question.bundle
     tokenizer, subject = bundle.codec.target_tokenizer, source_subject(question)
     if question.output is None:
-        results = hypotheses(Job(bundle, [question.given], question.decode))[0]
+        results = hypotheses(Job(bundle, [question.input], question.decode))[0]
         if not 1 <= question.hypothesis <= len(results):
             raise UsageError(
                 f"there is no hypothesis {question.hypothesis}",

@@ -76,14 +76,14 @@ class NgramVocabulary:
         """The ids of the n-grams in each text, in order, each with how often it occurs."""
         bags: list[np.ndarray] = []
         for block in _blocks(texts, self.normaliser):
-            found = [np.zeros(0, dtype=np.int64)]
+            bag = [np.zeros(0, dtype=np.int64)]
             for ngrams in _ngrams(block):
                 places = np.minimum(
                     np.searchsorted(self._sorted, ngrams.hashes), len(self._sorted) - 1
                 )
-                known = self._sorted[places] == ngrams.hashes
-                found.append(ngrams.rows[known] * len(self) + self._ids[places[known]])
-            codes, counts = np.unique(np.concatenate(found), return_counts=True)
+                is_feature = self._sorted[places] == ngrams.hashes
+                bag.append(ngrams.rows[is_feature] * len(self) + self._ids[places[is_feature]])
+            codes, counts = np.unique(np.concatenate(bag), return_counts=True)
             table = np.stack([codes % len(self), np.minimum(counts, len(self) - 1)], axis=1)
             bags += np.split(table, np.searchsorted(codes // len(self), np.arange(1, len(block))))
         return bags
@@ -140,7 +140,7 @@ def _ngrams(texts: list[str]) -> tuple[_Ngrams, _Ngrams]:
 
 def _of_characters(codes: Places, rows: Places) -> _Ngrams:
     blank, mixed = codes == ord(" "), _mixed(codes)
-    found, hashes = [], mixed.copy()
+    of_length, hashes = [], mixed.copy()
     for length in range(1, LONGEST + 1):
         last = len(codes) - length + 1
         if last < 1:
@@ -152,10 +152,10 @@ def _of_characters(codes: Places, rows: Places) -> _Ngrams:
                 inside &= ~blank[middle : middle + last]
         starts = np.flatnonzero(inside)
         nowhere = np.zeros_like(starts)
-        found.append(
+        of_length.append(
             _Ngrams(hashes[starts] * _ODD[3], rows[starts], starts, starts + length, nowhere)
         )
-    return _Ngrams(*(np.concatenate(each) for each in zip(*found, strict=True)))
+    return _Ngrams(*(np.concatenate(each) for each in zip(*of_length, strict=True)))
 
 
 def _of_words(codes: Places, rows: Places) -> _Ngrams:
@@ -192,11 +192,11 @@ def _shared(both: tuple[_Ngrams, _Ngrams]) -> tuple[Hashes, Places]:
     return np.unique(hashes[new], return_counts=True)
 
 
-def _name(ngrams: _Ngrams, block: list[str], wanted: Hashes, names: dict[int, str]) -> None:
-    """Note how the n-grams are spelt that are wanted and have no name yet."""
+def _name(ngrams: _Ngrams, block: list[str], features: Hashes, names: dict[int, str]) -> None:
+    """Note how the n-grams are spelt that are features and have no name yet."""
     hashes, where = np.unique(ngrams.hashes, return_index=True)
     text = "".join(block)
-    for place in where[np.isin(hashes, wanted)].tolist():
+    for place in where[np.isin(hashes, features)].tolist():
         start, middle, end = (
             int(ngrams.starts[place]),
             int(ngrams.middles[place]),

@@ -18,7 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seqlab.errors import RunError
-from seqlab.training.stop import cleaning
+from seqlab.machine import cleaning
 
 
 @dataclass

@@ -11,9 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from seqlab.layers.dropout import noise
-from seqlab.machine import tidy_memory
+from seqlab.machine import changing, tidy_memory
 from seqlab.padded import Batch
+from seqlab.randomness import noise
 from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
@@ -27,7 +27,6 @@ from seqlab.training.optimise import (
     set_rate,
 )
 from seqlab.training.run import NotFiniteError
-from seqlab.training.stop import changing
 from seqlab.training.weights import Weights, average, load_weights, parameters_of, spread
 from seqlab.types import State
 from seqlab.world import ALONE, World

@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.keyed import uniform
+from seqlab.machine import changing
 from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian
 from seqlab.models.hmm import HMM, Probabilities
+from seqlab.randomness import uniform
 from seqlab.recipe import TrainConfig
 from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
-from seqlab.training.stop import changing
 from seqlab.training.weights import Weights, load_weights
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqlab.machine import tidy_memory
+from seqlab.machine import changing, tidy_memory
 from seqlab.models.forecaster import LDSForecaster, evidence_of
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.padded import Batch, Padded
@@ -18,7 +18,6 @@ from seqlab.recipe import DynamicsConfig, TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations, start_lds
 from seqlab.training.log import Metrics, Step
-from seqlab.training.stop import changing
 from seqlab.training.weights import Weights, load_weights, parameters_of
 
 STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)

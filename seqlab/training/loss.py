@@ -24,10 +24,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.errors import RecipeError
-from seqlab.layers.dropout import training
 from seqlab.layers.linear import Head
 from seqlab.models.interface import SequenceModel
 from seqlab.padded import Batch
+from seqlab.randomness import training
 from seqlab.recipe import TrainConfig
 from seqlab.types import Scalar, State
 from seqlab.world import ALONE, World

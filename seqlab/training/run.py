@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.errors import RunError
-from seqlab.machine import ThreadChoice, peak_memory
+from seqlab.machine import StopNowError, ThreadChoice, abandonable, changing, peak_memory, saving
 from seqlab.recipe import TrainConfig
 from seqlab.training.budget import CHANGE, Budget
 from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
 from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
-from seqlab.training.stop import StopNowError, abandonable, changing, saving
 from seqlab.training.weights import (
     Weights,
     gather,

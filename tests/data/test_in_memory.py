@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from seqlab import lab
-from seqlab.data.in_memory import as_files, inputs_of, names_of
+from seqlab.data.in_memory import as_files, inputs_of
+from seqlab.data.lines import names_of
 from seqlab.data.series import read_series
 from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.tagged import read_tagged

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from seqlab.data.series import SeriesSummary, facts_of, future_times, read_series, usual_season
+from seqlab.data.series import frequency_of, future_times, read_series, usual_season
 from seqlab.data.times import calendar
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 
@@ -152,58 +152,58 @@ JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
 
 
 @pytest.mark.parametrize(
-    ("stamps", "first", "following", "frequency", "seasons"),
+    ("stamps", "first", "following", "frequency", "season"),
     [
-        (["1-01", "1-02", "1-03"], "1-01", "1-04", "monthly", (12,)),
-        (["1964-11", "1964-12", "1965-01"], "1964-11", "1965-02", "monthly", (12,)),
-        (["Nov-64", "Dec-64", "Jan-65"], "1964-11", "1965-02", "monthly", (12,)),
+        (["1-01", "1-02", "1-03"], "1-01", "1-04", "monthly", 12),
+        (["1964-11", "1964-12", "1965-01"], "1964-11", "1965-02", "monthly", 12),
+        (["Nov-64", "Dec-64", "Jan-65"], "1964-11", "1965-02", "monthly", 12),
         (
             ["November 1964", "December 1964", "January 1965"],
             "1964-11",
             "1965-02",
             "monthly",
-            (12,),
+            12,
         ),
-        (["196411", "196412", "196501"], "1964-11", "1965-02", "monthly", (12,)),
-        (["01/11/2020", "01/12/2020", "01/01/2021"], "2020-11-01", "2021-02-01", "monthly", (12,)),
-        (["2020-01-31", "2020-02-29", "2020-03-31"], "2020-01-31", "2020-04-30", "monthly", (12,)),
-        (["2020Q3", "2020Q4", "2021Q1"], "2020Q3", "2021Q2", "quarterly", (4,)),
-        (["Q3 2020", "Q4 2020", "Q1 2021"], "2020Q3", "2021Q2", "quarterly", (4,)),
-        (["2020-03-31", "2020-06-30", "2020-09-30"], "2020-03-31", "2020-12-31", "quarterly", (4,)),
-        (["1998", "1999", "2000"], "1998", "2001", "numbered", ()),
-        (["20231230", "20231231", "20240101"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
-        (["30.12.2023", "31.12.2023", "01.01.2024"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
-        (["12/30/2023", "12/31/2023", "1/1/2024"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
-        (["03/04/2023", "04/04/2023", "05/04/2023"], "2023-04-03", "2023-04-06", "daily", (7, 365)),
+        (["196411", "196412", "196501"], "1964-11", "1965-02", "monthly", 12),
+        (["01/11/2020", "01/12/2020", "01/01/2021"], "2020-11-01", "2021-02-01", "monthly", 12),
+        (["2020-01-31", "2020-02-29", "2020-03-31"], "2020-01-31", "2020-04-30", "monthly", 12),
+        (["2020Q3", "2020Q4", "2021Q1"], "2020Q3", "2021Q2", "quarterly", 4),
+        (["Q3 2020", "Q4 2020", "Q1 2021"], "2020Q3", "2021Q2", "quarterly", 4),
+        (["2020-03-31", "2020-06-30", "2020-09-30"], "2020-03-31", "2020-12-31", "quarterly", 4),
+        (["1998", "1999", "2000"], "1998", "2001", "numbered", 1),
+        (["20231230", "20231231", "20240101"], "2023-12-30", "2024-01-02", "daily", 7),
+        (["30.12.2023", "31.12.2023", "01.01.2024"], "2023-12-30", "2024-01-02", "daily", 7),
+        (["12/30/2023", "12/31/2023", "1/1/2024"], "2023-12-30", "2024-01-02", "daily", 7),
+        (["03/04/2023", "04/04/2023", "05/04/2023"], "2023-04-03", "2023-04-06", "daily", 7),
         (
             ["03/04/2023", "03/05/2023", "03/06/2023", "03/13/2023"],
             "2023-03-04",
             "2023-03-14",
             "daily",
-            (7, 365),
+            7,
         ),
-        (["30-Dec-23", "31-Dec-23", "1-Jan-24"], "2023-12-30", "2024-01-02", "daily", (7, 365)),
+        (["30-Dec-23", "31-Dec-23", "1-Jan-24"], "2023-12-30", "2024-01-02", "daily", 7),
         (
             ["Dec 30, 2023", "Dec 31, 2023", "Jan 1, 2024"],
             "2023-12-30",
             "2024-01-02",
             "daily",
-            (7, 365),
+            7,
         ),
-        (["2024-01-01", "2024-01-08", "2024-01-15"], "2024-01-01", "2024-01-22", "weekly", (52,)),
+        (["2024-01-01", "2024-01-08", "2024-01-15"], "2024-01-01", "2024-01-22", "weekly", 52),
         (
             ["1700000000", "1700003600", "1700007200"],
             "2023-11-14 22:13:20",
             "2023-11-15 01:13:20",
             "hourly",
-            (24, 168),
+            24,
         ),
         (
             ["1700000000000", "1700003600000"],
             "2023-11-14 22:13:20",
             "2023-11-15 00:13:20",
             "hourly",
-            (24, 168),
+            24,
         ),
         (
             ["31.12.2023 23:45", "01.01.2024 00:00"],
@@ -228,7 +228,7 @@ JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
         ),
     ],
 )
-def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, frequency, seasons):
+def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, frequency, season):
     quoted = [f'"{stamp}",{n}' for n, stamp in enumerate(stamps)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeqlabWarning)
@@ -237,9 +237,8 @@ def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, f
         )
     assert series.times[0] == first
     assert future_times(series, 1) == [following]
-    facts = facts_of(series)
-    assert facts.frequency == frequency
-    assert seasons is None or facts.seasons == seasons
+    assert frequency_of(series) == frequency
+    assert season is None or usual_season(series.times) == season
 
 
 def test_missing_time_stamps_are_filled_in_as_missing_values(table):
@@ -250,7 +249,7 @@ def test_missing_time_stamps_are_filled_in_as_missing_values(table):
         series = read_series(table(["date,x", *rows]))
     assert series.times == tuple(JANUARY)
     assert np.flatnonzero(np.isnan(series.values[:, 0])).tolist() == [3, 4, 20]
-    assert facts_of(series) == SeriesSummary(31, 1, 31, "daily", (7, 365), 1 - 28 / 31)
+    assert (frequency_of(series), usual_season(series.times)) == ("daily", 7)
 
 
 def test_weekends_are_not_missing_where_there_are_none(table):
@@ -262,7 +261,7 @@ def test_weekends_are_not_missing_where_there_are_none(table):
         series = read_series(table(["date,x", *(f"{day},1.5" for day in weekdays)]))
     assert len(series) == len(weekdays) + 1
     assert future_times(series, 2) == ["2024-02-12", "2024-02-13"]
-    assert facts_of(series).seasons == (5,)
+    assert usual_season(series.times) == 5
 
 
 def test_times_without_a_regular_step_are_taken_as_they_come(table):
@@ -380,7 +379,7 @@ def test_many_series_one_a_row(table):
     assert series.columns == ("H1", "H2")
     assert series.values[:, 0].tolist() == list(range(12))
     np.testing.assert_equal(series.values[:, 1], [np.nan] * 7 + list(range(5)))  # both end now
-    assert facts_of(series) == SeriesSummary(12, 2, 5, "numbered", (), 1 - 17 / 24)
+    assert (frequency_of(series), usual_season(series.times)) == ("numbered", 1)
     years = read_series(
         table(
             [
@@ -409,7 +408,7 @@ def test_series_in_json(table):
         ("foreign/shampoo.csv", (36, 1), "monthly", 12),
         ("foreign/daily-births.csv", (365, 1), "daily", 7),
         ("timeseries-small/daily-min-temperatures.csv", (3652, 1), "daily", 7),
-        ("m4-hourly/Hourly-train.csv.gz", (960, 414), "numbered", None),
+        ("m4-hourly/Hourly-train.csv.gz", (960, 414), "numbered", 1),
         ("ett/ETTh1.csv.gz", (17420, 7), "hourly", 24),
     ],
 )
@@ -417,9 +416,8 @@ def test_real_series(shared_data, name, shape, frequency, season):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeqlabWarning)
         series = read_series(str(shared_data(name)))
-    facts = facts_of(series)
     assert series.values.shape == shape
-    assert (facts.frequency, facts.seasons[:1]) == (frequency, (season,) if season else ())
+    assert (frequency_of(series), usual_season(series.times)) == (frequency, season)
 
 
 def test_a_row_that_is_cut_short_at_the_end_is_refused(table):

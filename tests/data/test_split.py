@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from seqlab.data.sources import held_out_keys, source_key
+from seqlab.data.batching import held_out_keys, source_key
 
 
 def held_out(sources, *, labels=None, fraction, most=10**9, seed=0, fold=1):
@@ -42,7 +42,7 @@ def test_keys_are_spread_evenly():
 
 def test_a_key_does_not_depend_on_the_process():
     """Python's own hash of a string changes from run to run; this one must not."""
-    command = "from seqlab.data.sources import source_key; print(source_key('a', seed=7))"
+    command = "from seqlab.data.batching import source_key; print(source_key('a', seed=7))"
     other = subprocess.run(
         [sys.executable, "-c", command], capture_output=True, text=True, check=True
     )

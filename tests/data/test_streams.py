@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.data.store import Column, write_stores
-from seqlab.data.streams import Streams, in_order
+from seqlab.data.streams import Streams, in_chunks
 from seqlab.errors import DataError
 
 
@@ -82,7 +82,7 @@ def test_a_store_on_disk_is_streamed(tmp_path):
     )
     batch = Streams(store.flat, rows=3, steps=8, seed=0).batch(0, 1)
     assert batch.target.values[0].tolist() == list(range(8, 17))
-    assert [part.target.values.tolist() for part in in_order(store.flat, steps=60)] == [
+    assert [part.target.values.tolist() for part in in_chunks(store.flat, steps=60, rows=1)] == [
         [list(range(61))],
         [list(range(60, 100))],
     ]
@@ -90,7 +90,10 @@ def test_a_store_on_disk_is_streamed(tmp_path):
 
 @given(length=st.integers(2, 100), steps=st.integers(1, 120))
 def test_in_order_predicts_every_token_once(length, steps):
-    chunks = [batch.target.values[0].tolist() for batch in in_order(np.arange(length), steps=steps)]
+    chunks = [
+        batch.target.values[0].tolist()
+        for batch in in_chunks(np.arange(length), steps=steps, rows=1)
+    ]
     assert [token for chunk in chunks for token in chunk[1:]] == list(range(1, length))
     assert [chunk[0] for chunk in chunks[1:]] == [chunk[-1] for chunk in chunks[:-1]]
 
@@ -101,7 +104,7 @@ def test_a_text_without_anything_to_predict(tokens):
     with pytest.raises(DataError, match=f"a text of {len(tokens)} token"):
         Streams(flat, rows=2, steps=2, seed=0)
     with pytest.raises(DataError, match="has nothing to predict"):
-        list(in_order(flat, steps=2))
+        list(in_chunks(flat, steps=2, rows=1))
 
 
 def test_a_batch_that_is_not_there():

@@ -4,17 +4,15 @@ import pytest
 import torch
 from torch import nn
 
+from seqlab.equations.attention import learned_positions, rotary, sinusoidal_positions
 from seqlab.equations.transformer import (
     add_and_norm,
     batch_norm,
     feed_forward,
     halting_step,
     layer_norm,
-    learned_positions,
     norm_and_add,
     ponder_cost,
-    rotary,
-    sinusoidal_positions,
     start_halting,
 )
 

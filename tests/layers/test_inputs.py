@@ -1,7 +1,7 @@
 import torch
 
-from seqlab.layers.dropout import noise
 from seqlab.layers.inputs import Embedding
+from seqlab.randomness import noise
 
 IDS = torch.arange(40).view(2, 20)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab import laws
-from seqlab.kernels.logits import largest, log_total
+from seqlab.kernels.native import largest, log_total
 from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
 from seqlab.layers.linear import Head, Linear, dequantise, quantise, round_to_bytes
 from seqlab.models.seq2seq import Seq2Seq

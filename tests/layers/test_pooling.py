@@ -3,10 +3,10 @@ import torch
 
 from seqlab.equations import attention as equations
 from seqlab.equations.attention import diversity_penalty
-from seqlab.layers.dropout import noise
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import listening
 from seqlab.padded import Padded
+from seqlab.randomness import noise
 
 B, T, D, F = 4, 5, 3, 2
 KINDS = ["final", "mean", "max", "detectors", "theme", "attention"]

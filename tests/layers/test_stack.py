@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from seqlab.equations import recurrent
-from seqlab.layers.dropout import noise
 from seqlab.layers.inputs import Embedding
 from seqlab.layers.stack import BidirectionalStack, CausalStack, recurrent_stack
 from seqlab.layers.tap import listening
 from seqlab.padded import Padded
+from seqlab.randomness import noise
 from seqlab.recipe import Cell, Connection, StackConfig
 
 D, H, B, T = 3, 4, 4, 5

@@ -4,7 +4,6 @@ from torch import nn
 
 from seqlab.equations.attention import attend, dot, general_score, join_heads, self_attention
 from seqlab.equations.transformer import add_and_norm, feed_forward, layer_norm, norm_and_add
-from seqlab.layers.dropout import noise
 from seqlab.layers.inputs import Positions
 from seqlab.layers.tap import listening
 from seqlab.layers.transformer import (
@@ -15,6 +14,7 @@ from seqlab.layers.transformer import (
     TransformerBlock,
 )
 from seqlab.models.recurrent import SourceAttention
+from seqlab.randomness import noise
 from seqlab.recipe import TransformerConfig
 
 

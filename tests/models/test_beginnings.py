@@ -7,11 +7,11 @@ import torch
 
 from seqlab.codecs.codec import Codec, padded
 from seqlab.codecs.text import TextSource, TextTarget
-from seqlab.layers.dropout import Dropout, noise
 from seqlab.layers.tap import listening
 from seqlab.models.build import LOUD, embedding_of
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
+from seqlab.randomness import Dropout, noise
 from seqlab.recipe import build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from seqlab.equations import recurrent
-from seqlab.layers.dropout import noise
 from seqlab.layers.inputs import Embedding, TokenInputs
 from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
@@ -13,6 +12,7 @@ from seqlab.models.interface import Memory
 from seqlab.models.recurrent import Bridge, RecurrentDecoder, RecurrentEncoder
 from seqlab.models.seq2seq import LanguageModel, Seq2Seq, reorder
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import noise
 from seqlab.recipe import StackConfig
 
 V, D, H, F = 9, 4, 5, 3

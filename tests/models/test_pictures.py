@@ -1,6 +1,5 @@
 import torch
 
-from seqlab.layers.dropout import noise
 from seqlab.models.pictures import (
     ConvolutionalEncoder,
     GlimpseEncoder,
@@ -10,6 +9,7 @@ from seqlab.models.pictures import (
     patches,
 )
 from seqlab.padded import Padded
+from seqlab.randomness import noise
 from seqlab.recipe import ConvolutionConfig, GlimpseConfig, ImageConfig
 from seqlab.trace import Trace
 

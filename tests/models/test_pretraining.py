@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from seqlab.equations.pretraining import theme_loss
-from seqlab.layers.dropout import noise
 from seqlab.layers.inputs import Embedding, Entrance, SpelledInputs, TokenInputs
 from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
@@ -16,6 +15,7 @@ from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.models.transformer import segment_numbers
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import noise
 from seqlab.recipe import StackConfig, TransformerConfig
 from seqlab.text.vocabulary import EOS, MASK, SEP, SOS, SPECIALS, UNK
 from seqlab.training.loss import batch_loss

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from seqlab import lab
-from seqlab.metrics.uncertainty import ExampleScores, difference
+from seqlab.metrics.scores import ExampleScores, difference
 from seqlab.models.forecaster import smoothing_of
 from seqlab.models.smoothing import LINEAR, NAMES
 

@@ -9,9 +9,9 @@ from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.text import TextTarget
 from seqlab.data import synthetic
 from seqlab.errors import RunError
-from seqlab.layers.dropout import current_noise
 from seqlab.layers.tap import listening
 from seqlab.padded import Batch, Padded
+from seqlab.randomness import current_noise
 from seqlab.recipe import TrainConfig, build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn

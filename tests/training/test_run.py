@@ -11,11 +11,11 @@ from torch import nn
 
 from seqlab import lab
 from seqlab.errors import RunError
+from seqlab.machine import StopNowError, changing, finish_up, must_wait
 from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress, read_checkpoint
 from seqlab.training.log import Silence, Step
 from seqlab.training.run import Learner, NotFiniteError, Run
-from seqlab.training.stop import StopNowError, changing, finish_up, must_wait
 
 NUM_STEPS = 10
 

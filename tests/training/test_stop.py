@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqlab.training.stop import abandonable, cleaning, finish_up, must_wait, saving
+from seqlab.machine import abandonable, cleaning, finish_up, must_wait, saving
 
 
 def test_a_stop_has_to_wait_only_while_something_would_be_lost():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from seqlab.keyed import mix, uniform
+from seqlab.randomness import mix, uniform
 
 MANY = torch.arange(20_000)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqlab.metrics.uncertainty import difference, f1, interval, mean, share
+from seqlab.metrics.scores import difference, f1, interval, mean, share
 
 
 def test_an_interval_holds_the_true_share_about_95_times_in_100() -> None:

@@ -2,9 +2,8 @@ import pytest
 import torch
 
 from seqlab.equations import decoding
-from seqlab.kernels import logits as module
-from seqlab.kernels.logits import head_cross_entropy
-from seqlab.layers.linear import Head
+from seqlab.layers import linear as module
+from seqlab.layers.linear import Head, head_cross_entropy
 from seqlab.layers.tap import listening
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from seqlab.layers.dropout import BLOCK, Dropout, noise
+from seqlab.randomness import BLOCK, Dropout, noise
 
 B, T, D = 4, 6, 50
 ROWS = torch.tensor([11, 3, 500, 7])
