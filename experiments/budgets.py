@@ -18,7 +18,7 @@ from pathlib import Path
 
 from seqlab.data.scenes import make_pictures
 from seqlab.data.synthetic import parity, reversals
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile
 
 # task, file, recipe, settings
 TRAININGS = (

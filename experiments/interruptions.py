@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqlab.data.synthetic import parity, reversals
-from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile, read_checkpoint
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # name: task, file, settings

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from experiments.budgets import busy
 from seqlab.data.synthetic import reversals
-from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile, read_checkpoint
 
 RECIPES = ("dates-attention", "transformer-small")
 WAYS: dict[str, list[str]] = {

@@ -138,11 +138,12 @@ def train(
                     for paths in (files, held_out)
                 )
                 start_time = time.perf_counter()
-                _train_baseline(prepared[0], again_files, again_valid, folder, stop, threads)
+                learn = partial(train, None, again_files, stop=stop, threads=threads)
+                _train_baseline(prepared[0], partial(learn, valid=again_valid), folder)
                 if prepared[0].train.minutes is not None:
                     fitted = partial(fitted, spent=time.perf_counter() - start_time)
                 elif not held_out:
-                    _train_folds(*prepared, again_files, folder, reporter, stop, threads)
+                    _train_folds(*prepared, learn, folder, reporter)
             return _beside_baseline(fitted(folder, *prepared), folder)
 
 
@@ -159,39 +160,20 @@ def batch_setting(
     return f"train.{name}={batch}"
 
 
-def _train_baseline(
-    network: Recipe,
-    files: Sequence[str],
-    valid: Sequence[str],
-    folder: Path,
-    stop: Callable[[], bool],
-    threads: int | None,
-) -> None:
+def _train_baseline(network: Recipe, learn: Callable[..., Trained], folder: Path) -> None:
     """Train the baseline of a network on the same split, in a folder of its own beside the network's run."""
     if name := task_of(network).baseline(network):
         minutes = network.train.minutes
         limit = [] if minutes is None else [f"train.minutes={BASELINE_SHARE * minutes}"]
-        settings = [*same_split(network), *limit]
-        train(
-            None,
-            files,
-            valid=valid,
-            recipe=name,
-            settings=settings,
-            out=folder / name,
-            stop=stop,
-            threads=threads,
-        )
+        learn(recipe=name, settings=[*same_split(network), *limit], out=folder / name)
 
 
 def _train_folds(
     network: Recipe,
     corpus: Corpus,
-    files: Sequence[str],
+    learn: Callable[..., Trained],
     folder: Path,
     report: Reporter,
-    stop: Callable[[], bool],
-    threads: int | None,
 ) -> None:
     """Where too little is held out for a score, score network and baseline on other parts of the file as well."""
     folds, baseline, reports = num_folds(network, corpus), task_of(network).baseline(network), []
@@ -206,7 +188,6 @@ def _train_folds(
             suppress(DataError),
         ):  # nothing may be left for a part
             warnings.simplefilter("ignore", SeqlabWarning)  # it was said of the first part
-            learn = partial(train, None, files, stop=stop, threads=threads)
             both = [
                 learn(recipe=part, out=out / "network"),
                 learn(recipe=baseline, settings=same_split(part), out=out / "baseline"),

@@ -12,7 +12,7 @@ from seqlab.bundle import is_bundle
 from seqlab.errors import SeqlabWarning
 from seqlab.lab import Model, load, train
 from seqlab.model import RUN
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile
 from seqlab_claims.claim import Chart, Line, Row, Scale, Table, document
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from seqlab.cli.app import app
-from seqlab.cli.flags import with_flags
+from seqlab.cli.command import with_flags
 from seqlab.explain.views import OF_SUBJECT, VIEWS
 from seqlab.options import DecodeOptions, ExplainOptions, Range
 from seqlab.recipe import DecodeConfig

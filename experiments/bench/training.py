@@ -19,7 +19,7 @@ from seqlab.randomness import noise
 from seqlab.recipe import TrainConfig, TransformerConfig
 from seqlab.text import EOS, SOS
 from seqlab.training.loss import batch_loss
-from seqlab.training.optimise import clip_, optimizers
+from seqlab.training.weights import clip_, optimizers
 
 DROPOUT, TOKENS = 0.1, 2048  # of a batch, on its longer side
 PAIRS = 1450  # a twentieth of Multi30k

@@ -8,10 +8,9 @@ import typer
 from seqlab.cli import data
 from seqlab.cli.command import reports_errors, seqlab
 from seqlab.cli.demonstrate import demo
-from seqlab.cli.kernels import kernels
 from seqlab.cli.ladder import compare
 from seqlab.cli.look import check, doctor, explain
-from seqlab.cli.models import export, import_model, info, recipes
+from seqlab.cli.models import export, import_model, info, kernels, recipes
 from seqlab.cli.predict import predict
 from seqlab.cli.serving import serve
 from seqlab.cli.train import evaluate, train

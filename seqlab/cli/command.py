@@ -11,8 +11,9 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Optional, ParamSpec, TypeVar
+from typing import Annotated, Any, Optional, ParamSpec, TypeVar, get_args, get_type_hints
 
 import typer
 from typer import Option
@@ -109,6 +110,28 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(1) from None
 
     return wrapped
+
+
+def with_flags(
+    command: Callable[..., None], *, options: type, ranges: bool = True
+) -> Callable[..., None]:
+    """The command with a flag for each of these options, which it takes by name, None where a flag is not set.
+
+    Without `ranges` it is left to the command to refuse what is out of range.
+    """
+    own = signature(command)
+    parameters = [
+        each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD
+    ]
+    kinds: dict[str, Any] = get_type_hints(options)
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        _, bounds, text = get_args(hint)
+        flag = Option(None, min=bounds.least if ranges else None, help=text)
+        parameters.append(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=flag, annotation=kinds[name] | None)
+        )
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
 
 
 def tasks_help() -> str:

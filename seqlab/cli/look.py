@@ -15,8 +15,8 @@ from seqlab.cli.command import (
     print_json,
     print_table,
     print_text,
+    with_flags,
 )
-from seqlab.cli.flags import with_flags
 from seqlab.machine import use_threads
 from seqlab.options import ExplainOptions
 

@@ -1,4 +1,4 @@
-"""`seqlab info`, `import`, `export` and `recipes`: models as files."""
+"""`seqlab info`, `import`, `export` and `recipes`: models as files; and `seqlab kernels`, which are optional."""
 
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from seqlab.cli.command import (
     print_text,
     program,
 )
+from seqlab.errors import UsageError
 
 
 def info(
@@ -128,6 +129,29 @@ def recipes(
         for r in all_recipes
     ]
     print_table(["task", "recipe", "what it is"], rows)
+
+
+def kernels(
+    verb: str | None = Argument(None, help="build: compile them; none: whether they are in use"),
+    json: Json = False,
+) -> None:
+    """Compile the native kernels, or see whether they are in use.
+
+    They make recurrent layers and decoding faster; all works without them, through torch.
+    """
+    if verb not in (None, "build"):
+        raise UsageError(f"kernels cannot '{verb}'", hint="`seqlab kernels build` compiles them.")
+
+    from seqlab.kernels import native
+
+    if verb == "build":
+        native.build()
+    if json:
+        print_json(
+            {"ready": native.ready(), "state": native.describe(), "library": str(native.library())}
+        )
+    else:
+        print_text(f"native kernels: {native.describe()}")
 
 
 def _installation() -> dict[str, Any]:

@@ -11,8 +11,7 @@ from typing import Any
 
 from typer import Argument, Option
 
-from seqlab.cli.command import Device, Int8, ModelPath, Threads, Workers
-from seqlab.cli.flags import with_flags
+from seqlab.cli.command import Device, Int8, ModelPath, Threads, Workers, with_flags
 from seqlab.errors import UsageError
 from seqlab.machine import use_device, use_threads
 from seqlab.options import DecodeOptions

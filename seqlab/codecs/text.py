@@ -1,10 +1,17 @@
-"""Text as a source and as a target, through a tokenizer."""
+"""Text as a source and as a target, through a tokenizer; words perhaps with their spelling beside their ids.
+
+A word that training never saw still has letters.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
+from jaxtyping import Int
 
 from seqlab import text
 from seqlab.codecs.codec import (
@@ -20,14 +27,6 @@ from seqlab.codecs.codec import (
     TargetType,
     entries_of,
     entry_of,
-    parse_text,
-)
-from seqlab.codecs.letters import (
-    learn_letters,
-    letters_column,
-    letters_json,
-    read_letters,
-    spelled,
 )
 from seqlab.data.sources import Example
 from seqlab.data.store import Column
@@ -36,6 +35,7 @@ from seqlab.recipe import Recipe, TextConfig
 from seqlab.text import (
     EOS,
     MASK,
+    PAD,
     SEP,
     SOS,
     CharacterTokenizer,
@@ -46,6 +46,7 @@ from seqlab.text import (
 from seqlab.text.words import split
 
 _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
+LONGEST_WORD = 24  # letters of a spelling: of a longer word its two ends, which say most about it
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,6 @@ class TextSource(Source):
 
     def load(self, value: Any) -> str:
         return str(value)
-
-    def parse(self, request: Any, *, most: int) -> str:
-        return parse_text(request, most)
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         texts = [str(value) for value in values]
@@ -150,6 +148,41 @@ class TextTarget(Target):
         if old is not None:
             return cls(old.target_tokenizer)
         return cls(learn_tokenizer(recipe.target, (str(e.target) for e in examples())))
+
+
+def spelled(letters: CharacterTokenizer, ids: Ids, words: Sequence[str]) -> Int[np.ndarray, "T W"]:
+    """Each position's id, then its letters; ids that precede the words, as of a frame, have none."""
+    table = np.full((len(ids), 1 + LONGEST_WORD), PAD, dtype=np.int64)
+    table[:, 0] = ids
+    half = LONGEST_WORD // 2
+    first = int(len(ids) > len(words))
+    for place, spelling in enumerate(letters.encode_all(words), start=first):
+        kept = spelling if len(spelling) <= LONGEST_WORD else spelling[:half] + spelling[-half:]
+        table[place, 1 : 1 + len(kept)] = kept
+    return table
+
+
+def letters_column(path: Path, size: int, letters: CharacterTokenizer | None) -> Column:
+    if letters is None:
+        return Column(path, size)
+    return Column(path, max(size, len(letters)), width=1 + LONGEST_WORD)
+
+
+def learn_letters(words: Callable[[], Iterable[str]]) -> CharacterTokenizer:
+    """The letters that occur twice or more; of a tiny file, in which none does, all."""
+    counts = Counter(letter for word in words() for letter in word)
+    least = 2 if counts and counts.most_common(1)[0][1] > 1 else 1
+    return CharacterTokenizer.learn(
+        words(), normaliser=Normaliser("NFC", False, False), size=1000, min_count=least
+    )
+
+
+def letters_json(letters: CharacterTokenizer | None) -> Json:
+    return {} if letters is None else {"letters": letters.to_json()}
+
+
+def read_letters(table: Json) -> CharacterTokenizer | None:
+    return CharacterTokenizer.from_json(table["letters"]) if "letters" in table else None
 
 
 def framed(ids: Ids, frame: bool) -> Ids:

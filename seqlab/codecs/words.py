@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, Source, parse_text
-from seqlab.codecs.letters import (
-    learn_letters,
-    letters_column,
-    letters_json,
-    read_letters,
-    spelled,
-)
+from seqlab.codecs.codec import Codec, Examples, Ids, Json, Row, Source
 from seqlab.codecs.text import (
     framed,
+    learn_letters,
     learn_tokenizer,
+    letters_column,
+    letters_json,
     normaliser,
     old_tokens,
+    read_letters,
     read_tokens,
+    spelled,
     tokens_json,
 )
 from seqlab.data.sources import Example
@@ -52,9 +50,6 @@ class WordSource(Source):
 
     def load(self, value: Any) -> tuple[str, ...]:
         return tuple(value.split()) if isinstance(value, str) else value
-
-    def parse(self, request: Any, *, most: int) -> tuple[str, ...]:
-        return self.load(parse_text(request, most))
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return [self._row(words) for words in values]

@@ -20,7 +20,7 @@ from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
 HEALTHY = (

@@ -19,7 +19,7 @@ from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of
 from seqlab.text import SPECIALS, UNK
 from seqlab.text.bpe import BPETokenizer, readable_spelling
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile
 from seqlab.types import FlatVectors
 
 POSITIONS = 64

@@ -3,6 +3,7 @@
 An error names the key.
 """
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -231,11 +232,8 @@ def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterable[str]:
 
 
 def _toml_value(value: bool | int | float | str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    if isinstance(value, bool | str):  # TOML writes them as JSON does, and no deletion as it is
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
 
 

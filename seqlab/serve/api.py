@@ -24,7 +24,6 @@ from seqlab.serve import bodies, work
 from seqlab.serve.batching import Batcher, BusyError
 from seqlab.serve.counters import Counters
 from seqlab.serve.manual import manual_html
-from seqlab.serve.next import next_tokens
 from seqlab.serve.registry import ModelRegistry, UnknownError
 from seqlab.tasks.writing import Piece, stream_text
 
@@ -192,7 +191,7 @@ def _add_verbs(app: FastAPI, verbs: _Verbs) -> None:
         sampling = body.model_dump(include={"temperature", "top_k", "top_p", "most"})
 
         def ask(model: Model) -> dict[str, Any]:
-            return next_tokens(
+            return work.next_tokens(
                 model.bundle, work.parse(model, body.input), body.written, **sampling
             )
 

@@ -12,7 +12,7 @@ from seqlab.explain.views import usual_view, views_of
 from seqlab.lab import checkpoints, load_checkpoint
 from seqlab.model import RUN, Model, load
 from seqlab.runs import recipe_of_run
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile
 
 EXAMPLES = 5
 SILENT = 600.0  # seconds without a line in its log after which a run is taken for dead

@@ -17,17 +17,20 @@ from seqlab.randomness import noise
 from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
-from seqlab.training.loss import DistributedLoss, Loss, own_rows
-from seqlab.training.optimise import (
+from seqlab.training.loss import DistributedLoss, Loss, own_rows, spread
+from seqlab.training.run import NotFiniteError
+from seqlab.training.weights import (
+    Weights,
+    average,
     clip_,
     learning_rate,
+    load_weights,
     optimizer_tensors,
     optimizers,
+    parameters_of,
     restore_optimizers,
     set_rate,
 )
-from seqlab.training.run import NotFiniteError
-from seqlab.training.weights import Weights, average, load_weights, parameters_of, spread
 from seqlab.types import State
 from seqlab.world import ALONE, World
 

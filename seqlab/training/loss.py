@@ -12,14 +12,15 @@ imported where it is used, and recognised by its methods.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from itertools import chain, islice
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seqlab.equations.decoding import cross_entropy, perplexity
@@ -166,6 +167,43 @@ def sharded(module: nn.Module, num_processes: int) -> nn.Module:
             )
     fully_shard(module, mesh=init_device_mesh(torch.get_default_device().type, (num_processes,)))
     return module
+
+
+@contextmanager
+def gathered(module: nn.Module) -> Iterator[None]:
+    """Within this block each process has all weights, and the model can be used in any way."""
+    gather(module)
+    try:
+        yield
+    finally:
+        if hasattr(module, "reshard"):
+            module.reshard()  # type: ignore[operator]
+
+
+def gather(module: nn.Module) -> None:
+    """From here on each process has all weights."""
+    if hasattr(module, "unshard"):
+        module.unshard()  # type: ignore[operator]
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, for which all processes must ask; one that lies here is whole already."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def part(tensor: Tensor) -> Tensor:
+    """What of a tensor lies here."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def spread(tensor: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor, spread as another one is."""
+    if not hasattr(like, "placements") or hasattr(tensor, "placements"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    other = cast(Any, like)
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
 
 
 class _ModelLoss(nn.Module):

@@ -19,17 +19,16 @@ from seqlab.errors import RunError
 from seqlab.machine import StopNowError, ThreadChoice, abandonable, changing, peak_memory, saving
 from seqlab.recipe import TrainConfig
 from seqlab.training.budget import CHANGE, Budget
-from seqlab.training.checkpoint import Progress, read_checkpoint, write_checkpoint, write_whole
-from seqlab.training.log import Estimate, Metrics, MetricsFile, Reporter, Step
-from seqlab.training.weights import (
-    Weights,
-    gather,
-    gathered,
-    load_weights,
-    part,
-    temporary_weights,
-    whole,
+from seqlab.training.checkpoint import (
+    MetricsFile,
+    Progress,
+    read_checkpoint,
+    write_checkpoint,
+    write_whole,
 )
+from seqlab.training.log import Estimate, Metrics, Reporter, Step
+from seqlab.training.loss import gather, gathered, part, whole
+from seqlab.training.weights import Weights, load_weights, temporary_weights
 from seqlab.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval

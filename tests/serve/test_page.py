@@ -19,7 +19,7 @@ from seqlab.data.png import png
 from seqlab.data.scenes import make_pictures
 from seqlab.explain import palette
 from seqlab.model import RUN, STORES
-from seqlab.serve.next import next_tokens
+from seqlab.serve.work import next_tokens
 
 PAGE = Path(__file__).parents[2] / "seqlab" / "serve" / "page"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"

@@ -4,7 +4,7 @@ import pytest
 
 from seqlab.errors import BundleError
 from seqlab.text import SPECIALS, UNK, Normaliser, WordTokenizer, from_json, learn_words
-from seqlab.text.endings import classes, coarser, learn_endings
+from seqlab.text.words import classes, coarser, learn_endings
 
 WORDS = {
     "walking": 1,

@@ -19,8 +19,7 @@ from seqlab.errors import RecipeError
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import load_recipe, override
 from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.loss import own_rows, sharded
-from seqlab.training.weights import part, spread, whole
+from seqlab.training.loss import own_rows, part, sharded, spread, whole
 from seqlab.world import World
 
 HOME = str(Path(seqlab.__file__).parent.parent)
@@ -38,9 +37,9 @@ from seqlab.text import Normaliser, learn
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.log import Silence
 from seqlab.training.loss import mean_loss
-from seqlab.training.optimise import optimizer_tensors
+from seqlab.training.weights import optimizer_tensors
 from seqlab.training.run import Run
-from seqlab.training.weights import part
+from seqlab.training.loss import part
 from seqlab.world import joined
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from seqlab.training.log import MetricsFile, Reporter, Silence
+from seqlab.training.checkpoint import MetricsFile
+from seqlab.training.log import Reporter, Silence
 
 
 @pytest.fixture

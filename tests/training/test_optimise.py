@@ -8,7 +8,7 @@ from torch import nn
 
 from seqlab.equations.bptt import clip_by_norm
 from seqlab.recipe import TrainConfig
-from seqlab.training.optimise import (
+from seqlab.training.weights import (
     clip_,
     learning_rate,
     optimizer_tensors,

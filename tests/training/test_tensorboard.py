@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import seqlab
 from seqlab.data.synthetic import reversals
 from seqlab.errors import UsageError
-from seqlab.training.log import MetricsFile
+from seqlab.training.checkpoint import MetricsFile
 
 SMALL = [
     "model.embedding=8",
