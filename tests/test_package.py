@@ -1,10 +1,12 @@
 """The package as a whole: what it shows, how fast it answers, and that it talks to nobody."""
 
 import os
+import re
 import statistics
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,13 @@ except RuntimeError:
     print("closed")
 """
     assert python(code, tmp_path) == "closed\n"
+
+
+def test_no_two_classes_share_a_name():
+    package = Path(seqlab.__file__).parent
+    classes = Counter(
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE)
+    )
+    assert [name for name, count in classes.items() if count > 1] == []

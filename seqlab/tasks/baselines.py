@@ -54,7 +54,9 @@ def linear_labels(
     gold = torch.from_numpy(np.asarray(labels.flat, dtype=np.int64))
     known = torch.nonzero(gold >= 0)[:, 0]
     known = known[:: max(1, len(known) // LINEAR_TEXTS)]
-    learnt = [tokenizer.decode(np.ravel(texts[row]).tolist()) for row in known.tolist()]
+    rows = (texts[row] for row in known.tolist())
+    ids = (row if row.ndim == 1 else row[:, 0] for row in rows)  # spelled words: without letters
+    learnt = [tokenizer.decode(row.tolist()) for row in ids]
     with torch.device("cpu"):
         answers = fit_linear(learnt, gold[known], len(names), [str(e.source) for e in examples])
     return [names[i] for i in answers], ""

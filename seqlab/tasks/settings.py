@@ -76,6 +76,8 @@ def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
         "train.epochs": _num_epochs(facts),
         "train.warmup": 50,
         "train.best": "accuracy",
+        # the words themselves stand beside the states that are pooled: what one word says is not lost
+        **({"model.encoder.connection": "dense"} if _is_default(task, recipe) else {}),
         **_validations(facts),
     }
 
@@ -150,10 +152,7 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
         "train.epochs": 40 if small else _num_passes(facts.examples),
         "train.learning_rate": 3e-3,
     }
-    default = (
-        recipe.name == default_recipes()[task.name]
-    )  # any other recipe is the model that it is named after
-    if default:
+    if _is_default(task, recipe):
         reads_text = recipe.source.kind != "vectors"
         texts = _choose_texts(facts, pair_facts(task.read(recipe, files))) if reads_text else {}
         copies = bool(texts.get("model.pointer", False)) and middling
@@ -242,6 +241,11 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
         "train.ema_decay": 0.97 if short else 0.99,
         "train.validate_every": 20 if short else 50,
     }
+
+
+def _is_default(task: Task, recipe: Recipe) -> bool:
+    """Whether the network may be chosen too: any other recipe is the model that it is named after."""
+    return recipe.name == default_recipes()[task.name]
 
 
 def _is_open(recipe: Recipe, path: str) -> bool:
