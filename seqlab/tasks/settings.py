@@ -66,6 +66,7 @@ def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
             "train.patience": 8,
         }
     rows = max(_clip(facts.examples / 30, 8, 64), facts.examples / 250)
+    default = _is_default(task, recipe)
     return facts.sentence, {
         "source.kind": "words" if facts.words else "characters",
         "data.validation": held_out_share(facts.examples),
@@ -76,8 +77,8 @@ def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
         "train.epochs": _num_epochs(facts),
         "train.warmup": 50,
         "train.best": "accuracy",
-        # the words themselves stand beside the states that are pooled: what one word says is not lost
-        **({"model.encoder.connection": "dense"} if _is_default(task, recipe) else {}),
+        # each word's own vector is pooled beside its state; one character says too little for that
+        **({"model.encoder.connection": "dense"} if facts.words and default else {}),
         **_validations(facts),
     }
 

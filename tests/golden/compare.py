@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 RENAMED: dict[str, str] = {
+    "bodies/Run": "bodies/RunRecord",
+    "bodies/Seen": "bodies/ViewAnswer",
     "floors": "baselines",
     "floor_note": "baseline_note",
     **{
