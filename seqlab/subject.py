@@ -41,12 +41,12 @@ class Subject:
     source: tuple[str, ...]
     written: tuple[str, ...]  # the names of `writes`
     answers: tuple[int, ...]  # the class at each position: the next token, or the label
-    answered: tuple[str, ...]
+    answer_names: tuple[str, ...]
 
     @property
     def sides(self) -> dict[str, tuple[str, ...]]:
         """The names of what was read, written and answered."""
-        return {"source": self.source, "written": self.written, "answered": self.answered}
+        return {"source": self.source, "written": self.written, "answered": self.answer_names}
 
     def logits(self) -> Float[Tensor, "T V"]:
         """What the model says at each position."""
@@ -81,7 +81,7 @@ class Subject:
 
     def answering(self, answers: tuple[int, ...], names: tuple[str, ...]) -> "Subject":
         """The same with these answers."""
-        return replace(self, answers=answers, answered=names)
+        return replace(self, answers=answers, answer_names=names)
 
     @torch.inference_mode()
     def trace(self) -> Trace:
@@ -96,7 +96,7 @@ class Subject:
         if position is None:
             return len(self.answers) - 1
         if not 1 <= position <= len(self.answers):
-            there = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answered[:12]))
+            there = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answer_names[:12]))
             raise UsageError(
                 f"there is no position {position} in the answer", hint=f"there are: {there}."
             )

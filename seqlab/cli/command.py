@@ -171,21 +171,17 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def print_text(text: str) -> None:
-    """Text that a terminal may wrap and a file keeps as it is."""
-    from rich.console import Console
-    from rich.markup import escape
+def print_text(text: str, *, style: str | None = None, wrapped: bool = False) -> None:
+    """Text that a terminal may wrap and a file keeps as it is.
 
-    Console(highlight=False, soft_wrap=True).print(escape(text))
-
-
-def print_sentence(text: str) -> None:
-    """Words without an address to copy: on a terminal they are wrapped between words."""
+    Words without an address to copy can be `wrapped` on a terminal, between words.
+    """
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(highlight=False)
-    console.print(escape(text), soft_wrap=not console.is_terminal)
+    soft = not (wrapped and console.is_terminal)
+    console.print(escape(text), soft_wrap=soft, style=style)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
@@ -201,7 +197,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: 
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     if title:  # not the table's own, which is broken where the table is narrow
-        Console(highlight=False, soft_wrap=True).print(escape(title), style="bold")
+        print_text(title, style="bold")
     Console(highlight=False).print(table)
 
 
@@ -242,7 +238,9 @@ def print_scores(report: dict[str, Any], *, title: str) -> None:
     ]
     print_table(["score", "this model", *baselines], rows, title=title)
     if own_units := report.get("mae_by_column"):
-        print_sentence(f"mean absolute error in the file's own units: {_in_own_units(own_units)}")
+        print_text(
+            f"mean absolute error in the file's own units: {_in_own_units(own_units)}", wrapped=True
+        )
     for name, value in report.items():
         if name.endswith("_signature"):
             print_text(f"{name.replace('_', ' ')}: {value}")

@@ -22,7 +22,6 @@ from seqlab.cli.command import (
     print_fit,
     print_json,
     print_scores,
-    print_sentence,
     print_table,
     print_text,
     program,
@@ -168,11 +167,11 @@ def _show_scores(model: "Model") -> None:
         model.task, held_out, baselines, recipe=model.recipe, steps=steps
     ):
         if not finding.well:
-            print_sentence(f"note: {finding.answer}; {finding.remedy}")
+            print_text(f"note: {finding.answer}; {finding.remedy}", wrapped=True)
     if number < HELD_OUT:
-        print_sentence(f"note: {number} held out tell little{_possible_scores(held_out)}")
+        print_text(f"note: {number} held out tell little{_possible_scores(held_out)}", wrapped=True)
     if selection := model.metrics.get("selection"):
-        print_sentence(selection["sentence"])
+        print_text(selection["sentence"], wrapped=True)
         print_text(f"the other one: {model.path}/{selection['other']}")
     print_text(f"peak memory: {model.metrics['peak_memory'] / 1e9:.2f} GB")
 

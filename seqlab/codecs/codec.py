@@ -37,8 +37,9 @@ _ENTRIES = {
     "series",
     "numbers",
     "frames",
+    "ngrams",
+    "spellings",
 }
-_ENTRIES |= {"ngrams", "spellings"}
 
 
 @runtime_checkable

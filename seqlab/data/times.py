@@ -245,14 +245,9 @@ def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
     if dates := _dates(moments):
         if not texts[0].replace(" ", "").isdecimal():
             return texts
-        num_columns = texts[0].count(" ") + 1
-        return [
-            written(
-                date,
-                _MONTH_FORM if num_columns == 2 else _DAY_FORM if num_columns == 3 else _CLOCK_FORM,
-            )
-            for date in dates
-        ]
+        forms = {2: _MONTH_FORM, 3: _DAY_FORM}  # by the number of columns
+        like = forms.get(texts[0].count(" ") + 1, _CLOCK_FORM)
+        return [written(date, like) for date in dates]
     for form, length in (("%Y%m%d", 8), ("%Y%m", 6)):
         if all(len(text) == length and text.isdecimal() for text in texts) and (
             dates := _parsed(texts, form)

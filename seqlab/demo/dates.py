@@ -122,4 +122,6 @@ def _drawn(model: lab.Model, test: list[Dated]) -> str:
     """The alignment of a French date, where the day comes first and in the answer last."""
     text = next(text for text, _, language in test if language == "fr" and 14 <= len(text) <= 26)
     example = subject(model.bundle, text)
-    return HeatMap(alignment(example), example.answered, example.source, reach=(0.0, 1.0)).letters()
+    return HeatMap(
+        alignment(example), example.answer_names, example.source, reach=(0.0, 1.0)
+    ).letters()

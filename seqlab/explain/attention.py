@@ -98,7 +98,7 @@ def _sides(
     if name.startswith("encoder"):
         return subject.source, subject.source
     if ".cross." in name or name.startswith("decoder.attention"):
-        return subject.answered, subject.source
+        return subject.answer_names, subject.source
     return subject.written, subject.written
 
 

@@ -189,14 +189,14 @@ def gradients_view(
         "matrices": [asdict(m) for m in flow.matrices],
         "clip_rate": clip,
     }
-    title = f"gradient of the loss at {subject.answered[flow.position]!r}"
+    title = f"gradient of the loss at {subject.answer_names[flow.position]!r}"
     titles = ("steps back from the loss", "log10 of the norm of dL/dh")
     pictures = [Lines(curves + bounds, title=title, titles=titles).draw()]
     if flow.each is not None:
         data["each"] = flow.each.numpy()
         last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
         title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
-        pictures.append(HeatMap(last, subject.answered, flow.places, title=title).draw())
+        pictures.append(HeatMap(last, subject.answer_names, flow.places, title=title).draw())
     return View(
         "gradients",
         f"gradient flow in {recipe.name}",

@@ -67,7 +67,7 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
         )
     lines += [
         "",
-        f"position {place + 1} of {len(likely)}, where the answer is {subject.answered[place]!r}:",
+        f"position {place + 1} of {len(likely)}, where the answer is {subject.answer_names[place]!r}:",
     ]
     names, p = zip(*(guess.values() for guess in likely[place]), strict=True)
     pictures = [_picture(subject, trace, name) for name in _chosen(trace, layer)]

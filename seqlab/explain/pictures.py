@@ -76,9 +76,9 @@ def glimpses_view(subject: Subject) -> View:
     names = ("x", "y", "stride", "variance", "intensity")
     return View(
         "glimpses",
-        f"{bundle.codec.source.show(subject.input)}: {subject.answered[0]}",
+        f"{bundle.codec.source.show(subject.input)}: {subject.answer_names[0]}",
         {
-            "answer": subject.answered[0],
+            "answer": subject.answer_names[0],
             "windows": [dict(zip(names, window, strict=True)) for window in windows],
         },
         [_wrapped(row, "each window"), *lines],

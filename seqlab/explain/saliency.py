@@ -139,7 +139,7 @@ def saliency_view(
         "source": (subject.source, result.source.numpy()),
         "written before": (subject.written[: place + 1], result.written[: place + 1].numpy()),
     }
-    answer = subject.answered[place]
+    answer = subject.answer_names[place]
     log_p = result.log_probability
     data: dict[str, Any] = {
         "method": method,

@@ -61,9 +61,9 @@ def surprisal_view(subject: Subject) -> View:
 
 def _names(subject: Subject) -> list[str]:
     """The answers; a label together with the token it belongs to."""
-    if subject.writes or len(subject.source) != len(subject.answered):
-        return list(subject.answered)
-    pairs = zip(subject.source, subject.answered, strict=True)
+    if subject.writes or len(subject.source) != len(subject.answer_names):
+        return list(subject.answer_names)
+    pairs = zip(subject.source, subject.answer_names, strict=True)
     return [answer if answer == token else f"{token}/{answer}" for token, answer in pairs]
 
 

@@ -123,7 +123,11 @@ def what_if_view(
         "before": before,
         "after": after,
     }
-    data |= {"ablated": list(ablate), "answered": subject.answered, "log_probability_before": old}
+    data |= {
+        "ablated": list(ablate),
+        "answered": subject.answer_names,
+        "log_probability_before": old,
+    }
     parts: list[Any] = [table(["before", before], [["after", after]], title="the answer")]
     parts += [f"before: {before}", f"after:  {after}"]
     if changed == given:
@@ -132,6 +136,6 @@ def what_if_view(
         title = "change in the log-probability of the old answer's parts"
         parts += [
             "the old answer's log-probability changes by:",
-            Bars(change, subject.answered, title=title),
+            Bars(change, subject.answer_names, title=title),
         ]
     return View("what-if", f"what if: {'; '.join(changes)}", data, parts)

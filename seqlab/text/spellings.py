@@ -121,9 +121,6 @@ class SpellingVocabulary:
         ]
         return f"{column}: {value.replace(chr(9), ' ') or '(edge)'}"
 
-    def knows(self, word: str) -> bool:
-        return self.normaliser(word) in self._ids["word"]
-
     def __len__(self) -> int:
         """How many ids there are, with 0."""
         return int(self.firsts[-1]) + 1

@@ -222,7 +222,9 @@ class _ModelLoss(nn.Module):
 
 def _own_buffers() -> dict[str, Any]:
     """Buffers are not sent around before each step; torch has renamed how that is said."""
-    known = signature(DistributedDataParallel.__init__).parameters
+    parameters = signature(DistributedDataParallel.__init__).parameters
     return {
-        next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known): False
+        next(
+            name for name in ("forward_sync_buffers", "broadcast_buffers") if name in parameters
+        ): False
     }

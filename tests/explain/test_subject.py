@@ -27,7 +27,7 @@ def test_a_trace_gives_what_the_model_gives(task, bundle_of):
     torch.testing.assert_close(
         trace["logits"].reshape(len(looked.answers), -1), looked.logits(), atol=1e-5, rtol=0
     )
-    assert len(looked.answered) == len(looked.answers)
+    assert len(looked.answer_names) == len(looked.answers)
 
 
 def test_a_translation_is_read_as_the_search_found_it(bundle_of):
@@ -43,9 +43,9 @@ def test_a_translation_is_read_as_the_search_found_it(bundle_of):
 
 def test_the_answers_are_those_that_predict_gives(bundle_of):
     label = subject(bundle_of("classify"), "the cat")
-    assert label.answered == (predict(bundle_of("classify"), ["the cat"])[0].output,)
+    assert label.answer_names == (predict(bundle_of("classify"), ["the cat"])[0].output,)
     tags = subject(bundle_of("tag"), "the dog ran")
-    assert list(tags.answered) == predict(bundle_of("tag"), ["the dog ran"])[0].details["tags"]
+    assert list(tags.answer_names) == predict(bundle_of("tag"), ["the dog ran"])[0].details["tags"]
     assert tags.source == ("the", "dog", "ran")
     text = subject(bundle_of("lm"), "the c")
     likely = float(text.log_probabilities()[:-1].sum().detach())
@@ -54,8 +54,8 @@ def test_the_answers_are_those_that_predict_gives(bundle_of):
     ]  # which adds the end
     assert likely > ended
     filled = subject(bundle_of("mask"), "the [MASK] ran")
-    assert filled.answered[0], filled.answered[2] == ("the", "ran")
-    assert filled.answered[1] != "[MASK]"
+    assert filled.answer_names[0], filled.answer_names[2] == ("the", "ran")
+    assert filled.answer_names[1] != "[MASK]"
 
 
 def test_an_empty_input_and_a_model_without_answers_are_refused(bundle_of):
