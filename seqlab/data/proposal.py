@@ -1,7 +1,6 @@
 """Which task fits a file: what stands in it, and the command that trains on it."""
 
 import os
-import shlex
 import warnings
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -28,10 +27,6 @@ class Proposal:
     task: str
     reason: str
     arguments: tuple[str, ...]
-
-    @property
-    def command(self) -> str:
-        return shlex.join(("seqlab", *self.arguments))
 
 
 def propose(paths: Sequence[str]) -> Proposal:
@@ -75,10 +70,9 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     if extension(path) not in TABLES:
         head = [line for _, line in islice(lines(path), HEAD)]
         if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
-            what = "sentences, a word and its tag on each line"
-            return "tag", f"{_count(read_tagged([path])):,} {what}"
+            return _tagged(path, "sentences, a word and its tag on each line")
         if joining_mark([line.strip() for line in head]):
-            return "tag", f"{_count(read_tagged([path])):,} sentences of words with their tags"
+            return _tagged(path, "sentences of words with their tags")
         profiles = open_table(path).profiles
         if (
             len(profiles) < 2
@@ -89,11 +83,13 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     return _table(path)
 
 
+def _tagged(path: str, what: str) -> tuple[str, ...]:
+    return "tag", f"{_count(read_tagged([path])):,} {what}"
+
+
 def _plain(path: str) -> tuple[str, ...]:
-    return (
-        "lm",
-        f"{_count(line for _, line in numbered_lines(path) if line.strip()):,} lines of text",
-    )
+    count = _count(line for _, line in numbered_lines(path) if line.strip())
+    return "lm", f"{count:,} lines of text"
 
 
 def _table(path: str) -> tuple[str, ...]:
@@ -107,7 +103,7 @@ def _table(path: str) -> tuple[str, ...]:
     if (files := by_content(profiles, ("file", "label"), (0, 1))) is not None:
         return _files(profiles[files[0]], profiles[files[1]], rows)
     if _are_tagged(table, profiles):
-        return "tag", f"{_count(read_tagged([path])):,} sentences with a tag for each word"
+        return _tagged(path, "sentences with a tag for each word")
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
     label = by_usual_name(profiles, "label", None)
     labels = profiles[columns[1]]

@@ -6,12 +6,12 @@ and of two such forms the one in which the rows follow each other regularly.
 
 import re
 from calendar import monthrange
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
+from statistics import mode
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -180,17 +180,17 @@ def step_of(moments: Sequence[Moment | None]) -> TimeStep | None:
     dates = _dates(moments)
     if not dates:
         differences = np.diff(np.asarray(moments, dtype=np.float64)).tolist()
-        number = Counter(differences).most_common(1)[0][0]
+        number = mode(differences)
         return TimeStep(number=number) if number > 0 else None
     gaps = [b - a for a, b in pairwise(dates)]
-    usual = Counter(gaps).most_common(1)[0][0]
+    usual = mode(gaps)
     middle = sorted(gaps)[len(gaps) // 2]
     ends = all(monthrange(date.year, date.month)[1] == date.day for date in dates)
     if middle >= timedelta(days=28) and (
         ends or len({(date.day, date.hour, date.minute) for date in dates}) == 1
     ):
         months = [(b.year - a.year) * 12 + b.month - a.month for a, b in pairwise(dates)]
-        return TimeStep(months=Counter(months).most_common(1)[0][0], month_ends=ends)
+        return TimeStep(months=mode(months), month_ends=ends)
     if usual <= timedelta(0):
         return None
     long = (dates[-1] - dates[0]) / usual >= 10

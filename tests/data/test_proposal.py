@@ -1,6 +1,7 @@
 """Which task fits a file that somebody brings."""
 
 import os
+import shlex
 
 import numpy as np
 import pytest
@@ -124,13 +125,17 @@ FILES = {
 }
 
 
+def command(proposal):
+    return shlex.join(("seqlab", *proposal.arguments))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_the_task_follows_from_what_stands_in_the_file(tmp_path, monkeypatch, name):
     rows, task, reason = FILES[name]
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("\n".join(rows) + "\n")
     proposal = propose([name])
-    assert (proposal.task, proposal.command.split(" --")[0]) == (
+    assert (proposal.task, command(proposal).split(" --")[0]) == (
         task,
         f"seqlab train {task} {name}",
     )
@@ -141,7 +146,7 @@ def test_the_task_follows_from_what_stands_in_the_file(tmp_path, monkeypatch, na
 def test_a_command_can_be_copied(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my files.tsv").write_text("\n".join(FILES["files.tsv"][0]))
-    assert propose(["my files.tsv"]).command == "seqlab train classify 'my files.tsv'"
+    assert command(propose(["my files.tsv"])) == "seqlab train classify 'my files.tsv'"
 
 
 def test_a_table_of_vectors_is_told_from_one_of_texts(tmp_path, monkeypatch):
@@ -172,9 +177,9 @@ def test_parallel_files_folders_and_archives(tmp_path, monkeypatch):
     np.savez("pictures.npz", images=np.zeros((2, 4, 4)), captions=["a", "b"])
     os.makedirs("folder/a")
     np.save("folder/a/1.npy", np.zeros((2, 2)))
-    assert propose(["frames.npz"]).command == "seqlab train classify frames.npz"
+    assert command(propose(["frames.npz"])) == "seqlab train classify frames.npz"
     assert propose(["pictures.npz"]).task == "caption"
-    assert propose(["folder"]).command == "seqlab train classify folder"
+    assert command(propose(["folder"])) == "seqlab train classify folder"
 
 
 def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):
