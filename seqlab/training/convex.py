@@ -19,7 +19,8 @@ from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.lbfgs import Descent, Flat, flat, unflat
 from seqlab.training.log import Metrics, Step
-from seqlab.training.weights import Weights, load_weights, parameters_of
+from seqlab.training.run import Learner
+from seqlab.training.weights import Weights
 
 PATIENCE = 5  # iterations that together must gain something
 
@@ -34,15 +35,14 @@ class Problem(Protocol):
         """The mean loss, and its gradient with respect to each tensor."""
 
 
-class ConvexLearner:
+class ConvexLearner(Learner):
     """Fits `learnt`, some parameters of a model, to a problem plus |w|² / (2 strength num_scored).
 
     Of `progress`, `epoch` counts the strengths that are done, `index` the iterations at this one, and `recent` holds
     the loss of the last iterations.
     """
 
-    log_every, save_every = 1, 50  # the history of L-BFGS is many times as large as the weights
-    extended_by = "steps"
+    save_every = 50  # the history of L-BFGS is many times as large as the weights
 
     def __init__(
         self,
@@ -104,20 +104,17 @@ class ConvexLearner:
 
     def state(self) -> dict[str, Weights]:
         descent = {} if self._descent is None else self._descent.tensors()
-        return {"model": self.weights(), "descent": descent, "optimizer": {}}
+        return {**super().state(), "descent": descent}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
-        self.progress, self._descent = progress, None
-        load_weights(self.model, parts["model"])
+        super().restore(parts, progress)
         losses = [0.0, *(loss for (loss,) in progress.recent)]
+        self._descent = None
         if parts.get("descent"):
             self._descent = Descent.restored(flat(self.learnt), losses[-1], parts["descent"])
 
     def due(self, every: int) -> bool:
         return self.progress.index == 0
-
-    def weights(self) -> Weights:
-        return parameters_of(self.model)
 
     def judge(self, metrics: Metrics) -> bool:
         """By loss, or by accuracy: the probabilities of the one are better, more answers of the other are right."""

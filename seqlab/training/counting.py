@@ -5,7 +5,7 @@ Moves are interpolated, p(w | u, v) = λ₃ p̂(w | u, v) + λ₂ p̂(w | v) + �
 the next coarser one. Bayes then gives b_t(x) = p(t | x) p(x) / p(t), a distribution over all words and classes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from seqlab.models.hmm import HMM, first_pairs, label_chain
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo
 from seqlab.training.checkpoint import Progress
 from seqlab.training.hmm_em import Family, draw_hmm
-from seqlab.training.log import Metrics
+from seqlab.training.run import Learner
 from seqlab.training.weights import Weights
 
 RARE = 10  # words with no more labels than this tell what unseen words are like
@@ -43,43 +43,21 @@ class Counted(NamedTuple):
     pseudo: Pseudo
 
 
-class CountingLearner:
+class CountingLearner(Learner):
     """A model whose weights were counted. Its only step takes no time: the counts are made before the run."""
 
-    num_steps = log_every = save_every = 1
+    num_steps = 1
     extended_by = "restarts"
 
     def __init__(self, model: nn.Module, counted: Weights, *, by: str = "counting") -> None:
         self.model, self.counted, self.by = model, counted, by
         self.progress = Progress()
 
-    @property
-    def finished(self) -> bool:
-        return self.progress.step >= 1
-
-    def length_of(self, num_steps: int) -> int:
-        return 1
-
     def step(self) -> None:
         self.progress.step = 1
 
-    def state(self) -> dict[str, Weights]:
-        return {"model": self.weights()}
-
-    def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
-        self.progress = progress
-
-    def due(self, every: int) -> bool:
-        return True
-
     def weights(self) -> Weights:
         return self.counted
-
-    def judge(self, metrics: Metrics) -> bool:
-        return True
-
-    def seconds_per_step(self) -> float:
-        return 0.0
 
     def facts(self) -> dict[str, Any]:
         return {"by": self.by}

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
@@ -18,7 +18,7 @@ from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
 from seqlab.training.loss import DistributedLoss, Loss, own_rows, spread
-from seqlab.training.run import NotFiniteError
+from seqlab.training.run import Learner, NotFiniteError
 from seqlab.training.weights import (
     Weights,
     average,
@@ -57,11 +57,10 @@ def num_steps(batches: Batches, settings: TrainConfig) -> int:
     return max(1, math.ceil((settings.epochs or 1) * batches.num_batches(0)))
 
 
-class GradientLearner:
+class GradientLearner(Learner):
     """Fits a network by the gradient of its loss; with several processes, each computes its share of every batch."""
 
     log_every = LOG_EVERY
-    extended_by = "steps"
 
     def __init__(
         self, model: nn.Module, batches: Batches, settings: TrainConfig, world: World = ALONE
@@ -76,19 +75,12 @@ class GradientLearner:
         self._num_rows = 0  # that are carried, of all processes
 
     @property
-    def finished(self) -> bool:
-        return self.progress.step >= self.num_steps
-
-    @property
     def num_steps(self) -> int:
         return self.progress.length or self._num_steps
 
     @property
     def save_every(self) -> int:
         return self.num_steps
-
-    def length_of(self, num_steps: int) -> int:
-        return num_steps
 
     def step(self) -> Step:
         """The gradient is computed first; only then, and all at once, does the state change."""
@@ -131,8 +123,7 @@ class GradientLearner:
         }
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
-        self.progress = progress
-        load_weights(self.model, parts["model"])
+        super().restore(parts, progress)
         restore_optimizers(self.optimizers, parts.get("optimizer", {}))
         own = parameters_of(self.model)
         names = {
@@ -179,9 +170,6 @@ class GradientLearner:
                 break
         load_weights(self.model, before)
         return fmean(times[1:])
-
-    def facts(self) -> dict[str, Any]:
-        return {}
 
     def _gradient(
         self, batch: Batch, step: int, carried: State

@@ -21,10 +21,11 @@ from seqlab.recipe import TrainConfig
 from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
-from seqlab.training.weights import Weights, load_weights
+from seqlab.training.run import Learner
+from seqlab.training.weights import Weights
 
 
-class HMMLearner:
+class HMMLearner(Learner):
     """EM from `settings.restarts` starts; each is a climb of up to `settings.steps` iterations.
 
     The end of the highest climb is kept; or, `by_validation`, the iteration with the best held-out loss: a tagger that
@@ -32,7 +33,7 @@ class HMMLearner:
     Of `progress`, `epoch` is the climb, `index` its step, and `recent` the objective of EM at each of its steps.
     """
 
-    log_every = save_every = 1
+    model: Probabilities
     extended_by = "restarts"
 
     def __init__(
@@ -109,11 +110,10 @@ class HMMLearner:
 
     def state(self) -> dict[str, Weights]:
         ended = torch.tensor(self.ended, dtype=torch.float64).view(-1, 3)
-        return {"model": self.weights(), "ended": {"climbs": ended}}
+        return {**super().state(), "ended": {"climbs": ended}}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
-        self.progress = progress
-        load_weights(self.model, parts["model"])
+        super().restore(parts, progress)
         self._hmm, self._expected = self.model.model, None
         self.ended = parts["ended"]["climbs"].tolist()
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import torch
 
@@ -17,8 +16,9 @@ from seqlab.padded import Batch, Padded
 from seqlab.recipe import DynamicsConfig, TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations, start_lds
-from seqlab.training.log import Metrics, Step
-from seqlab.training.weights import Weights, load_weights, parameters_of
+from seqlab.training.log import Step
+from seqlab.training.run import Learner
+from seqlab.training.weights import Weights
 
 STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)
 # not how a series begins: each window begins anywhere
@@ -26,14 +26,13 @@ FREE = LDSSettings(learn=(*NOISES, "transition", "observation", "input_matrix"))
 ENOUGH = 1e-5  # nats for each observed number: a smaller gain ends the training
 
 
-class LDSLearner:
+class LDSLearner(Learner):
     """Each variable's system by EM on its whole training part; the loss is -log p (E68) for each observed number.
 
     Of `progress`, `recent` is the last loss. The last iteration is the best: it is validated once, at the end.
     """
 
-    log_every = save_every = 1
-    extended_by = "steps"
+    model: LDSForecaster
 
     def __init__(
         self, model: LDSForecaster, series: Batch, settings: TrainConfig, *, free: bool
@@ -58,12 +57,9 @@ class LDSLearner:
     def num_steps(self) -> int:
         return self.progress.length or self._num_steps
 
-    def length_of(self, num_steps: int) -> int:
-        return num_steps
-
     @property
     def finished(self) -> bool:
-        return self._converged or self.progress.step >= self.num_steps
+        return self._converged or super().finished
 
     def step(self) -> Step:
         began, place = time.perf_counter(), self.progress
@@ -85,22 +81,9 @@ class LDSLearner:
             place.step, self.num_steps, loss, speed, left, num_tokens=float(self.num_observed)
         )
 
-    def state(self) -> dict[str, Weights]:
-        return {"model": self.weights()}
-
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
-        self.progress = progress
-        load_weights(self.model, parts["model"])
+        super().restore(parts, progress)
         self._converged, self._iterations, self._ahead = False, [], []
-
-    def due(self, every: int) -> bool:
-        return self.finished
-
-    def weights(self) -> Weights:
-        return parameters_of(self.model)
-
-    def judge(self, metrics: Metrics) -> bool:
-        return True
 
     def seconds_per_step(self) -> float:
         """The time of an iteration, which the next step then need not do."""
@@ -108,9 +91,6 @@ class LDSLearner:
         began = time.perf_counter()
         self._ahead = self._ahead or self._iterate()
         return time.perf_counter() - began
-
-    def facts(self) -> dict[str, Any]:
-        return {}
 
     def _iterate(self) -> list[tuple[LDS, float]]:
         """The next iteration of each variable."""

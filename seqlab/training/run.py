@@ -28,7 +28,7 @@ from seqlab.training.checkpoint import (
 )
 from seqlab.training.log import Estimate, Metrics, Reporter, Step
 from seqlab.training.loss import gather, gathered, part, whole
-from seqlab.training.weights import Weights, load_weights, temporary_weights
+from seqlab.training.weights import Weights, load_weights, parameters_of, temporary_weights
 from seqlab.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
@@ -49,18 +49,21 @@ class NotFiniteError(Exception):
 
 @runtime_checkable
 class Learner(Protocol):
-    """A way to fit a model, one step at a time: gradient descent, EM or counting."""
+    """A way to fit a model, one step at a time: gradient descent, EM or counting.
 
+    What a learner does not write itself is that of the simplest: its tensors are the weights of the model, and those
+    of its last step, which is the only one that is validated, are the best.
+    """
+
+    model: nn.Module
     progress: Progress  # the learner counts its steps in it; the run notes the best validation and the time
-    log_every: int  # steps
-    extended_by: str  # the setting of `train` that makes it longer
-
-    @property
-    def model(self) -> nn.Module: ...
+    log_every: int = 1  # steps
+    extended_by: str = "steps"  # the setting of `train` that makes it longer
 
     @property
     def save_every(self) -> int:
         """Steps between checkpoints; there is also one before each validation, and every few seconds."""
+        return 1
 
     @property
     def num_steps(self) -> int:
@@ -69,9 +72,11 @@ class Learner(Protocol):
     @property
     def finished(self) -> bool:
         """Whether there is no step left."""
+        return self.progress.step >= self.num_steps
 
     def length_of(self, num_steps: int) -> int:
         """What `progress.length` must be so that all steps together, those made included, are about so many."""
+        return num_steps
 
     def step(self) -> Step | None:
         """Make one step. Returns what it measured, or nothing if it measured nothing.
@@ -81,24 +86,32 @@ class Learner(Protocol):
 
     def state(self) -> dict[str, Weights]:
         """The tensors that a checkpoint needs beside the progress; `model` are the weights."""
+        return {"model": self.weights()}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
         """Go back to the state of a checkpoint."""
+        self.progress = progress
+        load_weights(self.model, parts["model"])
 
     def due(self, every: int) -> bool:
         """Whether a validation follows the last step; `every` is the interval that the recipe asks for."""
+        return self.finished
 
     def weights(self) -> Weights:
         """The weights that are validated and kept."""
+        return parameters_of(self.model)
 
     def judge(self, metrics: Metrics) -> bool | None:
         """Whether the validation of these weights is the best so far; None if they could not be kept anyway."""
+        return True
 
     def seconds_per_step(self) -> float:
         """How long a step takes, measured without a lasting effect; 0 if it takes no time."""
+        return 0.0
 
     def facts(self) -> dict[str, Any]:
         """What `metrics.json` says about the fit."""
+        return {}
 
 
 @dataclass(frozen=True)
