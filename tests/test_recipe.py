@@ -203,7 +203,7 @@ class TestParts:
             (
                 "bilstm-tagger",
                 {"model": {"lds": {}}},
-                "[model.lds] forecasts a series: a 'tag' model has none",
+                "[model.lds] cannot 'tag': it is for 'forecast'",
             ),
             ("gru-forecast", {"model": {}}, "a 'forecast' model needs [model.encoder]"),
             (
@@ -285,7 +285,7 @@ class TestParts:
             (
                 "hmm-tagger",
                 "task=classify",
-                "[model.hmm] is a tagger or a language model: it cannot 'classify'",
+                "[model.hmm] cannot 'classify': it is for 'lm' and 'tag'",
             ),
             (
                 "hmm-tagger",

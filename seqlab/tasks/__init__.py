@@ -22,6 +22,7 @@ from seqlab.recipe import (
     Recipe,
     StackConfig,
 )
+from seqlab.recipe.model import WITHOUT_LAYERS
 from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BILM
 from seqlab.tasks.caption import CAPTION
@@ -37,14 +38,7 @@ from seqlab.tasks.translate import TRANSLATE
 
 TASKS: tuple[Task, ...] = (LM, MASK_TASK, BILM, CLASSIFY, TAG, TRANSLATE, FORECAST, CAPTION, SPEAK)
 
-# the task of each baseline, and the kinds of source from which some of them make their features
-_BASELINES = {
-    "linear": "classify",
-    "crf": "tag",
-    "neighbours": "translate",
-    "ngrams": "lm",
-    "smoothing": "forecast",
-}
+# the kinds of source from which some baselines make their features
 _FEATURES = {"linear": ("ngrams", "vectors"), "crf": ("spellings",), "neighbours": ("ngrams",)}
 
 
@@ -62,7 +56,7 @@ def task_named(name: str) -> Task:
 def task_of(recipe: Recipe) -> Task:
     """The task of a recipe."""
     try:
-        return task_named(recipe.task)
+        return task_named(recipe.task).of(recipe)
     except UsageError as error:
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=error.hint) from None
 
@@ -72,7 +66,7 @@ def check_recipe(recipe: Recipe) -> Recipe:
     task = task_of(recipe)
     try:
         task.check(recipe)
-        _check_settings(recipe, task.takes)
+        _check_settings(recipe, {*task.takes, *task.classical})
         _check_parts(recipe, task.parts)
     except ValueError as error:
         hint = "`seqlab recipes NAME` shows a recipe that works."
@@ -137,7 +131,7 @@ def _check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
         )
 
 
-def _check_settings(recipe: Recipe, takes: tuple[str, ...]) -> None:
+def _check_settings(recipe: Recipe, takes: set[str]) -> None:
     """Refuse the settings that only some tasks take, unless this one does."""
     if recipe.data.validation + recipe.data.test >= 1:
         raise ValueError(
@@ -185,21 +179,13 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
             model.pooling == "flat",
             "model.pooling = 'flat' needs windows of one length: it is for forecasters",
         ),
-        "lds": (
-            model.lds is not None,
-            f"[model.lds] forecasts a series: a '{task}' model has none",
-        ),
         **{
             name: (
                 getattr(model, name) is not None,
-                f"[model.{name}] cannot '{task}': it is for '{whom}'",
+                f"[model.{name}] cannot '{task}': it is for {_tasks_with(name)}",
             )
-            for name, whom in _BASELINES.items()
+            for name in WITHOUT_LAYERS
         },
-        "hmm": (
-            model.hmm is not None,
-            f"[model.hmm] is a tagger or a language model: it cannot '{task}'",
-        ),
         "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
         "letters": (
             model.characters is not None,
@@ -223,6 +209,11 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
             "[image] is for 'classify' and 'caption', with source.kind = 'vectors'",
         ),
     }
+
+
+def _tasks_with(section: str) -> str:
+    """The names of the tasks whose models may have this section."""
+    return " and ".join(f"'{t.name}'" for t in TASKS if section in (*t.takes, *t.classical))
 
 
 def _check_image(recipe: Recipe) -> None:

@@ -23,7 +23,7 @@ STRENGTHS = (1.0, 10.0)  # tried one after another
 POSITIONS = 20_000  # read together
 
 
-def crf_tagger(codec: Codec) -> nn.Module:
+def crf_tagger(recipe: Recipe, settings: RandomFieldConfig, codec: Codec) -> nn.Module:
     """A conditional random field that knows nothing yet."""
     return CRF(cast(Tokens, codec.source.entry).num_tokens, len(labels_in(codec)))
 

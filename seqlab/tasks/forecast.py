@@ -13,7 +13,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Json, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
-from seqlab.corpus.examples import Corpus, ExampleBatches
+from seqlab.corpus.examples import Corpus
 from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
 from seqlab.data.series import future_times
 from seqlab.data.sources import Example
@@ -25,12 +25,18 @@ from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Measured
-from seqlab.recipe import Recipe
+from seqlab.recipe import DynamicsConfig, Recipe
 from seqlab.tasks.backtest import BUDGET, backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
-from seqlab.tasks.smoothing import fit_smoothing, smoothing_forecaster, smoothing_learner
+from seqlab.tasks.smoothing import (
+    fit_smoothing,
+    smoothing_forecaster,
+    smoothing_learner,
+    training_windows,
+)
 from seqlab.tasks.task import (
+    Classical,
     DataKind,
     Job,
     Report,
@@ -38,7 +44,6 @@ from seqlab.tasks.task import (
     Task,
     gradient_learner,
     no_subject,
-    refuse_many_processes,
 )
 from seqlab.training.lds_em import LDSLearner, first_system
 from seqlab.training.run import Learner
@@ -140,18 +145,8 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     settings, source = recipe.forecast, series_of(codec)
-    count, horizon = len(source.columns), settings.horizon
-    if recipe.model.lds is not None:
-        start = first_system(
-            recipe.model.lds, source.season, source.num_covariates, seed=recipe.train.seed
-        )
-        return LDSForecaster(start, num_variables=count, horizon=horizon, level=settings.level)
-    if recipe.model.smoothing is not None:
-        return smoothing_forecaster(recipe, codec)
-    num_patches, width = (
-        math.ceil(settings.look_back / settings.patch),
-        settings.patch * len(source.entry.mean),
-    )
+    num_patches = math.ceil(settings.look_back / settings.patch)
+    width = settings.patch * len(source.entry.mean)
     encoder = build_encoder(recipe, Measured((0.0,) * width, (1.0,) * width), most=num_patches)
     return Forecaster(
         encoder,
@@ -159,8 +154,8 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         OUTPUTS[settings.output](settings.level),
         patch=settings.patch,
         look_back=settings.look_back,
-        horizon=horizon,
-        num_variables=count,
+        horizon=settings.horizon,
+        num_variables=len(source.columns),
         num_covariates=source.num_covariates,
         scale_windows=settings.scale == "window",
         dropout=recipe.model.dropout,
@@ -168,37 +163,39 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     )
 
 
+def _system(recipe: Recipe, settings: DynamicsConfig, codec: Codec) -> nn.Module:
+    ahead, source = recipe.forecast, series_of(codec)
+    start = first_system(settings, source.season, source.num_covariates, seed=recipe.train.seed)
+    return LDSForecaster(
+        start, num_variables=len(source.columns), horizon=ahead.horizon, level=ahead.level
+    )
+
+
 def _simple(recipe: Recipe, codec: Codec) -> SimpleForecasts | SmoothingForecaster:
     """What a network adds to."""
     if recipe.forecast.smoothing:
-        return smoothing_forecaster(recipe, codec)
+        return smoothing_forecaster(recipe, None, codec)
     return SimpleForecasts(series_of(codec).season, recipe.forecast.horizon)
 
 
 def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    if recipe.model.smoothing is not None:
-        refuse_many_processes(recipe, world)
-        return smoothing_learner(recipe.model.smoothing.form, network, corpus)
-    if recipe.model.lds is None:
-        windows = cast(Windows, cast(ExampleBatches, corpus.train).rows)
-        moments = next(
-            windows.in_order(
-                budget=WEIGHED_ON * (windows.history + windows.horizon), most=WEIGHED_ON
-            )
-        )
-        if (smoothing := smoothing_of(network)) is not None:
-            fit_smoothing(smoothing, series_of(corpus.codec), windows)
-            for some in windows.in_order(
-                budget=BUDGET
-            ):  # many at once are quicker than those of each step
-                smoothing.remembered_means(windows.batch(some))
-        cast(Forecaster, network).start_simple(windows.batch(moments))
-        return gradient_learner(recipe, network, corpus, world)
-    refuse_many_processes(recipe, world)
-    series = cast(Windows, cast(ExampleBatches, corpus.train).rows).whole(most=ROWS_OF_EM)
-    return LDSLearner(
-        cast(LDSForecaster, network), series, recipe.train, free=recipe.model.lds.states > 0
-    )
+    windows = training_windows(corpus)
+    budget = WEIGHED_ON * (windows.history + windows.horizon)
+    moments = next(windows.in_order(budget=budget, most=WEIGHED_ON))
+    if (smoothing := smoothing_of(network)) is not None:
+        fit_smoothing(smoothing, series_of(corpus.codec), windows)
+        # many at once are quicker than those of each step
+        for some in windows.in_order(budget=BUDGET):
+            smoothing.remembered_means(windows.batch(some))
+    cast(Forecaster, network).start_simple(windows.batch(moments))
+    return gradient_learner(recipe, network, corpus, world)
+
+
+def _system_learner(
+    recipe: Recipe, settings: DynamicsConfig, network: nn.Module, corpus: Corpus
+) -> Learner:
+    series = training_windows(corpus).whole(most=ROWS_OF_EM)
+    return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=settings.states > 0)
 
 
 def _predict(job: Job) -> list[Forecast]:
@@ -271,9 +268,13 @@ FORECAST = Task(
     baseline=lambda recipe: "exponential-smoothing",
     subject=no_subject("the view 'band' shows its forecast."),
     choose=choose_forecast,
-    takes=("flat", "lds", "smoothing", "vectors"),
+    takes=("flat", "vectors"),
     learner=_learner,
-    views=lambda bundle: ("band", "evidence") if bundle.recipe.model.smoothing else ("band",),
+    classical={
+        "lds": Classical(_system, _system_learner),
+        "smoothing": Classical(smoothing_forecaster, smoothing_learner, ("band", "evidence")),
+    },
+    views=lambda bundle: ("band",),
     recurrent="gru-forecast",
     ask=" SERIES.csv",
 )

@@ -18,13 +18,11 @@ from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_c
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import HiddenConfig, Recipe
-from seqlab.tasks.task import gradient_learner, refuse_many_processes
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
 from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
 from seqlab.training.run import Learner
-from seqlab.world import World
 
 
 def check_hidden(recipe: Recipe, hmm: HiddenConfig) -> None:
@@ -50,9 +48,9 @@ def check_hidden(recipe: Recipe, hmm: HiddenConfig) -> None:
         )
 
 
-def hidden_language_model(recipe: Recipe, settings: HiddenConfig, num_tokens: int) -> nn.Module:
+def hidden_language_model(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> nn.Module:
     """A language model whose states are its own, and that knows nothing yet."""
-    return LanguageModel(HMMDecoder(_draw_states(recipe, settings, num_tokens), first=SOS))
+    return LanguageModel(HMMDecoder(_draw_states(recipe, settings, codec), first=SOS))
 
 
 def hidden_tagger(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> nn.Module:
@@ -65,21 +63,13 @@ def probabilities_of(model: nn.Module) -> Probabilities:
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
-def hidden_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    """A hidden Markov model is fitted to the whole training part by one process; layers descend along gradients."""
-    if recipe.model.hmm is None:
-        return gradient_learner(recipe, network, corpus, world)
-    refuse_many_processes(recipe, world)
-    return _hidden_learner(recipe, recipe.model.hmm, corpus, network)
-
-
-def _hidden_learner(
-    recipe: Recipe, settings: HiddenConfig, corpus: Corpus, model: nn.Module
+def hidden_learner(
+    recipe: Recipe, settings: HiddenConfig, model: nn.Module, corpus: Corpus
 ) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
     hmm, tolerance = probabilities_of(model), recipe.train.tolerance
     if settings.states is not None:
-        draw = partial(_draw_states, recipe, settings, len(corpus.codec.target_tokenizer))
+        draw = partial(_draw_states, recipe, settings, corpus.codec)
         parts = list(_evidence(recipe, corpus, settings.states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
         return HMMLearner(
@@ -100,16 +90,15 @@ def _hidden_learner(
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
-def _draw_states(recipe: Recipe, settings: HiddenConfig, num_tokens: int, restart: int = 0) -> HMM:
-    return draw_hmm(
-        Family(settings.states or 1), num_tokens, seed=recipe.train.seed, restart=restart
-    )
+def _draw_states(recipe: Recipe, settings: HiddenConfig, codec: Codec, restart: int = 0) -> HMM:
+    family, num_tokens = Family(settings.states or 1), len(codec.target_tokenizer)
+    return draw_hmm(family, num_tokens, seed=recipe.train.seed, restart=restart)
 
 
 def _draw_labels(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> HMM:
     family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
-    one = draw_hmm(family, width, seed=recipe.train.seed, restart=0)
+    one = draw_hmm(family, width, seed=recipe.train.seed)
     moves = (
         one.transitions
         if settings.order == 1

@@ -58,13 +58,13 @@ def _linear_learner(
     """Logistic regression on the whole training part; an example without a label tells nothing."""
     rows, linear = training_rows(corpus), cast(LinearText | LinearVector, model)
     labels = torch.from_numpy(np.asarray(cast(TokenStore, rows.target).flat, dtype=np.int64))
-    known = torch.nonzero(labels >= 0)[:, 0]
-    parts = sources(rows, known)
+    labelled = torch.nonzero(labels >= 0)[:, 0]
+    parts = sources(rows, labelled)
     if isinstance(linear, LinearText):
         table: SparseTable | DenseTable = linear.ngrams.measure(parts)
     else:
         table = DenseTable(linear.measure(parts))
-    problem = LogisticRegression(table, labels[known], len(linear.weight))
+    problem = LogisticRegression(table, labels[labelled], len(linear.weight))
     strength = settings.strength
     if strength is None and corpus.size.get("validation_target_rows", 0) < HELD_OUT - 1:
         strength = (

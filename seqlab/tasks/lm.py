@@ -32,15 +32,16 @@ from seqlab.models.interface import Memory
 from seqlab.models.ngrams import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded, tensor_of
-from seqlab.recipe import DecodeConfig, Recipe
+from seqlab.recipe import DecodeConfig, NgramsConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
-from seqlab.tasks.hidden import check_hidden, hidden_language_model, hidden_or_gradient
+from seqlab.tasks.hidden import check_hidden, hidden_language_model, hidden_learner
 from seqlab.tasks.linear import training_rows
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
     SCORED_AT_THE_END,
+    Classical,
     DataKind,
     Job,
     Opening,
@@ -48,7 +49,6 @@ from seqlab.tasks.task import (
     Report,
     Scoring,
     Task,
-    refuse_many_processes,
 )
 from seqlab.tasks.writing import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
@@ -57,7 +57,6 @@ from seqlab.training.kneser_ney import kneser_ney
 from seqlab.training.loss import mean_loss
 from seqlab.training.run import Learner
 from seqlab.training.weights import load_weights, parameters_of
-from seqlab.world import World
 
 
 @dataclass(frozen=True)
@@ -118,23 +117,21 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    num_tokens = len(codec.target_tokenizer)
-    if recipe.model.hmm is not None:
-        return hidden_language_model(recipe, recipe.model.hmm, num_tokens)
-    if recipe.model.ngrams is not None:
-        return LanguageModel(NgramDecoder(num_tokens, recipe.model.ngrams.order))
-    return LanguageModel(build_decoder(recipe, num_tokens))
+    return LanguageModel(build_decoder(recipe, len(codec.target_tokenizer)))
 
 
-def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    """The n-grams of one text, or of all lines one after another, are counted; other models learn in other ways."""
-    if recipe.model.ngrams is None:
-        return hidden_or_gradient(recipe, network, corpus, world)
-    refuse_many_processes(recipe, world)
+def _ngram_model(recipe: Recipe, settings: NgramsConfig, codec: Codec) -> nn.Module:
+    return LanguageModel(NgramDecoder(len(codec.target_tokenizer), settings.order))
+
+
+def _ngram_learner(
+    recipe: Recipe, settings: NgramsConfig, network: nn.Module, corpus: Corpus
+) -> Learner:
+    """The n-grams of one text, or of all lines one after another, are counted."""
     train = corpus.train
     tokens: Any = train if isinstance(train, Streams) else training_rows(corpus).target
     counted = kneser_ney(
-        tokens.flat[:NGRAM_TOKENS], recipe.model.ngrams.order, len(corpus.codec.target_tokenizer)
+        tokens.flat[:NGRAM_TOKENS], settings.order, len(corpus.codec.target_tokenizer)
     )
     load_weights(network, {f"decoder.{name}": weight for name, weight in counted.items()})
     return CountingLearner(network, parameters_of(network), by="counting n-grams")
@@ -255,12 +252,13 @@ LM = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=_subject,
-    takes=("hmm", "ngrams", "split"),
+    takes=("split",),
     parts=("decoder",),
     check=_check,
-    learner=_learner,
+    classical={
+        "hmm": Classical(hidden_language_model, hidden_learner),
+        "ngrams": Classical(_ngram_model, _ngram_learner, ("surprisal", "beam")),
+    },
     opening=_opening,
-    views=lambda bundle: (
-        ("surprisal", "beam") if bundle.recipe.model.ngrams else (*ANSWER_VIEWS, "cells", "beam")
-    ),
+    views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
 )

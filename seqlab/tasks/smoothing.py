@@ -24,7 +24,7 @@ from seqlab.models.smoothing import (
     rows_read,
 )
 from seqlab.padded import Batch
-from seqlab.recipe import Recipe
+from seqlab.recipe import Recipe, SmoothingConfig
 from seqlab.training.counting import CountingLearner
 from seqlab.training.run import Learner
 from seqlab.training.weights import parameters_of
@@ -57,21 +57,27 @@ class Errors(NamedTuple):
     late: Float[Tensor, "C G"]
 
 
-def smoothing_forecaster(recipe: Recipe, codec: Codec) -> SmoothingForecaster:
+def smoothing_forecaster(
+    recipe: Recipe, settings: SmoothingConfig | None, codec: Codec
+) -> SmoothingForecaster:
     """A forecaster that repeats the mean."""
-    settings, source = recipe.forecast, series_of(codec)
+    ahead, source = recipe.forecast, series_of(codec)
     return SmoothingForecaster(
-        len(source.columns), season=source.season, horizon=settings.horizon, level=settings.level
+        len(source.columns), season=source.season, horizon=ahead.horizon, level=ahead.level
     )
 
 
-def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
+def training_windows(corpus: Corpus) -> Windows:
+    """The windows of the training part."""
+    return cast(Windows, cast(ExampleBatches, corpus.train).rows)
+
+
+def smoothing_learner(
+    recipe: Recipe, settings: SmoothingConfig, model: nn.Module, corpus: Corpus
+) -> Learner:
     """Every form with every choice of its rates forecasts from moments of the training part; the best ones are kept."""
-    forecaster, windows = (
-        cast(SmoothingForecaster, model),
-        cast(Windows, cast(ExampleBatches, corpus.train).rows),
-    )
-    fit_smoothing(forecaster, series_of(corpus.codec), windows, wanted)
+    forecaster, windows = cast(SmoothingForecaster, model), training_windows(corpus)
+    fit_smoothing(forecaster, series_of(corpus.codec), windows, settings.form)
     moments = max(1, DEVIATIONS_ON // windows.num_variables)
     rows = np.concatenate(list(windows.in_order(budget=10**9, most=moments)))
     with torch.no_grad():
@@ -81,7 +87,7 @@ def smoothing_learner(wanted: str, model: nn.Module, corpus: Corpus) -> Learner:
 
 @torch.no_grad()
 def fit_smoothing(
-    model: SmoothingForecaster, source: SeriesSource, windows: Windows, wanted: str = "best"
+    model: SmoothingForecaster, source: SeriesSource, windows: Windows, form_name: str = "best"
 ) -> None:
     """Choose the rates of each form and the weights of all from the rows up to the end of these windows."""
     count = windows.num_variables
@@ -91,27 +97,27 @@ def fit_smoothing(
     )
     model.remembered.clear()
     backtest = _backtest(windows, source.season)
-    seen = backtest.batch.require("source").scored.sum(1)
+    observed = backtest.batch.require("source").scored.sum(1)
     positive = _positive(model, backtest.batch)
     errors = torch.full((count, len(NAMES)), torch.inf, dtype=torch.float64)
     late = torch.full((count,), torch.inf, dtype=torch.float64)
     for number, (name, form) in enumerate(FORMS.items()):
         possible = torch.ones(count, dtype=torch.bool)
-        if wanted == "best" and form.seasonal:
+        if form_name == "best" and form.seasonal:
             enough = 2 * source.season + 1 if form.starts else source.season
-            possible = (seen > enough) & (source.season > 1)
-        if wanted == "best" and form.ratio:
+            possible = (observed > enough) & (source.season > 1)
+        if form_name == "best" and form.ratio:
             possible = possible & positive
-        if wanted not in ("best", name) or not possible.any():
+        if form_name not in ("best", name) or not possible.any():
             continue
-        found = _errors(model, name, backtest)
-        best = found.whole.min(1)
+        tried = _errors(model, name, backtest)
+        best = tried.whole.min(1)
         model.rates[:, number] = torch.tensor(form.rates, dtype=torch.float64)[best.indices]
         errors[:, number] = torch.where(possible, best.values, torch.inf)
-        late = torch.where(possible, torch.minimum(late, found.late.amin(1)), late)
-    if wanted in ("best", "linear"):
+        late = torch.where(possible, torch.minimum(late, tried.late.amin(1)), late)
+    if form_name in ("best", "linear"):
         errors[:, LINEAR] = _fit_line(model, windows, errors.amin(1) / late)
-        if wanted == "linear":
+        if form_name == "linear":
             errors[:, LINEAR] = errors[:, LINEAR].nan_to_num(1.0, posinf=1.0)
     chosen = torch.tensor(
         [1 + PER_RATE * form.chosen for form in FORMS.values()] + [LINEAR_PENALTY]
@@ -126,18 +132,18 @@ def fit_smoothing(
 def _backtest(windows: Windows, season: int) -> Backtest:
     """Moments from the first third on, or from two seasons on in a short series, to the last row but one."""
     whole = windows.whole(most=max(rows_read(season), windows.history))
-    seen = whole.require("source").scored
-    order, total = seen.long().cumsum(1), seen.sum(1)
+    observed = whole.require("source").scored
+    order, total = observed.long().cumsum(1), observed.sum(1)
     least = torch.maximum(total // 3, (total // 2).clamp(max=2 * season))
     least = torch.minimum(least, total - windows.horizon).clamp(min=2)
     counted = torch.cat(
-        [torch.zeros(len(seen), 1, dtype=torch.bool), order[:, :-1] >= least[:, None]], 1
+        [torch.zeros(len(observed), 1, dtype=torch.bool), order[:, :-1] >= least[:, None]], 1
     )
     moments = counted.any(0).nonzero()[:, 0].tolist()
-    most = min(MOMENTS, max(10, FORECASTS // len(seen)))
+    most = min(MOMENTS, max(10, FORECASTS // len(observed)))
     if len(moments) > most:
         moments = [moments[int(place)] for place in np.linspace(0, len(moments) - 1, most)]
-    late = _late(windows) - windows.end + seen.shape[1]
+    late = _late(windows) - windows.end + observed.shape[1]
     return Backtest(whole, tuple(moments), counted, late)
 
 
@@ -175,23 +181,23 @@ def _errors_of(
     form, count = FORMS[name], len(tried)
     some = backtest.batch.rows_at(rows.tolist())
     source = some.require("source")
-    values, seen = source.values.double() + model.shifts(some)[:, None], source.scored
-    many, there = values.repeat_interleave(count, 0), seen.repeat_interleave(count, 0)
+    values, observed = source.values.double() + model.shifts(some)[:, None], source.scored
+    many, there = values.repeat_interleave(count, 0), observed.repeat_interleave(count, 0)
     rates = tried.repeat(len(rows), 1)
     begin = model.start(name, many, there, rates)
-    asked, length = set(backtest.moments), values.shape[1]
+    moments, length = set(backtest.moments), values.shape[1]
     sums = torch.zeros(2, len(rows), count, dtype=torch.float64)
     counts = torch.zeros(2, len(rows), 1, dtype=torch.float64)
     for row, state in enumerate(
         smoothing.states(many, there, rates, begin, ratio=form.ratio), start=1
     ):
-        if row not in asked or row == length:
+        if row not in moments or row == length:
             continue
         steps = min(model.horizon, length - row)
         means = smoothing.ahead(state, rates, steps, row=row, ratio=form.ratio).unflatten(
             0, (len(rows), count)
         )
-        judged = seen[:, row : row + steps] & backtest.counted[rows, row][:, None]
+        judged = observed[:, row : row + steps] & backtest.counted[rows, row][:, None]
         apart = (means - values[:, None, row : row + steps]).abs()
         apart = torch.where(judged[:, None], apart, 0.0).sum(2)
         for part in range(1 + (row >= backtest.late)):
@@ -218,10 +224,10 @@ def _fit_line(
         test = list(_pairs(_windows(windows, length, late, end, open_end=True)))
         for ridge in RIDGES:
             line = LinearForecast.fit(_complete(early), ridge=ridge)
-            found = _line_errors(line, test, windows.num_variables)
-            mean = float(found[found.isfinite()].mean()) if found.isfinite().any() else torch.inf
+            tested = _line_errors(line, test, windows.num_variables)
+            mean = float(tested[tested.isfinite()].mean()) if tested.isfinite().any() else torch.inf
             if mean < best:
-                best, errors, chosen = mean, found, (length, ridge)
+                best, errors, chosen = mean, tested, (length, ridge)
     if best == torch.inf:
         return none
     length, ridge = chosen
@@ -248,7 +254,7 @@ def _windows(
 
 
 def _pairs(windows: Windows) -> Iterator[tuple[Int[np.ndarray, " B"], Window]]:
-    """The variable, the past and the future of some windows, and which of the future was seen."""
+    """The variable, the past and the future of some windows, and which of the future was observed."""
     for rows in windows.in_order(budget=10**6, most=max(1, LINEAR_ON // windows.num_variables)):
         batch = windows.batch(rows)
         past, target = batch.require("source"), batch.require("target")
@@ -268,9 +274,9 @@ def _line_errors(
 ) -> Float[Tensor, " C"]:
     """The mean absolute error for each variable."""
     sums, counts = np.zeros(count), np.zeros(count)
-    for variables, (past, future, seen) in test:
-        np.add.at(sums, variables, np.where(seen, np.abs(line(past) - future), 0.0).sum(1))
-        np.add.at(counts, variables, seen.sum(1))
+    for variables, (past, future, observed) in test:
+        np.add.at(sums, variables, np.where(observed, np.abs(line(past) - future), 0.0).sum(1))
+        np.add.at(counts, variables, observed.sum(1))
     return torch.from_numpy(np.where(counts > 0, sums / np.maximum(counts, 1), np.inf))
 
 

@@ -13,7 +13,6 @@ from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.spellings import SpellingSource
 from seqlab.codecs.words import WordSource
-from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
@@ -36,21 +35,19 @@ from seqlab.tasks.examples import (
     of_examples,
     vectors_or,
 )
-from seqlab.tasks.hidden import check_hidden, hidden_or_gradient, hidden_tagger
+from seqlab.tasks.hidden import check_hidden, hidden_learner, hidden_tagger
 from seqlab.tasks.settings import choose_tag
 from seqlab.tasks.tag_scores import label_report, number_report, starts
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
     NUMBERS_ARE_FOR_TAGGERS,
+    Classical,
     Job,
     Prediction,
     Report,
     Scoring,
     Task,
-    refuse_many_processes,
 )
-from seqlab.training.run import Learner
-from seqlab.world import World
 
 
 def _check(recipe: Recipe) -> None:
@@ -84,10 +81,6 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    if recipe.model.hmm is not None:
-        return hidden_tagger(recipe, recipe.model.hmm, codec)
-    if recipe.model.crf is not None:
-        return crf_tagger(codec)
     encoder, target = build_encoder(recipe, codec.source.entry), codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
@@ -165,19 +158,6 @@ def _subject(question: Question) -> Subject:
     return likeliest_labels(question)
 
 
-def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    if recipe.model.crf is None:
-        return hidden_or_gradient(recipe, network, corpus, world)
-    refuse_many_processes(recipe, world)
-    return crf_learner(recipe, recipe.model.crf, network, corpus)
-
-
-def _views(bundle: Bundle) -> tuple[str, ...]:
-    if bundle.recipe.model.crf is not None:
-        return ("evidence", "surprisal")
-    return () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells")
-
-
 # Each word or frame gets a label; with target.kind = "numbers" or "angles", it gets numbers.
 TAG = Task(
     name="tag",
@@ -196,10 +176,15 @@ TAG = Task(
     ),
     calibrate=choose_temperature,
     subject=_subject,
-    takes=("vectors", "hmm", "crf", "numbers", "letters", "words"),
+    takes=("vectors", "numbers", "letters", "words"),
     check=_check,
-    learner=_learner,
-    views=_views,
+    classical={
+        "hmm": Classical(hidden_tagger, hidden_learner),
+        "crf": Classical(crf_tagger, crf_learner, ("evidence", "surprisal")),
+    },
+    views=lambda bundle: (
+        () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells")
+    ),
     tuned="tuned-tagger",
     recurrent="bilstm-tagger",
 )

@@ -5,7 +5,7 @@ Nobody outside this room compares the name of a task: whoever needs something of
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -199,6 +199,15 @@ def refuse_many_processes(recipe: Recipe, world: World) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Classical:
+    """A model in place of encoder and decoder, such as [model.hmm]; `Any` are the settings of that section."""
+
+    build: Callable[[Recipe, Any, Codec], nn.Module]
+    learner: Callable[[Recipe, Any, nn.Module, Corpus], Learner]  # in one process
+    views: tuple[str, ...] = ()  # where they are not those of a network
+
+
 def writes_no_text(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
     """The refusal of a task whose models have no decoder."""
     raise UsageError(
@@ -252,6 +261,8 @@ class Task:
         None
     )  # raises a ValueError where its own rules are broken
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
+    # the models that may stand in place of its layers, by their sections of the recipe
+    classical: Mapping[str, Classical] = field(default_factory=dict)
     validate: Callable[[Bundle, Any], Scores] = (
         lambda bundle, data: {}
     )  # while training, beside the loss
@@ -267,3 +278,21 @@ class Task:
     tuned: str = ""  # the recipe that starts from another model
     recurrent: str = ""  # the recipe whose cells can be exchanged
     ask: str = ""  # what follows `seqlab predict MODEL` on the command line
+
+    def of(self, recipe: Recipe) -> "Task":
+        """The task as it is for the models of a recipe: with layers, or with another model in their place."""
+        section = recipe.model.without_layers
+        if section not in self.classical:
+            return self
+        model, settings = self.classical[section], getattr(recipe.model, section)
+
+        def learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
+            refuse_many_processes(recipe, world)
+            return model.learner(recipe, settings, network, corpus)
+
+        return replace(
+            self,
+            build=lambda recipe, codec: model.build(recipe, settings, codec),
+            learner=learner,
+            views=lambda bundle: model.views or self.views(bundle),
+        )

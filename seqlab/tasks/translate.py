@@ -36,13 +36,12 @@ from seqlab.tasks.linear import sources, training_rows
 from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
+    Classical,
     Job,
     Prediction,
     Report,
     Scoring,
     Task,
-    gradient_learner,
-    refuse_many_processes,
 )
 from seqlab.tasks.writing import (
     build_translator,
@@ -55,34 +54,25 @@ from seqlab.text import EOS
 from seqlab.training.counting import CountingLearner
 from seqlab.training.run import Learner
 from seqlab.training.weights import load_weights, parameters_of
-from seqlab.world import World
 
 
-def _neighbour_model(settings: NeighboursConfig, codec: Codec) -> nn.Module:
+def _neighbour_model(recipe: Recipe, settings: NeighboursConfig, codec: Codec) -> nn.Module:
     """A model without examples."""
     vocabulary = cast(NgramSource, codec.source).vocabulary
     encoder = NeighbourEncoder(len(vocabulary.words), len(vocabulary), settings)
     return NeighbourModel(encoder, NeighbourDecoder(len(codec.target_tokenizer), EOS))
 
 
-def _neighbours_or_gradient(
-    recipe: Recipe, network: nn.Module, corpus: Corpus, world: World
+def _neighbour_learner(
+    recipe: Recipe, settings: NeighboursConfig, model: nn.Module, corpus: Corpus
 ) -> Learner:
-    """Neighbours are read by one process; layers descend along gradients."""
-    if recipe.model.neighbours is None:
-        return gradient_learner(recipe, network, corpus, world)
-    refuse_many_processes(recipe, world)
-    return _neighbour_learner(network, corpus)
-
-
-def _neighbour_learner(model: nn.Module, corpus: Corpus) -> Learner:
     """All examples of the training part are kept."""
-    rows, known = training_rows(corpus), cast(NeighbourModel, model)
-    table = known.encoder.ngrams.measure(sources(rows, torch.arange(len(rows))))
+    rows, neighbours = training_rows(corpus), cast(NeighbourModel, model)
+    table = neighbours.encoder.ngrams.measure(sources(rows, torch.arange(len(rows))))
     target = cast(TokenStore, rows.target)
     flat = np.asarray(target.flat).astype(np.int32)
     weights = {
-        "encoder.ngrams.idf": known.encoder.ngrams.idf.detach(),
+        "encoder.ngrams.idf": neighbours.encoder.ngrams.idf.detach(),
         "encoder.ids": table.ids.int(),
         "encoder.values": cast(torch.Tensor, table.values),
         "encoder.offsets": table.offsets.int(),
@@ -106,12 +96,6 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
     return read_pairs(
         files, source=recipe.data.source, target=recipe.data.target, encoding=recipe.data.encoding
     )
-
-
-def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    if recipe.model.neighbours is not None:
-        return _neighbour_model(recipe.model.neighbours, codec)
-    return build_translator(recipe, codec)
 
 
 def _predict(job: Job) -> list[Prediction]:
@@ -176,12 +160,6 @@ def _by_length(
     return table
 
 
-def _views(bundle: Bundle) -> tuple[str, ...]:
-    if bundle.recipe.model.neighbours is not None:
-        return ("evidence", "surprisal", "beam")
-    return (*ANSWER_VIEWS, "cells", "beam")
-
-
 # An encoder reads the source, a decoder writes the target.
 TRANSLATE = Task(
     name="translate",
@@ -191,17 +169,21 @@ TRANSLATE = Task(
     reads=_reads,
     writes=lambda recipe: TextTarget,
     read=_read,
-    build=_build,
+    build=build_translator,
     predict=_predict,
     choose=choose_translate,
     evaluate=_evaluate,
     baseline=lambda recipe: "" if recipe.source.kind == "vectors" else "nearest-neighbour",
     subject=translation_subject,
-    takes=("vectors", "neighbours"),
-    learner=_neighbours_or_gradient,
+    takes=("vectors",),
+    classical={
+        "neighbours": Classical(
+            _neighbour_model, _neighbour_learner, ("evidence", "surprisal", "beam")
+        )
+    },
     parts=("encoder", "decoder"),
     validate=exactly_right,
     opening=open_translation,
-    views=_views,
+    views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
     recurrent="seq2seq",
 )
