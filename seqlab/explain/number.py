@@ -1,63 +1,69 @@
-"""One number of a stage, and the equation that made it, filled with the actual values.
+"""One number of a stage, and the equation that made it, filled with the actual values."""
 
-What an account says is checked against what was recorded: where a layer does more than its equation (rotated queries,
-a block that is read again and again), the number is told without one, and never a sum that is not true.
-"""
-
-from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqlab.errors import UsageError
-from seqlab.explain import layer_accounts as layers
-from seqlab.explain import recurrent_accounts as recurrent
-from seqlab.explain.accounts import Account, Place
+from seqlab.explain.arithmetic import Arithmetic, Product, Tape
 from seqlab.explain.charts import table
 from seqlab.explain.labels import number
 from seqlab.explain.lens import meaning, stage_named
 from seqlab.explain.view import View
+from seqlab.layers.inputs import Positions
+from seqlab.layers.recurrence import Recurrence
+from seqlab.models.recurrent import SourceAttention
 from seqlab.subject import Subject
-from seqlab.trace import Trace
 
 CLOSE = 1e-3  # of its size, or at all: by how much a sum in doubles may miss a number that was made in floats
-EQUATIONS: dict[str, Callable[[Place], Account]] = {
-    "score": layers.score,
-    "weights": layers.weight,
-    "heads": layers.head,
-    **dict.fromkeys("qkv", layers.projection),
-    "inner": layers.inner,
-    "sum": layers.residual_sum,
-    "output": layers.block_output,
-    "positions": layers.position,
-    **dict.fromkeys("ifgoruz", recurrent.gate),
-    "n": recurrent.candidate,
-    "c": recurrent.cell_state,
-    "h": recurrent.state,
-    "logits": layers.logit,
+EQUATIONS = {
+    **{"score": "E44", "weights": "E38", "heads": "E39", **dict.fromkeys("qkv", "E45")},
+    **{"inner": "E53", "sum": "E52", "output": "E50", "positions": "E54", "logits": "E18"},
 }
+SCORES = {"dot": "E41", "general": "E42", "additive": "E43", "scaled": "E44"}
 
 
-@torch.no_grad()
-def account(subject: Subject, trace: Trace, name: str, cell: tuple[int, ...]) -> Account:
-    """How a number came about; where there is no equation for it, or not a true one, only what it is."""
-    place = Place(subject, trace, name, cell)
-    value = float(place.stage(name)[cell])
-    plain = Account("", meaning(name) or place.leaf, value)
-    if place.leaf not in EQUATIONS:
-        return plain
-    try:
-        filled = EQUATIONS[place.leaf](place)
-    except (
-        KeyError,
-        StopIteration,
-        IndexError,
-        ValueError,
-    ):  # this layer keeps no record of what the equation needs
-        return plain
-    return filled if abs(filled.value - value) <= CLOSE * max(1.0, abs(value)) else plain
+@dataclass(frozen=True)
+class Account:
+    """An equation by its id, what comes out, the arithmetic in lines, and the products in it."""
+
+    equation: str
+    formula: str
+    value: float
+    lines: tuple[str, ...] = ()
+    products: tuple[Product, ...] = ()
+
+
+def account(tape: Tape, name: str, cell: tuple[int, ...]) -> Account:
+    """How a number came about; where that is not known, or comes to another number, only what it is."""
+    stage, leaf = tape.stage(name), name.rpartition(".")[2]
+    value = stage[0][cell].item()
+    if leaf == "weights" and value == 0:
+        return Account("E48", "masked: what comes later, or is not there, has no weight", value)
+    sums = Arithmetic(tape, stage, (0, *cell))
+    result = sums.result
+    is_true = abs(result.value - value) <= CLOSE * max(1.0, abs(value))
+    if not is_true or not (sums.lines or sums.products):
+        return Account("", meaning(name) or leaf, value)
+    equation = equation_of(tape.model, name)
+    formula = f"{leaf} = {result.formula}"
+    return Account(equation, formula, value, tuple(sums.lines), tuple(sums.products))
+
+
+def equation_of(model: nn.Module, name: str) -> str:
+    """The id of the equation that makes a stage; empty where it enters others, and comes from none of the lectures."""
+    prefix, _, leaf = name.rpartition(".")
+    for layer in model.modules():
+        if getattr(layer, "name", None) != prefix:
+            continue
+        if isinstance(layer, Recurrence):
+            return layer.cell.equation if leaf in (*layer.cell.gates, "c", "h") else ""
+        if isinstance(layer, SourceAttention):
+            return {"score": SCORES[layer.kind], "weights": "E38"}.get(leaf, "")
+        if isinstance(layer, Positions) and layer.table is not None and leaf == "positions":
+            return "E55"
+    return "E53" if name.endswith(".second.sum") else EQUATIONS.get(leaf, "")
 
 
 def number_view(subject: Subject, *, layer: str | None = None, cell: str | None = None) -> View:
@@ -65,10 +71,10 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
 
     Without a stage it is of the last, and without a cell the largest.
     """
-    trace = subject.trace()
-    layer = stage_named(trace, layer or trace.names()[-1])
-    place = _cell(trace[layer][0], cell)
-    filled = account(subject, trace, layer, place)
+    tape = Tape(subject)
+    layer = stage_named(tape.trace, layer or tape.trace.names()[-1])
+    place = _cell(tape.stage(layer)[0].detach(), cell)
+    filled = account(tape, layer, place)
     where = ", ".join(map(str, place))
     name = f"{layer.rpartition('.')[2]}[{where}]"
     sums = [f"{product.what} = {number(product.sum)}" for product in filled.products]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from seqlab.errors import UsageError
+from seqlab.explain.arithmetic import Tape
 from seqlab.explain.number import account, number_view
 from seqlab.tasks import subject
 
@@ -50,7 +51,8 @@ CASES = {
 def test_every_account_ends_in_what_was_recorded(bundle_of, case):
     task, settings, equations = CASES[case]
     looked = subject(bundle_of(task, settings), GIVEN)
-    trace, found = looked.trace(), set()
+    tape, trace, found = Tape(looked), looked.trace(), set()
+    assert tape.trace.names() == trace.names()
     for name in trace.names():
         values = trace[name][0].double().numpy()
         for cell in (
@@ -58,7 +60,7 @@ def test_every_account_ends_in_what_was_recorded(bundle_of, case):
             tuple(np.array(values.shape) // 2),
             tuple(np.array(values.shape) - 1),
         ):
-            made = account(looked, trace, name, tuple(map(int, cell)))
+            made = account(tape, name, tuple(map(int, cell)))
             assert made.value == pytest.approx(values[cell], rel=1e-3, abs=1e-3), (name, cell)
             untold = name.endswith(WITHOUT) or name in (
                 "decoder.attention.q",
@@ -69,17 +71,32 @@ def test_every_account_ends_in_what_was_recorded(bundle_of, case):
     assert found >= equations
 
 
-def test_a_layer_that_does_more_than_its_equation_is_told_without_one(bundle_of):
-    turned = bundle_of("translate", f"{BLOCKS} model.encoder.positions=rotary")
-    plain = number_view(subject(turned, GIVEN), layer="encoder.0.attention.q", cell="0,2,1").data
-    assert plain["equation"] == ""
-    assert not plain["products"]
-    assert (
-        number_view(subject(turned, GIVEN), layer="encoder.0.attention.v", cell="0,2,1").data[
-            "equation"
-        ]
-        == "E45"
-    )
+def test_an_account_says_whatever_a_layer_does(bundle_of):
+    """Rotary positions turn a query after its product: two products, each times a cosine or a sine."""
+    turned = subject(bundle_of("translate", f"{BLOCKS} model.encoder.positions=rotary"), GIVEN)
+    query = number_view(turned, layer="encoder.0.attention.q", cell="0,2,1").data
+    assert len(query["products"]) == 2
+    assert query["formula"].count("(W·x + b) ×") == 2
+    assert query["value"] == pytest.approx(turned.trace()["encoder.0.attention.q"][0, 0, 2, 1])
+    value = number_view(turned, layer="encoder.0.attention.v", cell="0,2,1").data
+    assert (value["equation"], value["formula"]) == ("E45", "v = W·x + b")
+
+
+def test_the_account_of_a_cell_is_its_equation(bundle_of):
+    looked = subject(bundle_of("lm"), GIVEN)
+    formulas = {
+        gate: number_view(looked, layer=f"decoder.0.{gate}", cell="2,5").data["formula"]
+        for gate in "ifgoch"
+    }
+    gate = "h·W + embedding·U + b"
+    assert formulas == {
+        "i": f"i = σ({gate})",
+        "f": f"f = σ({gate})",
+        "g": f"g = tanh({gate})",
+        "o": f"o = σ({gate})",
+        "c": "c = f × c + i × g",
+        "h": "h = o × tanh(c)",
+    }
 
 
 def test_what_comes_later_is_masked(bundle_of):

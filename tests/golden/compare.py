@@ -92,6 +92,7 @@ RENEWED: list[tuple[str, str]] = [
         "views/saliency/*",
         "a saliency is the gradient of one scale for each token: other sums, the same to five digits",
     ),
+    ("views/number/*", "the account of a number is read off the operations that made it"),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),
     ("views/names", "the view 'surprisal' is new"),
