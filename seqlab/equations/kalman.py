@@ -36,11 +36,11 @@ class System(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Rows of observations, which positions are real, which entries at these were seen, and the inputs, if any."""
+    """Rows of observations, which positions are real, which entries at these were observed, and the inputs, if any."""
 
     y: Vectors
     real: Mask
-    seen: Entries
+    observed: Entries
     x: Float[Tensor, "B T X"] | None = None
 
 
@@ -125,7 +125,7 @@ def log_density(
 
 def kalman_filter(system: System, evidence: Evidence) -> Filtered:
     """E14, E68: E12 and E13 at each step; log p(y_1..T) = Σ_t log N(y_t; W_hy m, W_hy P W_hyᵀ + R), m, P predicted."""
-    y, real, seen, x = evidence
+    y, real, observed, x = evidence
     m, P = system.m_1.expand(len(y), -1), system.P_1.expand(len(y), -1, -1)
     steps, log_likelihood = [], y.new_zeros(len(y))
     for t in range(y.shape[1]):
@@ -136,7 +136,7 @@ def kalman_filter(system: System, evidence: Evidence) -> Filtered:
                 torch.where(real[:, t, None, None], spread_out, P),
             )
         before = m, P
-        m, P, log_p = condition(m, P, system, y[:, t], seen[:, t])
+        m, P, log_p = condition(m, P, system, y[:, t], observed[:, t])
         log_likelihood = log_likelihood + log_p
         steps.append((*before, m, P))
     prior_mean, prior, mean, posterior = (torch.stack(part, 1) for part in zip(*steps, strict=True))

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-Values = Float[Tensor, "B T"]
-Seen = Bool[Tensor, "B T"]
+from seqlab.types import Mask, PerPosition
+
 Rates = Float[Tensor, "B 4"]
 
 
@@ -25,23 +25,23 @@ class State(NamedTuple):
     season: Float[Tensor, "B S"]
 
 
-def start(values: Values, seen: Seen, season: int, *, ratio: bool) -> State:
+def start(values: PerPosition, observed: Mask, season: int, *, ratio: bool) -> State:
     """A straight line through the seasons, and what each place of a season is above it (or, by `ratio`, times it)."""
     time = torch.arange(values.shape[1], dtype=values.dtype).expand_as(values)
     place = torch.arange(values.shape[1]) % season
-    # Means over the first and the last season that was seen: a slope that the season itself does not bend.
-    order = seen.long().cumsum(1)
+    # Means over the first and the last season that was observed: a slope that the season itself does not bend.
+    order = observed.long().cumsum(1)
     total = order[:, -1:]
     width = torch.where(total >= 2 * season, season, (total + 1) // 2).clamp(min=1)
-    early, late = seen & (order <= width), seen & (order > total - width)
+    early, late = observed & (order <= width), observed & (order > total - width)
     slope = _mean(values, late) - _mean(values, early)
     slope = slope / (_mean(time, late) - _mean(time, early)).clamp(min=1.0)
-    middle = _mean(time, seen)
-    line = _mean(values, seen)[:, None] + slope[:, None] * (time - middle[:, None])
+    middle = _mean(time, observed)
+    line = _mean(values, observed)[:, None] + slope[:, None] * (time - middle[:, None])
     apart = values / _away_from_zero(line) if ratio else values - line
     spread = torch.zeros(len(values), season, dtype=values.dtype)
-    count = spread.index_add(1, place, seen.to(values.dtype))
-    sums = spread.index_add(1, place, torch.where(seen, apart, 0.0))
+    count = spread.index_add(1, place, observed.to(values.dtype))
+    sums = spread.index_add(1, place, torch.where(observed, apart, 0.0))
     neutral = float(ratio)
     parts = torch.where(count > 0, sums / count.clamp(min=1), neutral)
     parts = (
@@ -49,20 +49,22 @@ def start(values: Values, seen: Seen, season: int, *, ratio: bool) -> State:
         if ratio
         else parts - parts.mean(1, keepdim=True)
     )
-    first = line.gather(1, seen.long().argmax(1, keepdim=True))[:, 0]
+    first = line.gather(1, observed.long().argmax(1, keepdim=True))[:, 0]
     return State(first - slope, slope, parts)
 
 
-def smooth(values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool) -> State:
+def smooth(
+    values: PerPosition, observed: Mask, rates: Rates, begin: State, *, ratio: bool
+) -> State:
     """The level, the slope and the season after the last row."""
     state = begin
-    for state in states(values, seen, rates, begin, ratio=ratio):  # noqa: B007
+    for state in states(values, observed, rates, begin, ratio=ratio):  # noqa: B007
         pass
     return state
 
 
 def states(
-    values: Values, seen: Seen, rates: Rates, begin: State, *, ratio: bool
+    values: PerPosition, observed: Mask, rates: Rates, begin: State, *, ratio: bool
 ) -> Iterator[State]:
     """e_t = y_t - ŷ_t; l_t = l_{t-1} + φ b_{t-1} + α e_t; b_t = φ b_{t-1} + α β e_t; s_t = s_{t-m} + γ (1 - α) e_t.
 
@@ -71,13 +73,13 @@ def states(
     alpha, beta, phi, gamma = rates.unbind(1)
     level, slope = begin.level, begin.slope
     season = list(begin.season.unbind(1))
-    begun = seen.long().cumsum(1) > 0  # before the first value there is nothing to follow
+    begun = observed.long().cumsum(1) > 0  # before the first value there is nothing to follow
     for t in range(values.shape[1]):
         here = season[t % len(season)]
         slope = torch.where(begun[:, t], phi, 1.0) * slope
         level = level + torch.where(begun[:, t], slope, 0.0)
         error = values[:, t] - (level * here if ratio else level + here)
-        error = torch.where(seen[:, t], error, 0.0)
+        error = torch.where(observed[:, t], error, 0.0)
         of_level = error / _away_from_zero(here) if ratio else error
         of_season = error / _away_from_zero(level) if ratio else error
         level = level + alpha * of_level
@@ -96,16 +98,20 @@ def ahead(
     return line * here if ratio else line + here
 
 
-def plausible(means: Float[Tensor, "B K"], values: Values, seen: Seen) -> Float[Tensor, "B K"]:
-    """No forecast is farther outside of what was seen than that is wide: a slope or a factor may run away."""
-    least = torch.where(seen, values, torch.inf).amin(1)
-    most = torch.where(seen, values, -torch.inf).amax(1)
+def plausible(
+    means: Float[Tensor, "B K"], values: PerPosition, observed: Mask
+) -> Float[Tensor, "B K"]:
+    """No forecast is farther outside of what was observed than that is wide: a slope or a factor may run away."""
+    least = torch.where(observed, values, torch.inf).amin(1)
+    most = torch.where(observed, values, -torch.inf).amax(1)
     width = (most - least)[:, None]
     clipped = torch.minimum(torch.maximum(means, least[:, None] - width), most[:, None] + width)
-    return torch.where(width.isfinite() & means.isfinite(), clipped, _mean(values, seen)[:, None])
+    return torch.where(
+        width.isfinite() & means.isfinite(), clipped, _mean(values, observed)[:, None]
+    )
 
 
-def _mean(values: Values, where: Seen) -> Float[Tensor, " B"]:
+def _mean(values: PerPosition, where: Mask) -> Float[Tensor, " B"]:
     return torch.where(where, values, 0.0).sum(1) / where.sum(1).clamp(min=1)
 
 

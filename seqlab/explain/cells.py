@@ -160,19 +160,8 @@ def cells_view(
     text = ColouredText(tokens, values, title=name)
     lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in units]
     if lines:
-        lines = [
-            "what units follow (area under the ROC curve; for the place, correlation):",
-            *lines,
-        ]
-    return View(
-        "cells",
-        f"{name} in {subject.bundle.recipe.name}",
-        {
-            "layer": layer,
-            "unit": unit,
-            "tokens": tokens,
-            "values": values,
-            "followers": list(map(asdict, units)),
-        },
-        [text, "", *lines],
-    )
+        lines.insert(0, "what units follow (area under the ROC curve; for the place, correlation):")
+    data = {"layer": layer, "unit": unit, "tokens": tokens, "values": values}
+    data["followers"] = list(map(asdict, units))
+    title = f"{name} in {subject.bundle.recipe.name}"
+    return View("cells", title, data, [text, "", *lines])

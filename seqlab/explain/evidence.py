@@ -47,38 +47,29 @@ def evidence_view(
 def _features(bundle: Bundle, given: Any, position: int | None) -> View:
     """What each feature adds to the score of the answer, compared with the second best label."""
     subject, names = subject_of(bundle, given), labels_in(bundle.codec).names
-    place = subject.place(position) if isinstance(bundle.model, CRF) else 0
+    reads, of_a_word = cast(Padded, subject.reads), isinstance(bundle.model, CRF)
+    place = subject.place(position) if of_a_word else 0
+    best = subject.answers[place]
     with torch.inference_mode():
-        logits = subject.logits()[place]
-        best = subject.answers[place]
-        others = [i for i in logits.argsort(descending=True).tolist() if i != best]
-        each = _contributions(bundle, subject, place)
+        others = [i for i in subject.logits()[place].argsort(descending=True).tolist() if i != best]
+        each = cast(Any, bundle.model).contributions(reads)
+    each = each[place] if of_a_word else each
     against = others[0] if others else best
-    apart = (
-        (each[:, best] - each[:, against]).double().numpy()
-        if others
-        else each[:, best].double().numpy()
-    )
+    apart = (each[:, best] - each[:, against] if others else each[:, best]).double().numpy()
     order = np.argsort(-np.abs(apart), kind="stable")[:SHOWN]
     order = order[apart[order] != 0]
-    features = _feature_names(bundle, subject, place)
-    shown, values = [features[i] for i in order.tolist()], apart[order]
-    about = f"of '{subject.source[place]}' " if isinstance(bundle.model, CRF) else ""
+    features = _feature_names(bundle, subject, reads.values[0, place])
+    chosen, values = [features[i] for i in order.tolist()], apart[order]
+    about = f"of '{subject.source[place]}' " if of_a_word else ""
     title = f"what {about}speaks for '{names[best]}' and not for '{names[against]}'"
-    data = {"answer": names[best], "instead": names[against], "features": shown, "weights": values}
-    return View("evidence", title, data, [Bars(values, shown, title="what each adds, in nats")])
+    data = {"answer": names[best], "instead": names[against], "features": chosen, "weights": values}
+    return View("evidence", title, data, [Bars(values, chosen, title="what each adds, in nats")])
 
 
-def _contributions(bundle: Bundle, subject: Subject, place: int) -> torch.Tensor:
-    each = cast(Any, bundle.model).contributions(cast(Padded, subject.reads))
-    return each[place] if isinstance(bundle.model, CRF) else each
-
-
-def _feature_names(bundle: Bundle, subject: Subject, place: int) -> Sequence[str]:
+def _feature_names(bundle: Bundle, subject: Subject, ids: torch.Tensor) -> Sequence[str]:
     source = bundle.codec.source
     if isinstance(source, SpellingSource):
-        row = cast(Padded, subject.reads).values[0, place].tolist()
-        return [source.vocabulary.name(i) if i else "" for i in row]
+        return [source.vocabulary.name(i) if i else "" for i in ids.tolist()]
     if isinstance(source, NgramSource):
         return subject.source
     return cast(Any, bundle.model).names
@@ -93,7 +84,7 @@ def _neighbours(bundle: Bundle, given: Any) -> View:
     with torch.inference_mode():
         cosine = encoder.cosines(reads)[0]
         best = cosine.topk(min(encoder.settings.count, len(cosine)))
-        (ids, values), found = encoder.ngrams(reads), []
+        (ids, values), common = encoder.ngrams(reads), []
         ends = torch.cat([encoder.offsets[1:], encoder.offsets.new_tensor([len(encoder.ids)])])
         own = dict(zip(ids[0].tolist(), values[0].tolist(), strict=True))
         for place in best.indices.tolist():
@@ -103,16 +94,16 @@ def _neighbours(bundle: Bundle, given: Any) -> View:
             words = [
                 source.vocabulary.name(i) for _, i in shared if i < len(source.vocabulary.words)
             ]
-            found.append(words[:5])
+            common.append(words[:5])
         context, _ = model.decoder.start(encoder(reads))
     written = [[i for i in row if i not in (SOS, EOS)] for row in context[0][0].tolist()]
     answers = [tokenizer.decode(ids) for ids in written]
     alike = best.values.double().numpy()
     rows = [
         [cut(answer, LONGEST), f"{value:.3f}", cut(", ".join(words), LONGEST)]
-        for answer, value, words in zip(answers, alike.tolist(), found, strict=True)
+        for answer, value, words in zip(answers, alike.tolist(), common, strict=True)
     ]
-    data = {"answers": answers, "cosines": alike, "shared": found}
+    data = {"answers": answers, "cosines": alike, "shared": common}
     header = ["answer of a training example", "cosine", "words in common"]
     lines = [f"{value}  {answer}   ({words})" for answer, value, words in rows]
     drawn = table(header, rows, title="the nearest examples of the training part")
@@ -143,31 +134,22 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
             if weights[i] > 0 and names[i] in FORMS
         },
     }
-    drawn = [
-        Bars(
-            data["weights"], data["forms"], title=f"{name}: the weight of each form in the forecast"
-        )
-    ]
-    drawn.append(
-        Bars(
-            data["errors"],
-            data["forms"],
-            title="mean absolute error when it forecast the training part",
-        )
-    )
-    if names[heaviest] in FORMS and FORMS[names[heaviest]].seasonal:
-        window = last_window(bundle, given)
-        some = window.rows_at([place])
+    weighed = f"{name}: the weight of each form in the forecast"
+    missed = "mean absolute error when it forecast the training part"
+    drawn = [Bars(data["weights"], data["forms"], weighed)]
+    drawn.append(Bars(data["errors"], data["forms"], missed))
+    form = FORMS.get(names[heaviest])
+    if form is not None and form.seasonal:
+        some = last_window(bundle, given).rows_at([place])
         with torch.inference_mode():
             state = model.state(names[heaviest], some, model.rates[place, heaviest][None])
         count = some.require("source").values.shape[1]
         season = np.roll(state.season[0].numpy(), -(count % model.season))
-        season = season if FORMS[names[heaviest]].ratio else season * unit
+        season = season if form.ratio else season * unit
         steps = [f"step {1 + k}" for k in range(len(season))]
         data["season"] = season
-        drawn.append(
-            Bars(season, steps, title=f"the season of '{names[heaviest]}', from the next row on")
-        )
+        title = f"the season of '{names[heaviest]}', from the next row on"
+        drawn.append(Bars(season, steps, title))
     forecast(bundle, given)  # what cannot be forecast is refused with a reason
     parts = [part for figure in drawn for part in (figure.title, figure)]
     return View("evidence", f"{name}: which forms make the forecast", data, parts)

@@ -23,10 +23,8 @@ from seqlab.subject import Subject
 from seqlab.training.checkpoint import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
-HEALTHY = (
-    0.93,
-    1.05,
-)  # what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
+# what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
+HEALTHY = (0.93, 1.05)
 EACH_STEP_UP_TO = 48  # positions: each one's loss is sent back by itself
 REMEDIES: dict[Verdict, str] = {
     "vanishing": "what is far back is hardly learnt: use an LSTM or GRU, attention, or residual connections.",
@@ -67,14 +65,11 @@ class Flow:
 
     def verdict(self, layer: int) -> Verdict:
         """Vanishing, exploding or healthy, by the mean factor of a step."""
+        low, high = HEALTHY
         factor = self.factor(layer)
-        return (
-            "vanishing"
-            if not factor >= HEALTHY[0]
-            else "exploding"
-            if factor > HEALTHY[1]
-            else "healthy"
-        )
+        if not factor >= low:
+            return "vanishing"
+        return "exploding" if factor > high else "healthy"
 
     def sentence(self, layer: int) -> str:
         """The verdict, its number and what to do."""
@@ -143,9 +138,8 @@ def matrices(bundle: Bundle) -> tuple[RecurrentBlock, ...]:
     blocks = []
     for layer in bundle.model.modules():
         if isinstance(layer, Recurrence):
-            for gate, block in zip(
-                layer.cell.gates, layer.W.detach().double().split(layer.size), strict=True
-            ):
+            gates = layer.W.detach().double().split(layer.size)
+            for gate, block in zip(layer.cell.gates, gates, strict=True):
                 radius = float(torch.linalg.eigvals(block).abs().max())
                 stretch = float(bound(block, max_slope=1.0, distance=1))
                 blocks.append(RecurrentBlock(f"{layer.name}.{gate}", stretch, radius))

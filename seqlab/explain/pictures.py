@@ -31,16 +31,13 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     words = word_maps(bundle, [given], [caption])[0]
     light = _light(bundle, given)
     below, opacity = ((), 1.0) if light is None else ((_grey(light),), 0.6)
-    maps = []
+    maps = [each.double().numpy() for _, each in words]
     row = list[Panel]()
     parts: list[str | Letters] = []
-    for word, each in words:
-        weights = each.double().numpy()
-        maps.append(weights)
+    for (word, _), weights in zip(words, maps, strict=True):
         cells = levels(weights / max(float(weights.max()), 1e-12), 0.0, 1.0)
-        row.append(
-            (word, (*below, Grid(0.0, 0.0, PANEL, PANEL, cells, SEQUENTIAL, opacity=opacity)))
-        )
+        grid = Grid(0.0, 0.0, PANEL, PANEL, cells, SEQUENTIAL, opacity=opacity)
+        row.append((word, (*below, grid)))
         tall, wide = weights.shape
         place = divmod(int(weights.argmax()), wide)
         parts += ["", f"{word} ({place})", HeatMap(weights, [""] * tall, [""] * wide).letters]
@@ -74,15 +71,11 @@ def glimpses_view(subject: Subject) -> View:
         row.append((f"glimpse {step}", (_grey(light), window)))
         lines.append(f"glimpse {step}: centre ({x:.1f}, {y:.1f}), {side:.1f} pixels wide")
     names = ("x", "y", "stride", "variance", "intensity")
-    return View(
-        "glimpses",
-        f"{bundle.codec.source.show(subject.input)}: {subject.answer_names[0]}",
-        {
-            "answer": subject.answer_names[0],
-            "windows": [dict(zip(names, window, strict=True)) for window in windows],
-        },
-        [_wrapped(row, "each window"), *lines],
-    )
+    answer = subject.answer_names[0]
+    title = f"{bundle.codec.source.show(subject.input)}: {answer}"
+    named = [dict(zip(names, window, strict=True)) for window in windows]
+    data = {"answer": answer, "windows": named}
+    return View("glimpses", title, data, [_wrapped(row, "each window"), *lines])
 
 
 def _light(bundle: Bundle, given: Any) -> Matrix | None:

@@ -28,9 +28,8 @@ class Saliency:
     source: Float[Tensor, " S"]
     written: Float[Tensor, " T"]
     log_probability: float
-    baseline: float | None = (
-        None  # of the same answer when nothing is read: what integrated gradients begin from
-    )
+    # of the same answer when nothing is read: what integrated gradients begin from
+    baseline: float | None = None
     steps: int = 1
 
     @property
@@ -108,17 +107,13 @@ def _log_p(subject: Subject, place: int, scales: Float[Tensor, "P N"]) -> Float[
         return value * factors.to(value.dtype)[..., None] if fits[-1] else value
 
     with listening(scale):
-        log_p = (
-            subject.copies(len(scales))[:, place]
-            .double()
-            .log_softmax(-1)[:, subject.answers[place]]
-        )
+        log_p = subject.copies(len(scales))[:, place].double().log_softmax(-1)
     if not fits or not all(fits):
         raise UsageError(
             "this model has no vector for each token that an answer could rest on",
             hint="try 'lens'.",
         )
-    return log_p
+    return log_p[:, subject.answers[place]]
 
 
 def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
@@ -141,12 +136,8 @@ def saliency_view(
     }
     answer = subject.answer_names[place]
     log_p = result.log_probability
-    data: dict[str, Any] = {
-        "method": method,
-        "answer": answer,
-        "position": place + 1,
-        "log_probability": log_p,
-    }
+    data: dict[str, Any] = {"method": method, "answer": answer, "position": place + 1}
+    data["log_probability"] = log_p
     parts: list[str | ColouredText] = []
     for name, (tokens, values) in sides.items():
         if tokens:

@@ -84,9 +84,8 @@ def beam_view(
     replay_penalty: float | None = None,
 ) -> View:
     """The whole search tree; with `replay_*`, what another beam finds, and where that lies in the tree."""
-    subject = subject_of(
-        bundle, given, decode=bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    )
+    greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
+    subject = subject_of(bundle, given, decode=greedy)
     if not subject.writes:
         raise UsageError(
             f"a '{bundle.recipe.task}' model searches for nothing",
@@ -112,19 +111,14 @@ def beam_view(
     results = results_of(search.best)
     path = results[0]["path"] if results else []
     drawn = [tokens.Node("start", best=True)]
+    nodes = []
     for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True)):
         parent = 0 if node.parent is None else node.parent + 1
         drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in path))
+        nodes.append({"piece": piece, **asdict(node)})
     tree = tokens.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
-    nodes = [
-        {"piece": piece, **asdict(node)} for piece, node in zip(pieces, search.nodes, strict=True)
-    ]
-    data: dict[str, Any] = {
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "hypotheses": results,
-        "nodes": nodes,
-    }
+    data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
+    data |= {"hypotheses": results, "nodes": nodes}
     lines = _ranking("found", results)
     if replay_beam is not None or replay_penalty is not None:
         penalty = length_penalty if replay_penalty is None else replay_penalty
@@ -140,9 +134,8 @@ def beam_view(
 
 def _continuation(bundle: Bundle) -> Limits:
     line = bundle.recipe.data.unit == "line"
-    return Limits(
-        end=EOS if line else None, most=min(20, bundle.recipe.decode.max_length), never=NEVER
-    )
+    most = min(20, bundle.recipe.decode.max_length)
+    return Limits(end=EOS if line else None, most=most, never=NEVER)
 
 
 def _result(bundle: Bundle, hypothesis: Hypothesis, path: list[int]) -> dict[str, Any]:

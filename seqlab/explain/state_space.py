@@ -46,11 +46,8 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
         what = "belief about the next state"
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
-    kept = (
-        np.flatnonzero(belief.max(0) > 0.005)
-        if belief.shape[1] > 24
-        else np.arange(belief.shape[1])
-    )
+    many = belief.shape[1] > 24
+    kept = np.flatnonzero(belief.max(0) > (0.005 if many else -1.0))
     columns = [f"{token} {name}" for token, name in steps]
     title = f"{what}; beside each token the path"
     heat = HeatMap(
@@ -87,10 +84,8 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
         curves += [
             Curve(label, values, dashed=label == "filter") for label, values in estimates.items()
         ]
-        smoother = estimates["smoother"]
-        bands.append(
-            Band("smoother, 80 %", smoother - reach, smoother + reach, colour=CATEGORICAL[3])
-        )
+        low, high = estimates["smoother"] - reach, estimates["smoother"] + reach
+        bands.append(Band("smoother, 80 %", low, high, colour=CATEGORICAL[3]))
     title = f"{name}: {len(mean)} steps ahead, {level} band"
     lines = Lines(
         curves,

@@ -51,12 +51,10 @@ def surprisal_view(subject: Subject) -> View:
     summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(guesses)}"
     bars = TokenBars(tokens, bits, notable, "bits", summary)
     data = {"source": subject.source, "tokens": tokens, "bits": bits, "total": total, "mean": mean}
-    return View(
-        "surprisal",
-        f"how surprising each token is to {subject.bundle.recipe.name}",
-        {**data, "perplexity": guesses, "most_surprising": surprises},
-        [bars, "", summary, "most surprising:", *map(_sentence, surprises)],
-    )
+    data |= {"perplexity": guesses, "most_surprising": surprises}
+    title = f"how surprising each token is to {subject.bundle.recipe.name}"
+    lines = ["", summary, "most surprising:", *map(_sentence, surprises)]
+    return View("surprisal", title, data, [bars, *lines])
 
 
 def _names(subject: Subject) -> list[str]:

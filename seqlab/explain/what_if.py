@@ -103,11 +103,7 @@ def what_if_view(
     silent = [Ablation.parse(text, subject.trace()) for text in ablate]
     changed = given if replace is None else " ".join(replaced(str(given).split(), replace))
     decode = bundle.recipe.decode
-    changes = [
-        *ablate,
-        *([replace] if replace else []),
-        *([f"prefix {prefix!r}"] if prefix else []),
-    ]
+    changes = [*ablate, *filter(None, [replace, prefix and f"prefix {prefix!r}"])]
     if temperature is not None:
         decode = decode.model_copy(update={"method": "sample", "temperature": temperature})
         changes.append(f"temperature {temperature:g}")
@@ -117,17 +113,9 @@ def what_if_view(
     with ablated(silent), torch.inference_mode():
         after = predict(bundle, [changed], decode=decode, prefix=prefix)[0].output
         new = subject.log_probabilities().numpy()
-    data: dict[str, Any] = {
-        "input": str(given),
-        "changed_input": str(changed),
-        "before": before,
-        "after": after,
-    }
-    data |= {
-        "ablated": list(ablate),
-        "answered": subject.answer_names,
-        "log_probability_before": old,
-    }
+    data: dict[str, Any] = {"input": str(given), "changed_input": str(changed)}
+    data |= {"before": before, "after": after, "ablated": list(ablate)}
+    data |= {"answered": subject.answer_names, "log_probability_before": old}
     parts: list[Any] = [table(["before", before], [["after", after]], title="the answer")]
     parts += [f"before: {before}", f"after:  {after}"]
     if changed == given:

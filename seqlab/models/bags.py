@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.models.interface import fixed
 from seqlab.padded import Padded
 
 TINY = 1e-12
@@ -19,7 +20,7 @@ class NgramWeights(nn.Module):
     def __init__(self, num_words: int, num_features: int) -> None:
         super().__init__()
         self.num_words = num_words
-        self.idf = nn.Parameter(torch.ones(num_features), requires_grad=False)
+        self.idf = fixed(torch.ones(num_features))
 
     def forward(self, source: Padded) -> tuple[Int[Tensor, "B T"], Float[Tensor, "B T"]]:
         """The ids and the values of the features that are there; a pad has the value 0."""

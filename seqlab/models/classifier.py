@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Encoder, Reading
+from seqlab.models.interface import Encoder, Reading, one_label
 from seqlab.models.outputs import Output
 from seqlab.models.seq2seq import EncoderModel, added
 from seqlab.padded import Batch, Measured, Padded
@@ -38,10 +38,8 @@ class Classifier(nn.Module):
         return self.dropout(pooled)[:, None], added(memory.penalty, penalty)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        target = batch.require("target")
-        label = Padded(target.values[:, :1], target.lengths)
         features, penalty = self._read(batch.require("source"))
-        return Reading(features, label, penalty=penalty)
+        return Reading(features, one_label(batch), penalty=penalty)
 
 
 class Tagger(EncoderModel):

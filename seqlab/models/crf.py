@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from seqlab.equations.hmm import viterbi
 from seqlab.kernels.forward_backward import posterior
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Reading
+from seqlab.models.interface import Reading, fixed
 from seqlab.padded import Batch, Padded
 from seqlab.types import PositionIds, State
 
@@ -29,18 +29,13 @@ class CRF(nn.Module):
     def __init__(self, num_features: int, num_labels: int) -> None:
         super().__init__()
 
-        def zeros(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.zeros(*shape), requires_grad=False)
-
-        self.weight, self.bias = zeros(num_features, num_labels), zeros(num_labels)
-        self.moves, self.first, self.last = (
-            zeros(num_labels, num_labels),
-            zeros(num_labels),
-            zeros(num_labels),
-        )
-        self.barred = zeros(
-            num_labels + 1, num_labels
-        )  # from each label, and at last from the edge
+        self.weight = fixed(torch.zeros(num_features, num_labels))
+        self.bias = fixed(torch.zeros(num_labels))
+        self.moves = fixed(torch.zeros(num_labels, num_labels))
+        self.first = fixed(torch.zeros(num_labels))
+        self.last = fixed(torch.zeros(num_labels))
+        # from each label, and at last from the edge
+        self.barred = fixed(torch.zeros(num_labels + 1, num_labels))
 
     @property
     def learnt(self) -> list[nn.Parameter]:

@@ -13,7 +13,7 @@ from torch.nn.functional import gelu, pad
 
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Encoder, Reading
+from seqlab.models.interface import Encoder, Reading, fixed
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
@@ -72,9 +72,9 @@ class Forecaster(nn.Module):
             nn.init.zeros_(self.ahead.bias)
         sizes = (num_covariates, pooling.output_size, num_variables, output.size)
         self.covariates = CovariateEffect(*sizes) if num_covariates else None
-        self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
+        self.widths = fixed(torch.ones(horizon))
         shares = isinstance(simple, SmoothingForecaster)
-        self.share = nn.Parameter(torch.ones(()), requires_grad=False) if shares else None
+        self.share = fixed(torch.ones(())) if shares else None
 
     def distribution(self, batch: Batch) -> Ahead:
         """The parameters of each value to come, before calibration."""
@@ -171,13 +171,11 @@ class LDSForecaster(nn.Module):
         self.output, self.horizon, self.head = GaussianOutput(level), horizon, nn.Identity()
         self.tables = nn.ParameterDict(
             {
-                name: nn.Parameter(
-                    tensor.expand(num_variables, *tensor.shape).clone(), requires_grad=False
-                )
+                name: fixed(tensor.expand(num_variables, *tensor.shape).clone())
                 for name, tensor in start.tensors().items()
             }
         )
-        self.widths = nn.Parameter(torch.ones(horizon), requires_grad=False)
+        self.widths = fixed(torch.ones(horizon))
 
     @property
     def systems(self) -> list[LDS]:

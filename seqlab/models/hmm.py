@@ -33,7 +33,7 @@ from seqlab.models.emissions import (
     PseudoCounts,
     distributions,
 )
-from seqlab.models.interface import Memory, Read, Reading
+from seqlab.models.interface import Memory, Read, Reading, fixed
 from seqlab.models.seq2seq import EncoderModel, FeatureDecoder
 from seqlab.padded import Batch, Padded
 from seqlab.types import PerRow, PositionIds, State, Vectors
@@ -158,12 +158,10 @@ class Probabilities(nn.Module):
 
     def __init__(self, hmm: HMM) -> None:
         super().__init__()
-        fixed = {
-            name: nn.Parameter(x.clone(), requires_grad=False) for name, x in hmm.tensors().items()
-        }
-        self.initial, self.transitions = fixed.pop("initial"), fixed.pop("transitions")
+        parts = {name: fixed(x.clone()) for name, x in hmm.tensors().items()}
+        self.initial, self.transitions = parts.pop("initial"), parts.pop("transitions")
         self.emissions = nn.ParameterDict(
-            {name.removeprefix("emissions."): x for name, x in fixed.items()}
+            {name.removeprefix("emissions."): x for name, x in parts.items()}
         )
 
     @property

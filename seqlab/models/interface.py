@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqlab.models.outputs import Output
 from seqlab.padded import Batch, Padded
@@ -79,6 +79,17 @@ class Reading:
     carried: State = ()
     penalty: Scalar | None = None
     output: Output | None = None
+
+
+def one_label(batch: Batch) -> Padded:
+    """The label of each row as a sequence of length one."""
+    target = batch.require("target")
+    return Padded(target.values[:, :1], target.lengths)
+
+
+def fixed(start: Tensor) -> nn.Parameter:
+    """Numbers that are saved with a model, and that no gradient changes: counting, EM or calibration finds them."""
+    return nn.Parameter(start, requires_grad=False)
 
 
 @runtime_checkable

@@ -190,8 +190,8 @@ def measured(observations: Padded) -> tuple[Vectors, Entries]:
     """The vector of each step, of plain numbers a vector of one; and which of its entries were measured."""
     values, observed = observations.values, observations.observed
     values = values if values.dim() == 3 else values[..., None]
-    seen = observations.scored[..., None].expand(values.shape)
-    return values, seen if observed is None or observed.dim() == 2 else seen & observed
+    scored = observations.scored[..., None].expand(values.shape)
+    return values, scored if observed is None or observed.dim() == 2 else scored & observed
 
 
 def normal(keys: Int[Tensor, "..."], *more: int) -> Float[Tensor, "..."]:

@@ -12,23 +12,38 @@ from torch.nn import functional as F
 
 from seqlab.layers.tap import tap
 from seqlab.models.bags import NgramWeights
-from seqlab.models.interface import Reading
+from seqlab.models.interface import Reading, fixed, one_label
 from seqlab.models.summaries import Summary
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 
 
-class LinearText(nn.Module):
+class _Linear(nn.Module):
+    """W and b; the logits are the features, as the n-grams of a text are too many to pass on."""
+
+    def __init__(self, num_features: int, num_labels: int) -> None:
+        super().__init__()
+        self.weight = fixed(torch.zeros(num_features, num_labels))
+        self.bias = fixed(torch.zeros(num_labels))
+
+    def features(self, source: Padded) -> Float[Tensor, "B 1 K"]:
+        raise NotImplementedError
+
+    def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
+        return tap("logits", features)
+
+    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
+        return Reading(self.features(batch.require("source")), one_label(batch))
+
+
+class LinearText(_Linear):
     """Logistic regression over the n-grams of a text: a strong baseline for topics and sentiment (Wang 2012)."""
 
     def __init__(self, num_words: int, num_features: int, num_labels: int) -> None:
-        super().__init__()
+        super().__init__(num_features, num_labels)
         self.ngrams = NgramWeights(num_words, num_features)
-        self.weight = nn.Parameter(torch.zeros(num_features, num_labels), requires_grad=False)
-        self.bias = nn.Parameter(torch.zeros(num_labels), requires_grad=False)
 
     def features(self, source: Padded) -> Float[Tensor, "B 1 K"]:
-        """The logits: the n-grams themselves are too many to pass on."""
         ids, values = self.ngrams(source)
         if not ids.shape[1]:
             return self.bias.expand(len(source), 1, -1)
@@ -41,23 +56,16 @@ class LinearText(nn.Module):
         ids, values = self.ngrams(source)
         return values[0, :, None] * self.weight[ids[0]]
 
-    def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
-        return tap("logits", features)
 
-    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        return Reading(self.features(batch.require("source")), one_label(batch))
-
-
-class LinearVector(nn.Module):
+class LinearVector(_Linear):
     """Logistic regression over a summary of each row, whose numbers are brought to mean 0 and deviation 1."""
 
     def __init__(self, summary: Summary, num_labels: int) -> None:
-        super().__init__()
-        self.summary, size = summary, len(summary.names)
-        self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
-        self.deviation = nn.Parameter(torch.ones(size), requires_grad=False)
-        self.weight = nn.Parameter(torch.zeros(size, num_labels), requires_grad=False)
-        self.bias = nn.Parameter(torch.zeros(num_labels), requires_grad=False)
+        size = len(summary.names)
+        super().__init__(size, num_labels)
+        self.summary = summary
+        self.mean = fixed(torch.zeros(size))
+        self.deviation = fixed(torch.ones(size))
 
     @property
     def names(self) -> list[str]:
@@ -82,15 +90,3 @@ class LinearVector(nn.Module):
     def contributions(self, source: Padded) -> Float[Tensor, "D K"]:
         """What each number of the only row's summary adds to each logit."""
         return self.vectors(source)[0, :, None] * self.weight
-
-    def head(self, features: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
-        return tap("logits", features)
-
-    def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        return Reading(self.features(batch.require("source")), one_label(batch))
-
-
-def one_label(batch: Batch) -> Padded:
-    """The label of each row as a sequence of length one."""
-    target = batch.require("target")
-    return Padded(target.values[:, :1], target.lengths)

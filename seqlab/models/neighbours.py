@@ -86,15 +86,15 @@ class NeighbourDecoder(FeatureDecoder):
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         """At each position what each neighbour foretells, and how much it weighs."""
         written, (weights, place) = for_each_hypothesis(context[0], len(tokens)), state
-        last, said = written.shape[-1] - 1, []
+        last, votes = written.shape[-1] - 1, []
         for token in tokens.unbind(1):
             right = self._at(written, place, last) == token[:, None]
             weights = weights + torch.where(right, 0.0, torch.log(weights.new_tensor(MISS)))
             place = place + 1
-            said.append(
+            votes.append(
                 torch.cat([self._at(written, place, last).double(), weights.softmax(1)], dim=1)
             )
-        return Read(tap("decoder.said", torch.stack(said, 1)), (weights, place))
+        return Read(tap("decoder.said", torch.stack(votes, 1)), (weights, place))
 
     def _at(
         self, written: Int[Tensor, "B N L"], place: Int[Tensor, " B"], last: int
@@ -103,9 +103,9 @@ class NeighbourDecoder(FeatureDecoder):
         return written.gather(2, at)[..., 0]
 
     def head(self, features: Float[Tensor, "... N2"]) -> Float[Tensor, "... V"]:
-        said, weights = features.chunk(2, dim=-1)
+        tokens, weights = features.chunk(2, dim=-1)
         p = torch.full((*features.shape[:-1], self.num_tokens), EPSILON / self.num_tokens)
-        p = p.scatter_add(-1, said.long(), ((1 - EPSILON) * weights).float())
+        p = p.scatter_add(-1, tokens.long(), ((1 - EPSILON) * weights).float())
         return tap("logits", p.log())
 
 

@@ -41,9 +41,9 @@ class NgramDecoder(FeatureDecoder):
         places = [torch.zeros_like(tokens)]
         for ngrams, before in zip(self.ngrams, state[0].unbind(1)[: self.order - 1], strict=False):
             history = torch.cat([before[:, None], places[-1][:, :-1]], dim=1)
-            wanted = history * self.num_tokens + tokens
-            place = torch.searchsorted(ngrams, wanted).clamp(max=len(ngrams) - 1)
-            places.append(torch.where((history >= 0) & (ngrams[place] == wanted), place, -1))
+            codes = history * self.num_tokens + tokens
+            place = torch.searchsorted(ngrams, codes).clamp(max=len(ngrams) - 1)
+            places.append(torch.where((history >= 0) & (ngrams[place] == codes), place, -1))
         after = torch.stack(places, -1)
         return Read(tap("decoder.histories", after.double()), (after[:, -1],))
 

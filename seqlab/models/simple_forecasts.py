@@ -35,30 +35,30 @@ class SimpleForecasts(nn.Module):
         errors = errors.clamp(min=1e-6)  # of a series that never changes, every rule is right
         self.preference.copy_(-POWER / SHARPNESS * (errors / errors.min()).log())
 
-    def forward(self, values: Window, seen: Mask) -> Ahead:
+    def forward(self, values: Window, observed: Mask) -> Ahead:
         weights = (SHARPNESS * self.preference).softmax(0)
-        return (simple_forecasts(values, seen, self.season, self.horizon) * weights).sum(-1)
+        return (simple_forecasts(values, observed, self.season, self.horizon) * weights).sum(-1)
 
 
 def simple_forecasts(
-    values: Window, seen: Mask, season: int, horizon: int
+    values: Window, observed: Mask, season: int, horizon: int
 ) -> Float[Tensor, "B K rules"]:
     """For each step ahead: the mean, the last value, last season's value, the mean of that moment of the season, the
     same moved to the level of the last season, and last season's value with the growth of the season before."""
     num_steps = values.shape[1]
     season = min(season, num_steps)
     num_seasons = num_steps // season
-    recent, there = (part[:, num_steps - num_seasons * season :] for part in (values, seen))
-    grid, known = (
+    recent, there = (part[:, num_steps - num_seasons * season :] for part in (values, observed))
+    grid, present = (
         recent.unflatten(1, (num_seasons, season)),
         there.unflatten(1, (num_seasons, season)),
     )
     phase = torch.arange(horizon) % season
-    mean = _mean(values, seen, dim=1, otherwise=torch.zeros_like(values[:, :1]))
-    moments = _mean(grid, known, dim=1, otherwise=mean[:, None])[:, 0]
-    last_season = _last(grid, known, otherwise=moments)
-    last_value = _last(values[..., None], seen[..., None], otherwise=mean)
-    levels = _mean(grid, known, dim=2, otherwise=mean[:, None])[..., 0]
+    mean = _mean(values, observed, dim=1, otherwise=torch.zeros_like(values[:, :1]))
+    moments = _mean(grid, present, dim=1, otherwise=mean[:, None])[:, 0]
+    last_season = _last(grid, present, otherwise=moments)
+    last_value = _last(values[..., None], observed[..., None], otherwise=mean)
+    levels = _mean(grid, present, dim=2, otherwise=mean[:, None])[..., 0]
     moved = moments - levels.mean(1, keepdim=True) + levels[:, -1:]
     growth = levels[:, -1:] - levels[:, max(num_seasons - 2, 0)][:, None]
     seasons_ahead = 1 + torch.arange(horizon) // season
@@ -73,18 +73,18 @@ def simple_forecasts(
     return torch.stack(rules, dim=-1)
 
 
-def _mean(values: Tensor, seen: Tensor, *, dim: int, otherwise: Tensor) -> Tensor:
+def _mean(values: Tensor, observed: Tensor, *, dim: int, otherwise: Tensor) -> Tensor:
     """The mean of what was observed; where nothing was, another number."""
-    count = seen.sum(dim, keepdim=True)
-    mean = torch.where(seen, values, 0.0).sum(dim, keepdim=True) / count.clamp(min=1)
+    count = observed.sum(dim, keepdim=True)
+    mean = torch.where(observed, values, 0.0).sum(dim, keepdim=True) / count.clamp(min=1)
     return torch.where(count > 0, mean, otherwise)
 
 
 def _last(
-    values: Float[Tensor, "B N P"], seen: Tensor, *, otherwise: Float[Tensor, "B #P"]
+    values: Float[Tensor, "B N P"], observed: Tensor, *, otherwise: Float[Tensor, "B #P"]
 ) -> Float[Tensor, "B P"]:
     """In each column the last value that was observed; where none was, another number."""
     latest = otherwise.expand(-1, values.shape[2])
     for step in range(values.shape[1]):
-        latest = torch.where(seen[:, step], values[:, step], latest)
+        latest = torch.where(observed[:, step], values[:, step], latest)
     return latest

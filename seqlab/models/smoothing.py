@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.equations import smoothing
-from seqlab.models.interface import Reading
+from seqlab.models.interface import Reading, fixed
 from seqlab.models.outputs import GaussianOutput
 from seqlab.padded import Batch
-from seqlab.types import State
+from seqlab.types import Mask, PerPosition, State
 
 Ahead = Float[Tensor, "B K P"]
 Forecasted = Float[Tensor, "B K"]
@@ -29,7 +29,7 @@ class Form(NamedTuple):
     chosen: int = 0
     seasonal: bool = False
     ratio: bool = False
-    starts: bool = True  # whether its season begins as the mean over the window; else it is only what was last seen
+    starts: bool = True  # whether its season begins as the mean over the window; else it is only what was last observed
 
 
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -92,9 +92,6 @@ class SmoothingForecaster(nn.Module):
         self.output, self.horizon, self.season = GaussianOutput(level), horizon, season
         self.remembered: dict[bytes, Tensor] = {}
 
-        def fixed(start: Tensor) -> nn.Parameter:
-            return nn.Parameter(start, requires_grad=False)
-
         self.weights = fixed(torch.zeros(num_variables, len(NAMES), dtype=torch.float64))
         self.rates = fixed(torch.zeros(num_variables, len(FORMS), 4, dtype=torch.float64))
         self.errors = fixed(torch.zeros(num_variables, len(NAMES), dtype=torch.float64))
@@ -140,9 +137,9 @@ class SmoothingForecaster(nn.Module):
         )
         keys = [
             hashlib.blake2b(
-                values.tobytes() + seen.tobytes() + str(variable).encode(), digest_size=16
+                values.tobytes() + observed.tobytes() + str(variable).encode(), digest_size=16
             ).digest()
-            for values, seen, variable in zip(*parts, strict=True)
+            for values, observed, variable in zip(*parts, strict=True)
         ]
         new = [row for row, key in enumerate(keys) if key not in self.remembered]
         if len(self.remembered) + len(new) > MOST_REMEMBERED:
@@ -174,14 +171,16 @@ class SmoothingForecaster(nn.Module):
         return smoothing.smooth(values, source.scored, rates, begin, ratio=FORMS[name].ratio)
 
     def start(
-        self, name: str, values: smoothing.Values, seen: smoothing.Seen, rates: smoothing.Rates
+        self, name: str, values: PerPosition, observed: Mask, rates: smoothing.Rates
     ) -> smoothing.State:
         """Where a form begins."""
         form = FORMS[name]
-        begin = smoothing.start(values, seen, self.season if form.seasonal else 1, ratio=form.ratio)
+        begin = smoothing.start(
+            values, observed, self.season if form.seasonal else 1, ratio=form.ratio
+        )
         if not form.starts:
             begin = begin._replace(season=torch.zeros_like(begin.season))
-        mean = torch.where(seen, values, 0.0).sum(1) / seen.sum(1).clamp(min=1)
+        mean = torch.where(observed, values, 0.0).sum(1) / observed.sum(1).clamp(min=1)
         return begin._replace(
             level=torch.where(rates[:, 2] > 0, begin.level, mean)
         )  # without a slope, the mean
@@ -199,7 +198,7 @@ class SmoothingForecaster(nn.Module):
         return features
 
 
-def last_seen(values: smoothing.Values, seen: smoothing.Seen) -> smoothing.Values:
-    """At each row the last value that was seen; before the first one, zero, which is the mean of the training part."""
-    rows = torch.where(seen, torch.arange(values.shape[1]), 0).cummax(1).values
-    return torch.where(seen, values, 0.0).gather(1, rows)
+def last_seen(values: PerPosition, observed: Mask) -> PerPosition:
+    """At each row the last value observed; before the first one, zero, which is the mean of the training part."""
+    rows = torch.where(observed, torch.arange(values.shape[1]), 0).cummax(1).values
+    return torch.where(observed, values, 0.0).gather(1, rows)

@@ -52,13 +52,13 @@ def linear_labels(
         return [], "the linear baseline needs the training part, which is not beside this model"
     names, tokenizer = labels_in(bundle.codec).names, bundle.codec.source_tokenizer
     gold = torch.from_numpy(np.asarray(labels.flat, dtype=np.int64))
-    known = torch.nonzero(gold >= 0)[:, 0]
-    known = known[:: max(1, len(known) // LINEAR_TEXTS)]
-    rows = (texts[row] for row in known.tolist())
+    labelled = torch.nonzero(gold >= 0)[:, 0]
+    labelled = labelled[:: max(1, len(labelled) // LINEAR_TEXTS)]
+    rows = (texts[row] for row in labelled.tolist())
     ids = (row if row.ndim == 1 else row[:, 0] for row in rows)  # spelled words: without letters
     learnt = [tokenizer.decode(row.tolist()) for row in ids]
     with torch.device("cpu"):
-        answers = fit_linear(learnt, gold[known], len(names), [str(e.source) for e in examples])
+        answers = fit_linear(learnt, gold[labelled], len(names), [str(e.source) for e in examples])
     return [names[i] for i in answers], ""
 
 

@@ -29,9 +29,9 @@ def label_logits(bundle: Bundle, examples: list[Example]) -> tuple[Logits, Label
     model, logits, labels = cast(SequenceModel, bundle.model), [], []
     for batch in example_batches(bundle, examples):
         reading = model.read_batch(batch, ())
-        known = reading.gold.scored & (reading.gold.values >= 0)
-        logits.append(model.head(reading.features[known]).double().numpy(force=True))
-        labels.append(reading.gold.values[known].numpy(force=True))
+        labelled = reading.gold.scored & (reading.gold.values >= 0)
+        logits.append(model.head(reading.features[labelled]).double().numpy(force=True))
+        labels.append(reading.gold.values[labelled].numpy(force=True))
     return np.concatenate(logits), np.concatenate(labels)
 
 

@@ -23,7 +23,6 @@ class ExampleFacts:
 
     examples: int
     length: float  # mean number of words of a source, of characters where blanks separate none, of frames
-    target_length: float
     labels: int
     words: bool  # whether blanks separate the words of a source
 
@@ -45,10 +44,7 @@ def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFact
     )
     measure: Callable[[Any], int] = _num_words if words else len
     length = sum(measure(example.source) for example in sample) / max(1, len(sample))
-    target = sum(measure(example.target) for example in sample if example.target is not None) / max(
-        1, len(sample)
-    )
-    return ExampleFacts(total, length, target, len(labels), words)
+    return ExampleFacts(total, length, len(labels), words)
 
 
 @dataclass(frozen=True)

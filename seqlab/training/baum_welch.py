@@ -80,17 +80,19 @@ class EMSteps:
     ) -> None:
         labels = torch.arange(like.num_states) % like.num_rows
         self._batches, self.pseudo = [_prepared(part, labels) for part in parts], pseudo
-        seen = [batch.seen for batch in self._batches]
-        self.num_observed = sum(len(each.values) for each in seen)
+        observed = [batch.observed for batch in self._batches]
+        self.num_observed = sum(len(each.values) for each in observed)
         self.gain = tolerance * self.num_observed
-        self.floor = floor * moments(seen)[1] if seen[0].values.is_floating_point() else None
+        self.floor = (
+            floor * moments(observed)[1] if observed[0].values.is_floating_point() else None
+        )
 
     def expect(self, model: HMM) -> tuple[Expected, float]:
         """The E step: what happened, as far as the model can tell from the data, and their log-likelihood."""
         parts, total = [], 0.0
         for batch in self._batches:
-            seen, log_b, chain = (
-                batch.seen,
+            observed, log_b, chain = (
+                batch.observed,
                 _log_emissions(model, batch),
                 (model.initial, model.transitions),
             )
@@ -100,7 +102,7 @@ class EMSteps:
             if batch.weights is not None:
                 gamma, log_p = gamma * batch.weights[:, None, None], log_p * batch.weights
             emitted = model.emissions.counts(
-                seen.values, seen.present, model.folded(seen.gather(gamma))
+                observed.values, observed.present, model.folded(observed.gather(gamma))
             )
             parts.append((gamma[:, 0].sum(0), xi, *emitted))
             total += float(log_p.sum())
@@ -144,7 +146,7 @@ def rows_at_once(num_states: int) -> int:
 
 def moments(parts: Sequence[ObservedSteps]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
     """The mean and variance of each feature where it is present; of a constant, 1."""
-    values = torch.cat([seen.values for seen in parts])
+    values = torch.cat([observed.values for observed in parts])
     present = [
         torch.ones_like(s.values, dtype=torch.bool) if s.present is None else s.present
         for s in parts
@@ -159,7 +161,7 @@ def moments(parts: Sequence[ObservedSteps]) -> tuple[Float[Tensor, " D"], Float[
 class _Rows(NamedTuple):
     """Rows of like length, with all that stays the same from one iteration to the next."""
 
-    seen: ObservedSteps
+    observed: ObservedSteps
     lengths: RowIds
     weights: PerRow | None
     forbidden: Bool[Tensor, "B T N"] | None
@@ -171,20 +173,20 @@ def _prepared(part: HMMData, labels: Int[Tensor, " N"]) -> _Rows:
     forbidden = None
     if part.labels is not None:
         forbidden = (part.labels[..., None] >= 0) & (part.labels[..., None] != labels)
-    rows, seen, symbols = part.observations, ObservedSteps.of(part.observations), None
-    if forbidden is None and len(seen.values) and not seen.values.is_floating_point():
-        largest = int(seen.values.max())
+    rows, observed, symbols = part.observations, ObservedSteps.of(part.observations), None
+    if forbidden is None and len(observed.values) and not observed.values.is_floating_point():
+        largest = int(observed.values.max())
         symbols = (
             torch.where(rows.scored, rows.values, largest + 1)
-            if largest < len(seen.values)
+            if largest < len(observed.values)
             else None
         )
-    return _Rows(seen, rows.lengths, part.weights, forbidden, symbols)
+    return _Rows(observed, rows.lengths, part.weights, forbidden, symbols)
 
 
 def _log_emissions(model: HMM, batch: _Rows) -> Trellis | Float[Tensor, "V N"]:
     """log p(x_t | z_t) of each position, or of each symbol and of none; -inf where the label is another."""
     if batch.symbols is not None:
-        return pad(model.log_b(torch.arange(int(batch.seen.values.max()) + 1)), (0, 0, 0, 1))
-    log_b = batch.seen.spread(model.log_b(batch.seen.values, batch.seen.present))
+        return pad(model.log_b(torch.arange(int(batch.observed.values.max()) + 1)), (0, 0, 0, 1))
+    log_b = batch.observed.spread(model.log_b(batch.observed.values, batch.observed.present))
     return log_b if batch.forbidden is None else log_b.masked_fill(batch.forbidden, -math.inf)

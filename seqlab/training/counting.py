@@ -72,9 +72,12 @@ def count_labels(
     smoothing: float,
 ) -> Counted:
     """The tagger that the known labels give; its states remember `order` of them. Symbols or Gaussians are emitted."""
-    known = torch.cat([part.known_labels.flatten() for part in parts])
+    labels = torch.cat([part.known_labels.flatten() for part in parts])
     missing = (
-        (torch.bincount(known[known >= 0], minlength=len(names)) == 0).nonzero().flatten().tolist()
+        (torch.bincount(labels[labels >= 0], minlength=len(names)) == 0)
+        .nonzero()
+        .flatten()
+        .tolist()
     )
     if missing:
         raise DataError(
@@ -126,15 +129,13 @@ def _ngrams(parts: Sequence[HMMData], num_labels: int, order: int) -> Float[Tens
     counts = torch.zeros(shape, dtype=torch.float64).flatten()
     for part in parts:
         labels = part.known_labels
-        places, known, code, unit = torch.arange(labels.shape[1]), labels >= 0, labels, num_labels
+        places, there, code, unit = torch.arange(labels.shape[1]), labels >= 0, labels, num_labels
         for back in range(1, order + 1):
             before = pad(labels + 1, (back, 0))[:, : labels.shape[1]]
-            known, code, unit = (
-                known & ((before > 0) | (places < back)),
-                code + before * unit,
-                unit * (num_labels + 1),
-            )
-        counts += torch.bincount(code[known], minlength=len(counts))
+            there = there & ((before > 0) | (places < back))
+            code = code + before * unit
+            unit *= num_labels + 1
+        counts += torch.bincount(code[there], minlength=len(counts))
     return counts.view(shape)
 
 
@@ -153,9 +154,9 @@ def _words(
     )
     for part in parts:
         labels, symbols = part.known_labels, part.observations.values
-        known = labels >= 0
+        there = labels >= 0
         labelled += torch.bincount(
-            symbols[known] * num_labels + labels[known], minlength=len(labelled)
+            symbols[there] * num_labels + labels[there], minlength=len(labelled)
         )
         met += torch.bincount(symbols[part.observations.scored], minlength=num_symbols)
     return labelled.view(num_symbols, num_labels), met

@@ -47,14 +47,14 @@ class CRFProblem:
             spread[part.real] = flat
             chain = (part, spread, moves, first, last)
             free = expected(*chain)
-            seen = (
+            clamped = (
                 counted(labels, *chain)
                 if (labels >= 0)[part.real].all()
                 else expected(*_clamped(labels, *chain))
             )
-            total += free[0] - seen[0]
-            surplus.append((free[1] - seen[1])[part.real])
-            for edge, one, other in zip(edges, free[2:], seen[2:], strict=True):
+            total += free[0] - clamped[0]
+            surplus.append((free[1] - clamped[1])[part.real])
+            for edge, one, other in zip(edges, free[2:], clamped[2:], strict=True):
                 edge += one - other
         n = max(1, self.num_scored)
         flat_surplus = (torch.cat(surplus) / n).float()
@@ -100,6 +100,6 @@ def _clamped(
     labels: Labels, part: Padded, scores: Scores, moves: Tensor, first: Tensor, last: Tensor
 ) -> tuple[Padded, Scores, Tensor, Tensor, Tensor]:
     """The same chain with every label but the known one made impossible."""
-    known = (labels >= 0)[..., None]
+    labelled = (labels >= 0)[..., None]
     right = torch.arange(scores.shape[-1]) == labels[..., None]
-    return part, torch.where(known & ~right, NEVER, scores), moves, first, last
+    return part, torch.where(labelled & ~right, NEVER, scores), moves, first, last

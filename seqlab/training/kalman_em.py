@@ -72,7 +72,7 @@ def fit_lds(
     keep_memory()
     settings = settings or LDSSettings()
     evidence = start.evidence(observations, inputs)
-    gain = settings.tolerance * max(1, int(evidence.seen.sum()))
+    gain = settings.tolerance * max(1, int(evidence.observed.sum()))
     iterations, log_likelihoods = em_iterations(start, evidence, settings), list[float]()
     while True:
         model, log_likelihood = next(iterations)
@@ -187,15 +187,19 @@ def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed) -> Pairs:
 
     With G = R_mo R_oo⁻¹, a missing part is y_m = W_m h + G (y_o - W_o h) + e, where e has the covariance R_mm - G R_om.
     """
-    where = evidence.seen.any(-1)
+    where = evidence.observed.any(-1)
     y, z, zz = evidence.y[where], smoothed.mean[where], _total(smoothed.covariance, where)
     yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
-    gaps = where & ~evidence.seen.all(-1)
+    gaps = where & ~evidence.observed.all(-1)
     if gaps.any():
-        observed, matrix, noise = evidence.seen[gaps], model.observation, model.observation_noise
+        observed, matrix, noise = (
+            evidence.observed[gaps],
+            model.observation,
+            model.observation_noise,
+        )
         row, column = observed[:, :, None], observed[:, None]
-        known = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
-        slope = torch.cholesky_solve(noise * (row & ~column), factor(known)).mT
+        block = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
+        slope = torch.cholesky_solve(noise * (row & ~column), factor(block)).mT
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
         apart = torch.where(observed, evidence.y[gaps] - mean, 0.0)
         y = y.clone()
@@ -224,9 +228,9 @@ def _total(part: Float[Tensor, "B T H H"], where: Mask) -> Square:
 
 def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, HiddenVector]:
     """The smallest variance of each entry of the covariances that are learnt."""
-    count = evidence.seen.sum((0, 1)).clamp(min=1)
-    apart = torch.where(evidence.seen, evidence.y, 0.0)
-    apart = torch.where(evidence.seen, evidence.y - apart.sum((0, 1)) / count, 0.0)
+    count = evidence.observed.sum((0, 1)).clamp(min=1)
+    apart = torch.where(evidence.observed, evidence.y, 0.0)
+    apart = torch.where(evidence.observed, evidence.y - apart.sum((0, 1)) / count, 0.0)
     variance = apart.square().sum((0, 1)) / count
     scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
     scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)

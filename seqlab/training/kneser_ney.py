@@ -50,8 +50,8 @@ def _discounts(counts: Counts) -> Float[np.ndarray, "4"]:
     """What is taken from a count of 0, 1, 2, and 3 or more."""
     n = [int((counts == k).sum()) for k in range(5)]
     share = n[1] / max(1, n[1] + 2 * n[2])
-    found = [0.0]
+    discounts = [0.0]
     for k in (1, 2, 3):
-        wanted = k - (k + 1) * share * n[k + 1] / n[k] if n[k] and n[k + 1] else 0.5
-        found.append(min(max(wanted, 0.1), k - 0.1))
-    return np.asarray(found)
+        discount = k - (k + 1) * share * n[k + 1] / n[k] if n[k] and n[k + 1] else 0.5
+        discounts.append(min(max(discount, 0.1), k - 0.1))
+    return np.asarray(discounts)

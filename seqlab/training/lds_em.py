@@ -48,7 +48,7 @@ class LDSLearner(Learner):
         self.evidence = [
             s.evidence(row, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)
         ]
-        self.num_observed = max(1, sum(int(evidence.seen.sum()) for evidence in self.evidence))
+        self.num_observed = max(1, sum(int(evidence.observed.sum()) for evidence in self.evidence))
         self._converged = False
         self._iterations: list[Iterator[tuple[LDS, float]]] = []
         self._ahead: list[tuple[LDS, float]] = []
