@@ -34,46 +34,32 @@ class Step:
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Somebody who watches a run."""
+    """Somebody who watches a run; what it does not write itself does nothing."""
 
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
         """What the file is, and the settings that were chosen because of it."""
+        return
 
     def say(self, text: str) -> None:
         """A sentence about what is done before the run begins."""
+        return
 
-    def begin(self, estimate: Estimate, first_step: int) -> None: ...
+    def begin(self, estimate: Estimate, first_step: int) -> None:
+        return
 
-    def step(self, step: Step) -> None: ...
+    def step(self, step: Step) -> None:
+        return
 
-    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None: ...
+    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
+        return
 
     def diverged(self, told: str, what: str) -> None:
         """A step had no finite gradient, and what the recipe says is then done."""
-
-    def end(self) -> None: ...
-
-
-class Silence:
-    """Nobody watches."""
-
-    def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-    def begin(self, estimate: Estimate, first_step: int) -> None:
-        pass
-
-    def step(self, step: Step) -> None:
-        pass
-
-    def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
-        pass
-
-    def diverged(self, told: str, what: str) -> None:
-        pass
+        return
 
     def end(self) -> None:
-        pass
+        return
+
+
+class Silence(Reporter):
+    """Nobody watches."""
