@@ -12,7 +12,7 @@ hint: columns are separated by a tab; this line has none. Nothing was written.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -65,6 +65,13 @@ def nearest(name: str, choices: Iterable[str]) -> str:
         if near
         else f"there are: {', '.join(names)}."
     )
+
+
+def one_of(what: str, name: str, choices: Collection[str]) -> str:
+    """The name, if it is one of the choices."""
+    if name not in choices:
+        raise UsageError(f"there is no {what} '{name}'", hint=nearest(name, choices))
+    return name
 
 
 def shorten(text: str, limit: int = 60) -> str:

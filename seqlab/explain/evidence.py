@@ -11,7 +11,7 @@ from seqlab.codecs.labels import labels_in
 from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.series import series_of
 from seqlab.codecs.spellings import SpellingSource
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, one_of
 from seqlab.explain.charts import Bars, table
 from seqlab.explain.labels import cut
 from seqlab.explain.view import View
@@ -113,11 +113,7 @@ def _neighbours(bundle: Bundle, given: Any) -> View:
 def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
     """The weight and the error of each form, and the level, the slope and the season of the heaviest one."""
     model, source = cast(SmoothingForecaster, bundle.model), series_of(bundle.codec)
-    name = column or source.columns[0]
-    if name not in source.columns:
-        raise UsageError(
-            f"there is no column '{name}'", hint=f"there are: {', '.join(source.columns)}."
-        )
+    name = one_of("column", column or source.columns[0], source.columns)
     place = source.columns.index(name)
     weights, errors = (each[place].double().numpy() for each in (model.weights, model.errors))
     tried = [number for number, error in enumerate(errors.tolist()) if np.isfinite(error)]

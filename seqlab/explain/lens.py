@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from seqlab.codecs.labels import answer_names
-from seqlab.errors import UsageError, nearest
+from seqlab.errors import one_of
 from seqlab.explain.canvas import Canvas
 from seqlab.explain.charts import Bars, HeatMap
 from seqlab.explain.view import View
@@ -105,16 +105,9 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
     return stage | ({"values": value.numpy()} if value.numel() <= NUMBERS else {})
 
 
-def stage_named(trace: Trace, name: str) -> str:
-    """The name, if there is such a stage."""
-    if name not in trace:
-        raise UsageError(f"there is no stage '{name}'", hint=nearest(name, trace.names()))
-    return name
-
-
 def _chosen(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
-        return [stage_named(trace, layer)]
+        return [one_of("stage", layer, trace.parts)]
     drawn = list[str]()
     cells = 0
     for name in trace.names():

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from torch import Tensor, nn
 
-from seqlab.errors import UsageError
+from seqlab.errors import UsageError, one_of
 from seqlab.explain.arithmetic import Arithmetic, Product, Tape
 from seqlab.explain.charts import table
 from seqlab.explain.labels import number
-from seqlab.explain.lens import meaning, stage_named
+from seqlab.explain.lens import meaning
 from seqlab.explain.view import View
 from seqlab.layers.inputs import Positions
 from seqlab.layers.recurrence import Recurrence
@@ -72,7 +72,7 @@ def number_view(subject: Subject, *, layer: str | None = None, cell: str | None 
     Without a stage it is of the last, and without a cell the largest.
     """
     tape = Tape(subject)
-    layer = stage_named(tape.trace, layer or tape.trace.names()[-1])
+    layer = one_of("stage", layer or tape.trace.names()[-1], tape.trace.parts)
     place = _cell(tape.stage(layer)[0].detach(), cell)
     filled = account(tape, layer, place)
     where = ", ".join(map(str, place))

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
-from seqlab.errors import UsageError, nearest
+from seqlab.errors import UsageError, one_of
 from seqlab.explain.tokens import ColouredText
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
@@ -126,8 +126,7 @@ def saliency_view(
     subject: Subject, *, method: str = "integrated", position: int | None = None
 ) -> View:
     """The input coloured by what each token adds to the log-probability of one answer."""
-    if method not in get_args(Method):
-        raise UsageError(f"there is no method '{method}'", hint=nearest(method, get_args(Method)))
+    one_of("method", method, get_args(Method))
     place = subject.place(position)
     result = saliency(subject, method=method, position=position)  # type: ignore[arg-type]
     sides = {

@@ -9,7 +9,7 @@ import torch
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
 from seqlab.codecs.series import series_of
-from seqlab.errors import UsageError, nearest
+from seqlab.errors import UsageError, one_of
 from seqlab.explain.canvas import Vector
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.palette import CATEGORICAL
@@ -66,9 +66,7 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     """A series, what is forecast of it, and the band that should hold it; of a Kalman filter, also what it saw."""
     series_of(bundle.codec)  # a model that forecasts nothing says so
     prediction = forecast(bundle, given)
-    name = column or prediction.columns[0]
-    if name not in prediction.columns:
-        raise UsageError(f"there is no column '{name}'", hint=nearest(name, prediction.columns))
+    name = one_of("column", column or prediction.columns[0], prediction.columns)
     last = max(bundle.recipe.forecast.look_back, 2 * bundle.recipe.forecast.horizon)
     series = forecast_series(prediction, name, last=last)
     history, mean, low, high = (

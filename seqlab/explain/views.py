@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqlab.bundle import Bundle
-from seqlab.errors import UsageError, nearest
+from seqlab.errors import UsageError, one_of
 from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.evidence import evidence_view
@@ -106,9 +106,7 @@ def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **opt
 
     An option that the view does not know is an error that names its own.
     """
-    view = view or usual_view(bundle)
-    if view not in VIEWS:
-        raise UsageError(f"there is no view '{view}'", hint=nearest(view, VIEWS))
+    view = one_of("view", view or usual_view(bundle), VIEWS)
     takes = inspect.signature(VIEWS[view]).parameters
     own = [
         name

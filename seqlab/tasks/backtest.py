@@ -29,12 +29,8 @@ class Tally:
     def __init__(self) -> None:
         self.sums: Json = defaultdict(float)
         self.counts: Json = defaultdict(int)
-        self.moments: dict[int, np.ndarray] = defaultdict(
-            lambda: np.zeros(2)
-        )  # of each moment: its absolute errors, and how many
-        self.columns: dict[int, np.ndarray] = defaultdict(
-            lambda: np.zeros(2)
-        )  # of each variable, by its place: the same
+        # of each window: its moment, its variable, the sum of its absolute errors, and how many
+        self.windows: list[Float[np.ndarray, "B 4"]] = []
 
     def add(
         self, name: str, sums: Float[np.ndarray, " K"], counts: Shaped[np.ndarray, " K"]
@@ -59,42 +55,40 @@ class Tally:
             "mase", np.abs(errors) / np.where(naive > 0, naive, 1.0), observed & (naive > 0)
         )
 
-    def add_moments(
+    def add_windows(
         self, apart: np.ndarray, observed: np.ndarray, origins: np.ndarray, which: np.ndarray
     ) -> None:
-        """Absolute errors of each window, by its moment and by its variable."""
-        sums = np.stack([np.where(observed, np.abs(apart), 0.0).sum(1), observed.sum(1)], axis=1)
-        for origin, place, pair in zip(origins.tolist(), which.tolist(), sums, strict=True):
-            self.moments[origin] = self.moments[origin] + pair
-            self.columns[place] = self.columns[place] + pair
+        sums = np.where(observed, np.abs(apart), 0.0).sum(1)
+        self.windows.append(np.stack([origins, which, sums, observed.sum(1)], axis=1))
+
+    def errors(self, column: int) -> tuple[list[int], Float[np.ndarray, "N 2"]]:
+        """The absolute errors and how many there are, by moment (column 0) or by variable (1)."""
+        table = np.concatenate([*self.windows, np.zeros((0, 4))])
+        keys, places = np.unique(table[:, column], return_inverse=True)
+        sums = np.zeros((len(keys), 2))
+        np.add.at(sums, places, table[:, 2:])
+        return keys.astype(int).tolist(), sums
 
     def to_json(self) -> Json:
         """Its sums, for another process."""
         steps = {
             name: [total.tolist(), self.counts[name].tolist()] for name, total in self.sums.items()
         }
-        pairs = (
-            [[key, pair.tolist()] for key, pair in part.items()]
-            for part in (self.moments, self.columns)
-        )
-        return {"steps": steps, "errors": list(pairs)}
+        return {"steps": steps, "windows": [rows.tolist() for rows in self.windows]}
 
     def include(self, other: Json) -> None:
         """Add what another process has summed up."""
         for name, (sums, counts) in other["steps"].items():
             self.add(name, np.asarray(sums), np.asarray(counts))
-        for part, pairs in zip((self.moments, self.columns), other["errors"], strict=True):
-            for key, pair in pairs:
-                part[key] = part[key] + np.asarray(pair)
+        self.windows += map(np.asarray, other["windows"])
 
     def by_example(self) -> ExampleScores | None:
         """The mean absolute error, by moment; moments that are nearer than the horizon share values."""
-        if not self.moments:
+        origins, sums = self.errors(0)
+        if not origins:
             return None
-        origins = sorted(self.moments)
-        sums = np.stack([self.moments[origin] for origin in origins])
         horizon = len(self.sums["mae"])
-        apart = max(1.0, (int(origins[-1]) - int(origins[0])) / max(1, len(origins) - 1))
+        apart = max(1.0, (origins[-1] - origins[0]) / max(1, len(origins) - 1))
         run = math.ceil(horizon / apart)
         return ExampleScores(
             "mae", sums, lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1e-12), True, run
@@ -137,7 +131,7 @@ def backtest(
         y, observed = observations(batch)
         naive = np.asarray(source.naive)[which][:, None]
         apart = _score(bundle.model, batch, tallies[""], naive)
-        tallies[""].add_moments(apart, observed, windows.origins(rows), which)
+        tallies[""].add_windows(apart, observed, windows.origins(rows), which)
         guesses = {
             name: season_ago(
                 filled, windows.origins(rows), which, horizon=windows.horizon, season=season

@@ -222,8 +222,8 @@ def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
     steps = model.by_step()
     source = series_of(bundle.codec)
     own_units = {
-        source.columns[int(place)]: float(total / max(1, number) * source.deviation[int(place)])
-        for place, (total, number) in sorted(model.columns.items())
+        source.columns[place]: float(total / max(1, number) * source.deviation[place])
+        for place, (total, number) in zip(*model.errors(1), strict=True)
     }
     scores = model.scores() | ({"mae_by_column": own_units} if own_units else {})
     by_example = model.by_example()

@@ -12,7 +12,6 @@ from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
 from seqlab.data.sources import Example
 from seqlab.metrics.scores import (
-    ExampleScores,
     accuracy,
     f1,
     looks_like_spans,
@@ -55,51 +54,30 @@ def label_report(
         [g if g == no_label else p for p, g in zip(*both, strict=True)]
         for both in zip(answers, expected, strict=True)
     ]
+    pairs = list(zip(predicted, expected, strict=True))
+    right = [[p == g for p, g in zip(*pair, strict=True) if g != no_label] for pair in pairs]
     labelled = [label != no_label for labels in expected for label in labels]
     flat, gold = (
         list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected)
     )
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
-    by_example = _right_labels(predicted, expected, no_label)
+    by_example = share("accuracy", [sum(row) for row in right], [len(row) for row in right])
     if looks_like_spans(labels_in(bundle.codec).names):
         scores |= span_scores(predicted, expected)
-        by_example = _right_spans(predicted, expected)
+        both = [(spans(p), spans(g)) for p, g in pairs]
+        common = [len(p & g) for p, g in both]
+        by_example = f1("entity_f1", common, [len(p) for p, _ in both], [len(g) for _, g in both])
     ids = list(itertools.compress(_word_ids(bundle, examples), labelled))
     new = [i == UNK or i >= _num_words(bundle) for i in ids]
     if any(new):
         unseen = (list(itertools.compress(labels, new)) for labels in (flat, gold))
         scores["accuracy_on_unseen_words"] = accuracy(*unseen)
-    right = [
-        p == labels
-        for p, labels in zip(predicted, expected, strict=True)
-        if set(labels) - {no_label}
-    ]
-    scores["whole_sentences"] = sum(right) / max(1, len(right))
+    whole = [all(row) for row in right if row]
+    scores["whole_sentences"] = sum(whole) / max(1, len(whole))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
-    wrong = mistakes(
-        bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected))
-    )
+    texts = (list(map(" ".join, rows)) for rows in (predicted, expected))
+    wrong = mistakes(bundle, examples, *texts)
     return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
-
-
-def _right_labels(
-    predicted: list[list[str]], expected: list[list[str]], no_label: str | None
-) -> ExampleScores:
-    pairs = [
-        [p == g for p, g in zip(*both, strict=True) if g != no_label]
-        for both in zip(predicted, expected, strict=True)
-    ]
-    return share("accuracy", [sum(right) for right in pairs], [len(right) for right in pairs])
-
-
-def _right_spans(predicted: list[list[str]], expected: list[list[str]]) -> ExampleScores:
-    both = [(spans(p), spans(g)) for p, g in zip(predicted, expected, strict=True)]
-    return f1(
-        "entity_f1",
-        [len(p & g) for p, g in both],
-        [len(p) for p, _ in both],
-        [len(g) for _, g in both],
-    )
 
 
 def _num_words(bundle: Bundle) -> int:
