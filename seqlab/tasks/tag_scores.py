@@ -75,8 +75,8 @@ def label_report(
     whole = [all(row) for row in right if row]
     scores["whole_sentences"] = sum(whole) / max(1, len(whole))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
-    texts = (list(map(" ".join, rows)) for rows in (predicted, expected))
-    wrong = mistakes(bundle, examples, *texts)
+    written, gold_written = (list(map(" ".join, rows)) for rows in (predicted, expected))
+    wrong = mistakes(bundle, examples, written, gold_written)
     return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
 
 
