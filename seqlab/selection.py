@@ -34,6 +34,8 @@ SPLIT = {  # what a baseline shares with the network, so that both learn from th
     "train": ("seed",),
 }
 
+DOUBT = 0.2  # share of the draws on which the network is no better
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -87,6 +89,15 @@ def same_split(recipe: Recipe) -> list[str]:
     return [f"{path}={value}" for path, value in values if value is not None]
 
 
+def network_is_kept(gain: Difference, *, run: int) -> bool:
+    """Whether a network is so much better than its baseline that it is worth its time; in doubt it is not.
+
+    Where held-out examples could not tell the two apart, the baseline was mostly the better one on other examples.
+    Moments of a series that share what they forecast, in runs of more than one, must show it clearly.
+    """
+    return gain.p <= DOUBT and (run == 1 or gain.clear)
+
+
 def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
     """Score a baseline on the held-out examples that a network was scored on, and write the better one into the folder.
 
@@ -108,9 +119,7 @@ def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
         for bundle, its_report in ((network, report), (baseline, other))
     ]
     gain = difference(pairs[0][2], pairs[1][2])
-    # Of two that are as good, the baseline is kept. Moments that share what they forecast say little: on a short
-    # series it is kept in doubt, too.
-    if gain.gain <= 0 or (report.by_example.run > 1 and not gain.clear):
+    if not network_is_kept(gain, run=report.by_example.run):
         pairs.reverse()
     (best, scores, ours), (beaten, _, theirs) = pairs
     selection = Selection(
