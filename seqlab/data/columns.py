@@ -1,25 +1,40 @@
 """What a column of a table holds, and which columns a task reads: texts, labels, files, numbers, times, identifiers.
 
-Numbers are read as people write them: 1234.5, 1,234.5, 1.234,5 and 1234,5, with a currency or a percent sign beside.
+Numbers are read as people write them: 1234.5, 1,234.5, 1.234,5, 1 234,5, (12), 3 %, USD 5, 12.5K.
 """
 
 import re
+import unicodedata
+from ast import literal_eval
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 
 from seqlab.data.times import read_times
 
-MISSING = {"", "na", "nan", "n/a", "null", "none", "?", "-"}
-_SIGNS = re.compile(r"^[$€£¥]\s*|\s*[$€£¥%]$")
+MISSING = {"", "na", "nan", "n/a", "n.a.", "#n/a", "null", "none", "missing", "?", "-"}
+_MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
+_GROUPS = re.compile(r"(?<=\d)[\s'\u2019](?=\d{3}(?!\d))")
+_NEGATIVE = re.compile(r"\((.*)\)$")
+_BESIDE = re.compile(  # a code of a currency, a unit, a flag or a footnote beside a number
+    r"^[A-Z]{3}\s+(?=[\d.+-])"
+    r"|(?<=\d)\s*(?:[%\u2030]|\u00b0\s?[CFK]?|\*+|\s(?:[A-Z]{3}|[a-z]|[kMG]?Wh?|[kcm]?m|[km\u00b5]?g|[hk]?Pa|mbar|ppm))$"
+)
+_TIMES = {"K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9}  # 12.5K
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?$")
-NUMBER = re.compile(r"[+-]?(\d{1,3}([.,]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$")
+NUMBER = re.compile(
+    r"[+-]?(\d{1,3}([.,]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?[KkMB]?$"
+)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d{1,3}(\.\d{3})+,\d+$|[+-]?\d*,\d+$")
 FILE = re.compile(r"\.(npy|jpe?g|png|gif|bmp|webp|tiff?)(#\d+)?$", re.IGNORECASE)
 _BEGINS_A_TIME = re.compile(
-    r"\s*([-.\d]|q|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE
+    r"\s*([-.\d]|q|mon|tue|wed|thu|fri|sat|sun|jan|gen|ene|f[eé][bv]|m[aäe][rijgy]|mrz|apr|abr|avr|ju[nil]|giu|lug|"
+    r"aug|ao[uû]|ago|sep|set|oct|okt|ott|out|nov|d[eéi][czs])",
+    re.IGNORECASE,
 )
+_LONG = 40  # characters of a label
 _WORD_OF_AN_ID = re.compile(r"[\w:.#/-]*\d[\w:.#/-]*$")
 NAMES = {  # what the columns of each role are called, the likeliest first
     role: tuple(names.split())
@@ -76,18 +91,29 @@ class Numerals:
         try:
             return float(plain) if "_" not in plain else None
         except ValueError:
-            bare = bare_number(text)
-            return self.number(bare) if bare != text else None
+            pass
+        bare = bare_number(text)
+        if bare != text:
+            return self.number(bare)
+        value = self.number(text[:-1]) if len(text) > 1 and text[-1] in _TIMES else None
+        return None if value is None else value * _TIMES[text[-1]]
 
 
 def bare_number(text: str) -> str:
-    """The figures of a number without the currency or the percent sign beside them."""
-    return _SIGNS.sub("", text)
+    """The figures of a number without the signs, the unit or the blanks that stand with them."""
+    if text.isascii() and not (
+        text[:1] in "$(" or text[:1].isupper() or text[-1:] in "$%*" or " " in text or "'" in text
+    ):
+        return text
+    plain = "".join(c for c in text.translate(_MINUS) if unicodedata.category(c) != "Sc").strip()
+    plain = _NEGATIVE.sub(r"-\1", plain)
+    return _GROUPS.sub("", _BESIDE.sub("", plain))
 
 
 def find_numerals(cells: Sequence[str], delimiter: str) -> Numerals:
     """How the numbers of a column are written; "1,234" has decimals where semicolons separate the cells."""
     marked = [bare_number(cell.strip()) for cell in cells if "," in cell]
+    marked = [cell for cell in marked if any(map(str.isdigit, cell))]
     if not marked:
         return Numerals()
     if all(map(_THOUSANDS.match, marked)) and (
@@ -97,6 +123,11 @@ def find_numerals(cells: Sequence[str], delimiter: str) -> Numerals:
     if all(map(_DECIMAL_COMMA.match, marked)):
         return Numerals(decimal=",", thousands=".")
     return Numerals()
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell says that there is no value: a usual word, or marks without letters and figures."""
+    return text.lower() in MISSING or not any(map(str.isalnum, text))
 
 
 @dataclass(frozen=True)
@@ -117,7 +148,8 @@ class Profile:
 
     @cached_property
     def is_numeric(self) -> bool:
-        return self._most(is_number)
+        there = [cell for cell in self.cells if not is_missing(cell)]
+        return sum(map(is_number, there)) > 0.9 * len(there)
 
     @cached_property
     def is_file(self) -> bool:
@@ -129,12 +161,12 @@ class Profile:
 
     @cached_property
     def is_label(self) -> bool:
-        """Short values that come again, in nearly every row."""
+        """Short values that come again, in nearly every row; longer ones if they are very few."""
+        few = self.length > _LONG
         return (
             self.filled > 0.9
             and bool(self.cells)
-            and self.num_distinct <= len(self.cells) / 2
-            and self.length <= 40
+            and self.num_distinct <= (min(20, len(self.cells) / 10) if few else len(self.cells) / 2)
         )
 
     @cached_property
@@ -179,6 +211,7 @@ def profiles_of(names: Sequence[str] | None, rows: Sequence[Sequence[str | None]
 def by_usual_name(profiles: Sequence[Profile], role: str, taken: int | None) -> int | None:
     """The column that is called as those of this role are; one of labels may be called so in part, if it holds some."""
     lowered = [profile.name.lower() for profile in profiles]
+    any_rows = any(profile.cells for profile in profiles)
     names = NAMES.get(role, (role,))
     places = [lowered.index(name) for name in names if name in lowered]
     if role == "label":
@@ -187,7 +220,7 @@ def by_usual_name(profiles: Sequence[Profile], role: str, taken: int | None) -> 
             place for name in names[:10] for place in range(len(words)) if name in words[place]
         ]
         places = [place for place in places if profiles[place].is_label or lowered[place] == role]
-    return next((place for place in places if place != taken), None)
+    return next((p for p in places if p != taken and 2 * profiles[p].filled >= any_rows), None)
 
 
 def by_content(
@@ -224,7 +257,9 @@ def _text_and_label(profiles: Sequence[Profile], usual: tuple[int, int]) -> tupl
     if not texts:  # numbers, as in "0 1 1 0", are texts where there is nothing else
         texts = _places(profiles, lambda each: not each.is_id)
     longest = max(texts, key=lambda place: _size(profiles[place]), default=None)
-    labels = _places(profiles, lambda each: each.is_label and not each.is_time, longest)
+    labels = _places(
+        profiles, lambda each: each.is_label and not each.is_time and each.num_distinct > 1, longest
+    )
     labels = labels or _places(profiles, lambda each: not each.is_id and not each.is_time, longest)
     if longest is None or not labels:
         return None
@@ -254,13 +289,23 @@ def _size(profile: Profile) -> tuple[bool, float]:
 
 def _words_and_tags(profiles: Sequence[Profile]) -> tuple[int, int] | None:
     """The two columns with as many words in each row: words and their tags."""
-    words = [[cell.split() for cell in each.cells] for each in profiles]
+    words = [list(map(words_of, each.cells)) for each in profiles]
+    if all(len(row) == 1 for column in words for row in column):  # letters, as of proteins
+        words = [[list(row[0]) for row in column] for column in words]
     counts = [list(map(len, cells)) for cells in words]
     for one, other in combinations(range(len(profiles)), 2):
         if counts[one] == counts[other] and max(counts[one], default=0) > 1:
             swapped = _are_tags(list(chain(*words[one])), list(chain(*words[other])))
             return (other, one) if swapped else (one, other)
     return None
+
+
+def words_of(cell: str) -> list[str]:
+    """The words of a cell: what stands between blanks, or in a list as Python or JSON writes it."""
+    if cell[:1] == "[" and cell[-1:] == "]":
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return list(map(str, literal_eval(cell)))
+    return cell.split()
 
 
 def _are_tags(these: Sequence[str], those: Sequence[str]) -> bool:

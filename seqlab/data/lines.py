@@ -18,12 +18,29 @@ from seqlab.errors import DataError, shorten, warn
 STDIN = "-"
 IN_MEMORY = "in-memory"  # the name, before its ending, of a file that holds data given in Python
 _BOM = b"\xef\xbb\xbf"
+_SIGNATURES = {  # how files begin that are no text, what they are, and what to do with them
+    b"PK": "a zip archive, as Excel's .xlsx is too: unpack it, or save the sheet as CSV.",
+    b"\xd0\xcf\x11\xe0": "a document of Excel or Word: save it as CSV or as plain text.",
+    b"%PDF": "a PDF: save its text as plain text first.",
+    b"\x93NUMPY": "an array of NumPy: np.savetxt(path, array) writes numbers as text, and np.savez(path, "
+    "values=inputs, labels=labels) sequences of vectors with their labels.",
+    b"\x80\x04": "a pickle, which is never read: write the data as CSV or JSON, with to_csv for instance.",
+    b"\x80\x05": "a pickle, which is never read: write the data as CSV or JSON, with to_csv for instance.",
+    b"PAR1": "a Parquet file: give it a name that ends in .parquet.",
+    b"ARROW1": "an Arrow file: write it as Parquet, with to_parquet for instance.",
+    b"SQLite": "a database: export the table as CSV.",
+    b"RIFF": "sound or video: frames of measured features are needed, saved by NumPy.",
+    b"BZh": "compressed by bzip2: unpack it with bunzip2.",
+    b"\xfd7zXZ": "compressed by xz: unpack it with unxz.",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it with unzstd.",
+}
 
 
 def lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers from 1, without their ends.
 
-    Only "\\n" (or "\\r\\n") ends a line: U+2028 and its kin are text, so that a line here is a line for `wc` too.
+    Only "\\n" (or "\\r\\n", and "\\r" in a file that has no other) ends a line: U+2028 and its kin are text, so that a
+    line here is a line for `wc` too.
     Without `encoding` the file is UTF-8, or what its first bytes are beyond doubt, with a warning.
     """
     blank = True
@@ -40,18 +57,20 @@ def numbered_lines(path: str, encoding: str | None = None) -> Iterator[tuple[int
     """The same from a file that may be empty: what is to be answered, rather than learnt from."""
     name = display_name(path)
     with _opened(path) as stream:
-        guess = (
-            Guess("utf-8", certain=True) if path == STDIN else _guess(stream)
-        )  # a person may be typing
+        head = b"" if path == STDIN else _head(stream)  # a person may be typing
+        _check_signature(head, name)
+        plain = not head or _is_plain_utf8(head)
+        guess = Guess("utf-8", certain=True) if plain else guess_encoding(head)
         if encoding is not None:
             chosen = check_encoding(encoding)
         else:
             chosen = guess.name if guess.certain else "utf-8"
             _note(guess, name)
         wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
-        for number, raw in enumerate(
-            _raw_lines(_narrow(stream, chosen) if wide else stream, name), start=1
-        ):
+        source: Iterable[bytes] = _narrow(stream, chosen) if wide else stream
+        if b"\r" in head and b"\n" not in head:
+            source = _between_returns(stream)
+        for number, raw in enumerate(_raw_lines(source, name), start=1):
             if number == 1:
                 raw = raw.removeprefix(_BOM)
             yield (
@@ -135,8 +154,8 @@ def _opened(path: str) -> Iterator[io.BufferedIOBase]:
         yield stream
 
 
-def _guess(stream: io.BufferedIOBase) -> Guess:
-    """The encoding of a file by its beginning; the stream stands at its beginning again."""
+def _head(stream: io.BufferedIOBase) -> bytes:
+    """The beginning of a file; the stream stands at its beginning again."""
     try:
         head = stream.read(SAMPLE)
         stream.seek(0)
@@ -145,8 +164,8 @@ def _guess(stream: io.BufferedIOBase) -> Guess:
         OSError,
         zlib.error,
     ):  # a damaged .gz, or a pipe: whoever reads on names the line
-        return Guess("utf-8", certain=True)
-    return Guess("utf-8", certain=True) if _is_plain_utf8(head) else guess_encoding(head)
+        return b""
+    return head
 
 
 def _is_plain_utf8(head: bytes) -> bool:
@@ -156,6 +175,23 @@ def _is_plain_utf8(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return 0 not in head
+
+
+def _check_signature(head: bytes, name: str) -> None:
+    """Refuse a file that is no text by its first bytes."""
+    hint = next((hint for start, hint in _SIGNATURES.items() if head.startswith(start)), None)
+    if hint is not None and (b"\0" in head or not head.isascii()):
+        raise DataError(f"{name}: this is no text", hint=f"it looks like {hint}")
+
+
+def _between_returns(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """The lines of a file in which only carriage returns end them, as old Macs wrote them."""
+    rest = b""
+    while block := stream.read(SAMPLE):
+        *whole, rest = (rest + block).split(b"\r")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _note(guess: Guess, name: str) -> None:
@@ -187,7 +223,8 @@ def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:
 def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> str:
     if 0 in raw:
         raise DataError(
-            f"{where}: a NUL byte at position {raw.index(0) + 1}", hint=_binary_hint(raw)
+            f"{where}: a NUL byte at position {raw.index(0) + 1}",
+            hint="this looks like a binary file; if it is text, name its encoding: --set data.encoding=utf-16-le",
         )
     try:
         return raw.decode(encoding)
@@ -195,14 +232,6 @@ def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> 
         position = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
         hint = _encoding_hint(raw, guess if guess.sample else guess_encoding(raw), name)
         raise DataError(f"{where}: not valid {encoding.upper()}: {position}", hint=hint) from error
-
-
-def _binary_hint(raw: bytes) -> str:
-    if raw.startswith(b"PK\x03\x04"):
-        return (
-            "this is a zip archive, as Excel's .xlsx is too: unpack it, or save the sheet as CSV."
-        )
-    return "this looks like a binary file; if it is text, name its encoding: --set data.encoding=utf-16-le"
 
 
 def _encoding_hint(raw: bytes, guess: Guess, name: str) -> str:

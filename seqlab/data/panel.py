@@ -14,11 +14,14 @@ import numpy as np
 from jaxtyping import Float
 
 from seqlab.data.columns import Profile, find_numerals, is_number
+from seqlab.data.dialect import has_header
 from seqlab.data.tables import open_table, text_of
 from seqlab.data.times import moment_of, read_times, step_of
 from seqlab.errors import DataError, shorten, warn
 
 Line = tuple[int, list[str]]  # its number, and its cells
+_LOOKED_AT = 200  # rows
+_MOST_NAMES = 10  # columns before the values of a series in a row
 _LEAST = 8  # values of a series that stands in a row
 _NAMES = (
     "unique_id",
@@ -58,7 +61,7 @@ def read_cells(path: str, encoding: str | None) -> Cells:
         raise DataError(
             f"{table.where}: there are no rows below the header", hint="give a file that has some."
         )
-    names, lines = _named(table.names, lines)
+    names, lines = _without_empty_columns(*_named(table.names, lines))
     while (
         len(lines) > 3
         and len(names) > 1
@@ -77,6 +80,16 @@ def read_cells(path: str, encoding: str | None) -> Cells:
     return Cells(table.where, names, [number for number, _ in lines], rows, table.delimiter)
 
 
+def _without_empty_columns(names: list[str], lines: list[Line]) -> tuple[list[str], list[Line]]:
+    """The table without the columns at its end that have neither a name nor a cell."""
+    width = len(names)
+    while width > 1 and not names[width - 1]:
+        width -= 1
+    if any("".join(row[width:]) for _, row in lines):
+        return names, lines
+    return names[:width], [(number, row[:width]) for number, row in lines]
+
+
 def _named(names: list[str] | None, lines: list[Line]) -> tuple[list[str], list[Line]]:
     """The names of the columns and the rows below; numbers with blanks between are columns too."""
     header = [] if names is None else [(lines[0][0] - 1, names)]
@@ -84,11 +97,14 @@ def _named(names: list[str] | None, lines: list[Line]) -> tuple[list[str], list[
     width = len(lines[0][1])
     if len(parts) >= len(lines) and {len(row) for _, row in parts} == {len(parts[0][1])} != {1}:
         names, lines, width = None, parts, len(parts[0][1])
-        if not all(map(is_number, parts[0][1])):
+        cells = [row for _, row in parts]
+        if not all(map(is_number, cells[0])) and has_header(cells, usual=False):
             names = lines.pop(0)[1]
     if names is not None:
         return names, lines
-    first = [cell.strip() for cell in lines[0][1]]
+    if len(lines) == 1 and width >= _LEAST:  # numbers of one series on one line
+        return ["value"], [(lines[0][0], [cell]) for cell in lines[0][1]]
+    first = "\t".join(cell.strip() for cell in lines[0][1]).rstrip("\t").split("\t")
     if is_one_a_row(first, [row for _, row in lines[1:]]):  # years name the columns
         return first, lines[1:]
     return ["value"] if width == 1 else [str(place + 1) for place in range(width)], lines
@@ -97,10 +113,18 @@ def _named(names: list[str] | None, lines: list[Line]) -> tuple[list[str], list[
 def is_one_a_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether each row is a series: a name, and then numbers under moments or under names that only count."""
     first = values_begin(names, rows)
-    if first == 0 or len(names) - first < _LEAST:
-        return False
-    ids = [row[0].strip() for row in rows if row]
-    return len(set(ids)) == len(ids) and _follow(names[first:])
+    labels = names_of_rows(rows, first)
+    return first > 0 and len(set(labels)) == len(labels)
+
+
+def names_of_rows(rows: Sequence[Sequence[str]], first: int) -> list[str]:
+    """The first cell of each row if it tells the rows apart, else all texts before the values."""
+    rows = [row for row in rows if row]
+    labels = [row[0].strip() for row in rows]
+    if len(set(labels)) == len(labels):
+        return labels
+    texts = [place for place in range(first) if not all(_is_value(row[place]) for row in rows)]
+    return ["/".join(row[place].strip() for place in texts if row[place].strip()) for row in rows]
 
 
 def times_of_columns(names: Sequence[str]) -> Sequence[str]:
@@ -130,7 +154,8 @@ def id_columns(profiles: Mapping[int, Profile], times: Sequence[str]) -> list[in
     ordered = dict.fromkeys([*(place for place in named if place in repeated), *texts, *whole])
     for places in (*combinations(ordered, 1), *combinations(ordered, 2)):
         keys = zip(times, *(profiles[place].cells for place in places), strict=True)
-        if len(set(keys)) == len(times):
+        values = [each for place, each in profiles.items() if place not in places]
+        if len(set(keys)) == len(times) and any(each.is_numeric for each in values):
             return sorted(places)
     return []
 
@@ -169,25 +194,34 @@ def side_by_side(
 
 
 def values_begin(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """The first column after those with text; 0 where the first one holds numbers or times."""
-    for place in range(len(names)):
-        cells = [
-            row[place].strip() for row in rows[:200] if place < len(row) and row[place].strip()
-        ]
-        numeric = sum(find_numerals([cell], "").number(cell) is not None for cell in cells)
-        if cells and 2 * numeric > len(cells):
-            return (
-                0 if place and read_times([row[0] for row in rows[:20]], numbers=False) else place
-            )
+    """Where the columns of numbers begin whose names follow each other; 0 where the first holds numbers or times."""
+    some = [row for row in rows[:_LOOKED_AT] if row]
+    for place in range(1, min(_MOST_NAMES + 1, len(names) - _LEAST + 1)):
+        if not _follow(names[place:]):
+            continue
+        cells = [cell.strip() for row in some for cell in row[place:] if cell.strip()]
+        firsts = [row[0] for row in some if row[0].strip()]
+        numeric = 2 * sum(map(_is_value, cells)) > len(cells)
+        named = (
+            2 * sum(map(_is_value, firsts)) <= len(firsts)
+            and read_times(firsts[:20], numbers=False) is None
+        )
+        return place if numeric and named else 0
     return 0
+
+
+def _is_value(cell: str) -> bool:
+    return find_numerals([cell], "").number(cell.strip()) is not None
 
 
 def _follow(names: Sequence[str]) -> bool:
     """Whether names are moments or numbers that follow each other: 1990, 1991; V1, V2; d_1, d_2."""
     if times := read_times(names, numbers=False):
-        return step_of([moment_of(time) for time in times]) is not None
+        return step_of(sorted(moment_of(time) for time in times)) is not None  # type: ignore[type-var]
     digits = ["".join(filter(str.isdigit, name)) for name in names]
     letters = {name.replace(number, "", 1) for name, number in zip(names, digits, strict=True)}
     return (
-        len(letters) == 1 and all(digits) and {int(b) - int(a) for a, b in pairwise(digits)} == {1}
+        len(letters) == 1
+        and all(digits)
+        and {int(b) - int(a) for a, b in pairwise(digits)} in ({1}, {-1})
     )

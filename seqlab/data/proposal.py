@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from seqlab.data.columns import Profile, by_content, by_usual_name, is_number
+from seqlab.data.columns import NAMES, Profile, by_content, by_usual_name, is_number, words_of
+from seqlab.data.image_archives import SUFFIXES
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
-from seqlab.data.series import TIMES, frequency_of, read_series
+from seqlab.data.series import frequency_of, read_series
+from seqlab.data.sources import PARTS_OF_DATA, TEXT_FILES
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
 from seqlab.data.tagged import joining_mark, read_tagged
+from seqlab.data.time_columns import TIMES
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 VECTORS = ("--set", "source.kind=vectors")
@@ -35,7 +38,16 @@ def propose(paths: Sequence[str]) -> Proposal:
         warnings.simplefilter("ignore", SeqlabWarning)
         task, reason, *options = _proposed(list(paths))
     names = " and ".join(map(display_name, paths))
+    if len(paths) == 1 and (train := _training_part(paths[0])):
+        reason, paths = f"{reason}; train on the part for training", [train]
     return Proposal(task, f"{names}: {reason}", ("train", task, *paths, *options))
+
+
+def _training_part(path: str) -> str:
+    """The sub-folder for training, of a folder that has others for tests."""
+    folders = [each for each in Path(path).glob("*") if each.is_dir()]
+    known = len(folders) > 1 and all(each.name.lower() in PARTS_OF_DATA for each in folders)
+    return next((str(each) for each in folders if known and each.name.lower() == "train"), "")
 
 
 def holds_vectors(paths: Sequence[str]) -> bool:
@@ -74,12 +86,8 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
         if joining_mark([line.strip() for line in head]):
             return _tagged(path, "sentences of words with their tags")
         profiles = open_table(path).profiles
-        if (
-            len(profiles) < 2
-            and not profiles[0].is_numeric
-            and not _are_numbers(" ".join(head[1:]).split())
-        ):
-            return _plain(path)
+        if len(profiles) < 2 and not profiles[0].is_numeric:
+            return _forecast(path) if _have_numbers(head[1:] or head) else _plain(path)
     return _table(path)
 
 
@@ -102,6 +110,9 @@ def _table(path: str) -> tuple[str, ...]:
         return _plain(path)
     if (files := by_content(profiles, ("file", "label"), (0, 1))) is not None:
         return _files(profiles[files[0]], profiles[files[1]], rows)
+    languages = [each for each in profiles if each.name.lower() in NAMES["language"]]
+    if len(languages) > 1 and all(each.is_text for each in languages):
+        return "translate", f"{rows:,} lines of two texts"
     if _are_tagged(table, profiles):
         return _tagged(path, "sentences with a tag for each word")
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
@@ -110,15 +121,30 @@ def _table(path: str) -> tuple[str, ...]:
     named = (
         label is not None and profiles[label].name.lower() != "target" and profiles[label].is_label
     )
-    if named or (labels.is_label and not _is_long(labels)):
+    few = labels.num_distinct <= min(20, len(labels.cells) / 10)
+    if named or (labels.is_label and (few or not _is_long(labels))):
         order = "a label and a text" if columns[1] < columns[0] else "a text and a label"
+        _check_texts(table, profiles, rows)
         return "classify", f"{rows:,} lines of {order}"
     if labels.is_numeric:
         raise DataError(
             f"{table.where}: {rows:,} lines of a text and a number, which is regression",
-            hint="write a few ranges, such as low and high, into a column; then: seqlab train classify FILE",
+            hint="write a few ranges, such as low and high, into a column; then: seqlab train classify FILE; "
+            "to write one from the other: seqlab train translate FILE",
         )
     return "translate", f"{rows:,} lines of two texts"
+
+
+def _check_texts(table: Table, profiles: Sequence[Profile], rows: int) -> None:
+    """Refuse a table of measurements, whose rows are no sequences."""
+    numeric = [each for each in profiles if each.is_numeric]
+    texts = [each for each in profiles if each.is_text and not each.is_label]
+    if len(numeric) > 2 and not texts:
+        raise DataError(
+            f"{table.where}: {rows:,} rows of {len(numeric)} numbers and a label: neither a text nor a series",
+            hint="Seqlab learns from sequences; if the numbers of a row follow each other in time, save them with "
+            "NumPy: np.savez('rows.npz', values=array[:, :, None], labels=labels); seqlab train classify rows.npz",
+        )
 
 
 def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
@@ -130,9 +156,15 @@ def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
     if not numeric or not (wide or (timed and not texts) or len(numeric) == len(profiles)):
         return None
     try:
-        series = read_series(path)
+        return _forecast(path)
     except SeqlabError:
+        if timed and not texts:
+            raise
         return None
+
+
+def _forecast(path: str) -> tuple[str, ...]:
+    series = read_series(path)
     what = f"{len(series.columns):,} series" if len(series.columns) > 1 else "a series"
     frequency = frequency_of(series)
     often = "" if frequency in ("unknown", "numbered") else f", {frequency}"
@@ -150,6 +182,14 @@ def _files(files: Profile, others: Profile, rows: int) -> tuple[str, ...]:
 def _labelled(count: str, files: Sequence[str], end: str) -> tuple[str, ...]:
     if _are_vectors(files):
         return "classify", f"{count}.npy files{end}"
+    if files and not any(file.lower().endswith(SUFFIXES) for file in files):
+        if any(Path(file).suffix.lower() in TEXT_FILES for file in files):
+            return "classify", f"{count}texts{end}"
+        endings = ", ".join(sorted({Path(file).suffix for file in files})[:5])
+        raise DataError(
+            f"neither texts, pictures nor .npy files, but {endings}",
+            hint="a folder holds a sub-folder of .txt, .png, .jpg or .npy files for each label.",
+        )
     return "classify", f"{count}pictures{end}", *PICTURES
 
 
@@ -214,7 +254,11 @@ def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
     columns = by_content(profiles, ("words", "tags"), (0, 1))
     if columns is None:
         return False
-    words, tags = (" ".join(profiles[place].cells).split() for place in columns)
+    single = all(len(words_of(cell)) == 1 for place in columns for cell in profiles[place].cells)
+    cut = list if single else words_of  # letters, as of proteins
+    words, tags = (
+        [word for cell in profiles[place].cells for word in cut(cell)] for place in columns
+    )
     kinds = len(set(tags))
     return (
         len(profiles[columns[0]].cells) > 1
@@ -223,8 +267,17 @@ def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
     )
 
 
-def _are_numbers(cells: Sequence[str]) -> bool:
-    return bool(cells) and all(map(is_number, cells))
+def _have_numbers(head: Sequence[str]) -> bool:
+    """Whether lines are columns between blanks, one of them of numbers; or nothing but numbers."""
+    rows = [line.replace(",", " ").split() for line in head if line.strip()]
+    columns = list(zip(*rows, strict=False))
+    even = len(rows) > 2 and len({len(row) for row in rows}) == 1
+    numbers = [all(map(is_number, column)) for column in columns]
+    return (
+        any(numbers)
+        if even
+        else bool(numbers) and all(is_number(cell) for row in rows for cell in row)
+    )
 
 
 def _is_long(profile: Profile) -> bool:

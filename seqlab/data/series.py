@@ -6,6 +6,8 @@ column, become columns side by side. What is not a number or not finite is refus
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,39 +16,31 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from seqlab.data.columns import IDS, MISSING, Numerals, Profile, find_numerals
+from seqlab.data.columns import IDS, MISSING, Numerals, Profile, find_numerals, is_missing
 from seqlab.data.panel import (
     Cells,
     id_columns,
     is_one_a_row,
+    names_of_rows,
     read_cells,
     side_by_side,
     times_of_columns,
     values_begin,
 )
-from seqlab.data.times import TimeStep, grid, moment_of, read_times, step_of, written
-from seqlab.errors import DataError, UsageError, nearest, shorten, warn
-
-TIMES = (
-    "date",
-    "time",
-    "datetime",
-    "timestamp",
-    "month",
-    "day",
-    "ds",
-    "year",
-    "quarter",
-    "week",
-    "period",
-    "ts",
-    "epoch",
-    "unix",
-    "unixtime",
+from seqlab.data.time_columns import (
+    EVEN_STEPS,
+    column_named,
+    time_columns,
+    times_of_rows,
+    without_month_columns,
+    without_totals,
 )
-_MOST_TOTALS = 2  # rows below a table that sum it up
+from seqlab.data.times import TimeStep, grid, moment_of, step_of, written
+from seqlab.errors import DataError, shorten, warn
+
 _LOOKED_AT = 1000  # cells that show what a column holds
-PARTS = ("year", "month", "day", "hour", "minute")
+_FEW = 0.01  # the share of moments that may be there twice
+_NINES = re.compile(r"-?9{2,}(\.9+)?$")  # what many write where nothing was observed
 
 
 @dataclass(frozen=True)
@@ -80,14 +74,16 @@ def read_series(
     cells = read_cells(path, encoding)
     if ids is None and time is None and is_one_a_row(cells.names, cells.rows):
         return _checked(with_columns(_one_a_row(cells), columns))
-    when = _time_columns(cells, time)
-    cells = _without_totals(cells, when)
-    times = _read_times(cells, when)
+    if time is None:
+        cells = without_month_columns(cells)
+    when = time_columns(cells, time)
+    cells = without_totals(cells, when)
+    times = times_of_rows(cells, when)
     apart = _id_columns(cells, ids, when, times)
     chosen = (
         [] if apart and not set(columns) <= set(cells.names) else columns
     )  # else they are names of series
-    places = [_column(cells.names, name) for name in chosen] or _numeric_columns(
+    places = [column_named(cells.names, name) for name in chosen] or _numeric_columns(
         cells, [*when, *apart]
     )
     names = [cells.names[place] for place in places]
@@ -111,12 +107,13 @@ def _one_a_row(cells: Cells) -> Series:
     first = values_begin(cells.names, cells.rows)
     times = times_of_columns(cells.names[first:])
     labels, stamps, values, lines = list[str](), list[str](), list[float](), list[int]()
-    for number, row in zip(cells.numbers, cells.rows, strict=True):
+    names = names_of_rows(cells.rows, first)
+    for number, row, name in zip(cells.numbers, cells.rows, names, strict=True):
         texts = [cell.strip() for cell in row[first:]]
-        numbers = _numbers(texts, "", [f"{cells.where}:{number}"] * len(texts))
+        numbers = _numbers(texts, "", [f"{cells.where}:{number}"] * len(texts), cells.where)
         while not times and numbers and math.isnan(numbers[-1]):
             numbers.pop()
-        labels += [row[0].strip() or str(number)] * len(numbers)
+        labels += [name or str(number)] * len(numbers)
         stamps += times[: len(numbers)]
         values += numbers
         lines += [number] * len(numbers)
@@ -149,69 +146,12 @@ def _usual_step(times: Sequence[str]) -> TimeStep | None:
     return step_of([moment_of(time) for time in times[-50:]])
 
 
-def _time_columns(cells: Cells, time: str | None) -> list[int]:
-    if time is not None:
-        return [_column(cells.names, name.strip()) for name in time.split(",")]
-    lower = [name.lower() for name in cells.names]
-    if "year" in lower and "month" in lower:  # each part of a date in a column of its own
-        parts = [lower.index(part) for part in PARTS if part in lower]
-        if all(cell.isdecimal() for part in parts for cell in cells.column(part)[:20]):
-            return parts
-    named = [place for place, name in enumerate(lower) if name in TIMES]
-    dates = [
-        place
-        for place in range(len(lower))
-        if read_times(cells.column(place)[:20], numbers=False) is not None
-    ]
-    both = [place for place in named if place in dates]
-    return (
-        both
-        or named
-        or [place for place in dates if read_times(cells.column(place), numbers=False)]
-    )[:1]
-
-
-def _without_totals(cells: Cells, when: Sequence[int]) -> Cells:
-    """The table without the last rows if they have no time, such as "Total", and all others have one."""
-    texts = [" ".join(row[place].strip() for place in when) for row in cells.rows]
-    if not when or len(texts) <= _MOST_TOTALS + 1 or read_times(texts[-1:]) is not None:
-        return cells
-    for count in range(1, _MOST_TOTALS + 1):
-        if read_times(texts[:-count]) is not None:
-            what = f"{shorten(texts[-count])} is not a time, so the row is left out"
-            warn(f"{cells.where}:{cells.numbers[-count]}: {what}")
-            return replace(cells, numbers=cells.numbers[:-count], rows=cells.rows[:-count])
-    return cells
-
-
-def _read_times(cells: Cells, when: Sequence[int]) -> list[str]:
-    """The time of each row; nothing where no column holds times."""
-    if not when:
-        return []
-    texts = [" ".join(row[place].strip() for place in when) for row in cells.rows]
-    times = read_times(texts)
-    if times is not None:
-        return times
-    first = read_times(texts[:1]) is not None
-    for number, text in zip(cells.numbers, texts, strict=True):
-        if read_times([texts[0], text] if first else [text]) is None:
-            like = " like the others" if first else ""
-            raise DataError(
-                f"{cells.where}:{number}: {shorten(text)} is not a time{like}",
-                hint="write times as 2024-05-31, 2024-05-31 23:00 or 2024-05, or name their columns with data.time.",
-            )
-    raise DataError(
-        f"{cells.where}: column '{cells.names[when[0]]}' holds times in several forms, such as {shorten(texts[0])}",
-        hint="write all of them in one form, such as 2024-05-31.",
-    )
-
-
 def _id_columns(
     cells: Cells, ids: str | None, when: Sequence[int], times: Sequence[str]
 ) -> list[int]:
     """The columns that tell series apart: those asked for, else those with which no moment is there twice."""
     if ids is not None:
-        return [_column(cells.names, name.strip()) for name in ids.split(",")]
+        return [column_named(cells.names, name.strip()) for name in ids.split(",")]
     places = [place for place in range(len(cells.names)) if place not in when]
     profiles = {place: Profile(cells.names[place], tuple(cells.column(place))) for place in places}
     return id_columns(profiles, times)
@@ -224,15 +164,14 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
         if place in others:
             continue
         some = cells.column(place)[:: max(1, len(cells.rows) // _LOOKED_AT)]
-        column = [cell for cell in some if cell.lower() not in MISSING]
+        column = [cell for cell in some if not is_missing(cell)]
         numerals = find_numerals(column, cells.delimiter)
         numeric = sum(numerals.number(cell) is not None for cell in column)
         if column and 2 * numeric < len(column):
             aside.append(f"'{name}' (text such as {shorten(column[0], 20)})")
-        elif (
-            name.lower() in ("", *IDS)
-            and len(set(column)) == len(column)
-            and len(cells.names) > 1 + len(others)
+        elif len(cells.names) > 1 + len(others) and (
+            (name.lower() in ("", *IDS) and len(set(column)) == len(column))
+            or (place == 0 and _counts(cells.column(place)))
         ):
             aside.append(f"'{name}' (it counts the rows)")
         else:
@@ -249,25 +188,70 @@ def _numeric_columns(cells: Cells, others: Sequence[int]) -> list[int]:
     return chosen
 
 
+def _counts(column: Sequence[str]) -> bool:
+    """Whether a column only numbers the rows."""
+    start = int(column[0]) if column[0].isdecimal() else -1
+    return (
+        start in (0, 1)
+        and len(column) >= EVEN_STEPS
+        and column == [str(start + n) for n in range(len(column))]
+    )
+
+
 def _column_numbers(cells: Cells, place: int) -> list[float]:
     places = (f"{cells.where}:{number}, column '{cells.names[place]}'" for number in cells.numbers)
-    return _numbers(cells.column(place), cells.delimiter, places)
+    where = f"{cells.where}, column '{cells.names[place]}'"
+    values = _numbers(cells.column(place), cells.delimiter, places, where)
+    return _without_nines(values, where)
 
 
-def _numbers(texts: Sequence[str], delimiter: str, places: Iterable[str]) -> list[float]:
+def _numbers(
+    texts: Sequence[str], delimiter: str, places: Iterable[str], where: str
+) -> list[float]:
     """Numbers as they are written all in one way, NaN where none is; `places` are what messages call the cells."""
     with suppress(ValueError):  # the usual form, and no gaps
         values = np.asarray(texts).astype(np.float64)
         if np.isfinite(values).all():
             return values.tolist()
     numerals = find_numerals(texts, delimiter)
-    return [_number(text, numerals, place) for text, place in zip(texts, places, strict=True)]
+    others = Counter(
+        text for text in texts if not is_missing(text) and numerals.number(text) is None
+    )
+    marks = {
+        text for text, count in others.items() if count > 1 and not any(map(str.isdigit, text))
+    }
+    if 10 * sum(others.values()) > len(texts):  # text among the numbers rather than marks
+        marks = set()
+    for mark in sorted(marks):
+        warn(f"{where}: {shorten(mark)} is read as a missing value")
+    return [
+        math.nan if text in marks else _number(text, numerals, place)
+        for text, place in zip(texts, places, strict=True)
+    ]
+
+
+def _without_nines(values: list[float], where: str) -> list[float]:
+    """The values with NaN for one like 9999 or -99.9 that comes again and is far from all others."""
+    counts = Counter(values)
+    nines = [
+        value for value, count in counts.items() if count > 1 and _NINES.match(f"{value:.10g}")
+    ]
+    for value in nines:
+        rest = [
+            abs(other) for other in counts if abs(other) != abs(value) and not math.isnan(other)
+        ]
+        if rest and 3 * max(rest) < abs(value):
+            warn(f"{where}: {value:g} is read as a missing value, {counts[value]} times")
+            values = [math.nan if each == value else each for each in values]
+    return values
 
 
 def _number(text: str, numerals: Numerals, where: str) -> float:
     if text.lower() in MISSING:
         return math.nan
     value = numerals.number(text)
+    if value is None and is_missing(text):
+        return math.nan
     if value is None:
         raise DataError(
             f"{where}: {shorten(text)} is not a number",
@@ -280,6 +264,7 @@ def _number(text: str, numerals: Numerals, where: str) -> float:
 
 def _regular(series: Series, numbers: Sequence[int]) -> Series:
     """The rows in the order of time, each moment once, with a row of gaps for each moment that is missing."""
+    series, numbers = _each_once(series, numbers)
     moments = [moment_of(time) or 0.0 for time in series.times]
     order = np.argsort(np.asarray(moments), kind="stable")
     if (np.diff(order) < 0).any():
@@ -325,11 +310,35 @@ def _regular(series: Series, numbers: Sequence[int]) -> Series:
     return replace(series, times=tuple(stamps), values=values)
 
 
+def _each_once(series: Series, numbers: Sequence[int]) -> tuple[Series, Sequence[int]]:
+    """The series without rows that are there twice, and with the mean of those few that have the same time."""
+    rows: dict[str, list[int]] = {}
+    for place, time in enumerate(series.times):
+        rows.setdefault(time, []).append(place)
+    more = len(series) - len(rows)
+    same = all(
+        np.array_equal(series.values[p], series.values[one], equal_nan=True)
+        for one, *rest in rows.values()
+        for p in rest
+    )
+    if not more or not numbers or not (same or more <= _FEW * len(series)):
+        return series, numbers
+    time = next(time for time, places in rows.items() if len(places) > 1)
+    what = "of equal rows one is kept" if same else "the mean of their values is taken"
+    warn(
+        f"{series.where}: {more} time stamp{'s are' if more > 1 else ' is'} there twice, as {time}; {what}"
+    )
+    values = np.stack([series.values[places].mean(axis=0) for places in rows.values()])
+    return replace(series, times=tuple(rows), values=values), [
+        numbers[places[0]] for places in rows.values()
+    ]
+
+
 def with_columns(series: Series, columns: Sequence[str]) -> Series:
     """Only the series of these names, in this order."""
     if not columns:
         return series
-    places = [_column(list(series.columns), name) for name in columns]
+    places = [column_named(list(series.columns), name) for name in columns]
     return replace(
         series, columns=tuple(series.columns[p] for p in places), values=series.values[:, places]
     )
@@ -341,11 +350,3 @@ def _checked(series: Series) -> Series:
             message = f"{series.where}: column '{name}' has no observation at all"
             raise DataError(message, hint="leave it out: data.columns names those to read.")
     return series
-
-
-def _column(header: Sequence[str], name: str) -> int:
-    if name in header:
-        return list(header).index(name)
-    if name.isdecimal() and 1 <= int(name) <= len(header):
-        return int(name) - 1
-    raise UsageError(f"there is no column '{name}'", hint=nearest(name, header))

@@ -6,20 +6,25 @@ so if there was a choice. Every reader is a generator that holds one example in 
 it stands.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Shaped
 
 from seqlab.data.columns import Profile, by_content, by_usual_name
+from seqlab.data.dialect import DELIMITERS
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.parquet import parquet_rows
-from seqlab.data.tables import DELIMITERS, TABLES, Cells, Table, open_table, text_of
+from seqlab.data.tables import TABLES, Cells, Table, open_table, text_of
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
+TEXT_FILES = ("", ".txt", ".text")  # how names of files end that are texts of a folder
+PARTS_OF_DATA = ("train", "test", "valid", "validation", "val", "dev", "unsup")
 Text = str | tuple[str, ...]
 Vectors = Float32[np.ndarray, "_ _"]
 Columns = tuple[str | None, str | None]  # by name or number from 1; None: as the cells show
@@ -87,8 +92,28 @@ def read_labelled(
     label: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Example]:
-    """Texts with a label each, from two columns of a table, or from a file of texts beside a file of labels."""
+    """Texts with a label each, from two columns of a table, from a file of texts beside a file of labels, or from a
+    folder: a file for each text in a folder for each label, or a file for each label with a text on each line."""
+    if len(paths) == 1 and os.path.isdir(paths[0]):
+        return at_least_one(_in_folder(paths[0], encoding), paths)
     return at_least_one(_with_labels(two_texts(paths, (text, label), _LABELLED, encoding)), paths)
+
+
+def _in_folder(path: str, encoding: str | None) -> Iterator[Example]:
+    files = [
+        file
+        for file in sorted(Path(path).rglob("[!.]*"))
+        if file.is_file() and file.suffix.lower() in TEXT_FILES
+    ]
+    a_text_a_line = all(file.parent == Path(path) for file in files)
+    for file in files:
+        texts = lines(str(file), encoding)
+        if a_text_a_line:
+            for number, text in texts:
+                if text.strip():
+                    yield Example(text, file.stem, f"{file}:{number}")
+        else:
+            yield Example("\n".join(text for _, text in texts), file.parent.name, str(file))
 
 
 def at_least_one(examples: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
@@ -122,14 +147,26 @@ def two_texts(
 
 
 def _with_labels(examples: Iterator[Example]) -> Iterator[Example]:
+    """The examples with a label. A few may have none; where many have none, another column was meant."""
+    total, unlabelled = 0, list[Example]()
     for example in examples:
-        label = str(example.target).strip()
-        if not label:
-            raise DataError(
-                f"{example.where}: the label is empty, beside {shorten(str(example.source))}",
-                hint="each text needs a label; drop the line or fill it in.",
-            )
-        yield Example(example.source, label, example.where)
+        total += 1
+        if label := str(example.target).strip():
+            yield Example(example.source, label, example.where)
+        else:
+            unlabelled.append(example)
+    if not unlabelled:
+        return
+    first = unlabelled[0]
+    if 10 * len(unlabelled) > total:
+        raise DataError(
+            f"{first.where}: the label is empty, beside {shorten(str(first.source))}",
+            hint="each text needs a label; drop the line or fill it in.",
+        )
+    count = f"{len(unlabelled)} row{'s have' if len(unlabelled) > 1 else ' has'} no label"
+    warn(
+        f"{count} and {'are' if len(unlabelled) > 1 else 'is'} left out, the first is {first.where}"
+    )
 
 
 def only(paths: Sequence[str]) -> str:
@@ -160,7 +197,8 @@ def _parallel(one: str, other: str, encoding: str | None) -> Iterator[Example]:
             counts = [sum(1 for _ in lines(path, encoding)) for path in (one, other)]
             raise DataError(
                 f"{display_name(one)} has {counts[0]:,} lines and {display_name(other)} has {counts[1]:,}",
-                hint="line n of one belongs to line n of the other, so both need the same number of lines.",
+                hint="line n of one belongs to line n of the other, so both need the same number of lines; files of "
+                "texts with one label each go into a folder of their own: seqlab train classify FOLDER",
             )
         yield Example(texts[0], texts[1], f"{display_name(one)}:{number}")
 

@@ -1,7 +1,6 @@
-"""A table in a file: TSV, CSV and their kin, JSON with keys, Parquet with named columns.
+"""A table in a file: TSV, CSV and their kin, JSON in any of its forms, Parquet with named columns.
 
-What separates the cells, whether they stand in quotation marks, and whether the first row names the columns follows
-from the first rows.
+What stands above the rows, as titles and comments do, is left out.
 """
 
 import csv
@@ -9,27 +8,43 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any
 
-from seqlab.data.columns import FILE, KNOWN_NAMES, Profile, is_number, is_time, profiles_of
+from seqlab.data.columns import KNOWN_NAMES, Profile, profiles_of
+from seqlab.data.dialect import DELIMITERS, Dialect, find_dialect, has_header, names_like
+from seqlab.data.json_objects import json_objects
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.parquet import parquet_names, parquet_rows
-from seqlab.errors import DataError, shorten
+from seqlab.errors import DataError, shorten, warn
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_FORMATS = (  # how texts begin that are no tables, what they are, and what to do
+    (
+        ("<?xml", "<!doctype", "<html", "<tmx"),
+        "XML or HTML",
+        "write its texts into a table, such as CSV, or as JSONL.",
+    ),
+    (("@relation",), "ARFF", "delete the lines down to @data, and name it .csv."),
+    (
+        ("@problemname", "#problemname"),
+        "a .ts file of series",
+        "write arrays of the series, steps and channels, and the labels: "
+        "np.savez('series.npz', values=..., labels=...); then: seqlab train classify series.npz",
+    ),
+    ((">",), "FASTA or a quotation", "write a table with a sequence and its label on each line."),
+    (
+        ("msgid", "#: "),
+        "a catalogue of messages",
+        "write a table with a message and its translation on each line.",
+    ),
+)
 HEAD = 1000  # rows that show what the columns hold
-DELIMITERS = {
-    "\t": "tab",
-    ";": "semicolon",
-    "|": "pipe",
-    ",": "comma",
-}  # where two fit as well, the first is meant
-_LABEL = "__label__"  # how fastText marks the label at the beginning of a line
+_SOME = 10  # rows that show what is usual
+_MOST_TITLES = 20  # lines above a table
+_MOST_UNITS = 2  # rows below a header that are no data
 _DECLARED_SEPARATOR = re.compile(r"sep=[;,|\t]$", re.IGNORECASE)  # Excel's first line
-_OBJECTS = "each line is one object, or the whole file is one array of objects."
 Cells = Sequence[object]  # texts, or whatever JSON and Parquet hold
 Row = tuple[int, Cells]  # line number and cells
 
@@ -67,22 +82,131 @@ def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] =
         return _parquet_table(path)
     if extension(path) in (".jsonl", ".json"):
         return _json_table(path, encoding)
+    where = display_name(path)
     text = lines(path, encoding)
     first = list(islice(text, HEAD))
-    if first and _DECLARED_SEPARATOR.match(first[0][1]):
+    _check_format(first[0][1], where)
+    if _DECLARED_SEPARATOR.match(first[0][1]):
         first = first[1:]
-    is_csv = extension(path) == ".csv"
-    delimiter, quoted = find_dialect([line for _, line in first], is_csv=is_csv)
+    first = _below_comments(first)
+    dialect = find_dialect([line for _, line in first], extension(path))
     text = chain(first, text)
-    rows = _quoted_rows(path, text, delimiter) if quoted else _plain_rows(text, delimiter)
+    rows = _quoted_rows(path, text, dialect) if dialect.quoted else _plain_rows(text, dialect)
     head = list(islice(rows, HEAD))
+    head = _below_title(head, extension(path), dialect, where)
     names, note = None, ""
+    is_csv = extension(path) == ".csv"
     has_names = bool(head) and _has_names(head[0][1], named)
-    if has_names or has_header([cells for _, cells in head], usual=is_csv and delimiter == ","):
+    usual = is_csv and dialect.delimiter == ","
+    if has_names or has_header([cells for _, cells in head], usual=usual):
         names = [str(cell).strip() for cell in head.pop(0)[1]]
         if not has_names and not is_csv:
             note = f"the first line names the columns: {', '.join(names)}"
-    return Table(display_name(path), names, head, chain(head, rows), delimiter, note)
+        names = _with_row_names(names, head)
+        head = _below_units(head, where)
+    table = Table(where, names, head, chain(head, rows), dialect.delimiter, note)
+    return _of_one_width(table, dialect)
+
+
+def _check_format(line: str, where: str) -> None:
+    """Refuse a text that is no table by its first line, with what makes it one."""
+    start = line.lstrip().lower()
+    for begins, what, hint in _FORMATS:
+        if start.startswith(begins):
+            raise DataError(f"{where}: this is {what}, not a table", hint=hint)
+
+
+def _below_comments(first: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines below those at the beginning that start with #; the last of these may name the columns."""
+    count = next((place for place, (_, line) in enumerate(first) if line[:1] != "#"), 0)
+    if not count or sum(line[:1] == "#" for _, line in first[count:]) * 10 > len(first):
+        return first
+    number, last = first[count - 1]
+    marks = [mark for mark in DELIMITERS if mark in last]
+    like = [m for m in marks if last.count(m) == first[count][1].count(m)]
+    return ([(number, last.lstrip("# "))] if like else []) + first[count:]
+
+
+def _below_title(head: list[Row], ending: str, dialect: Dialect, where: str) -> list[Row]:
+    """The rows below a title, if a header of more columns follows it."""
+    width = _usual_width(head)
+    least = width - (width > 2)  # R names the columns and not the rows
+    count = next((place for place, (_, row) in enumerate(head) if len(row) >= least), 0)
+    names = sum(str(cell).strip().lower() in KNOWN_NAMES for cell in head[0][1]) if head else 0
+    if not 0 < count <= _MOST_TITLES or names > 1:
+        return head
+    rows = [cells for _, cells in head[count:]]
+    if width == 2 and not has_header(rows, usual=ending == ".csv"):  # a row that is damaged
+        return head
+    what = f"{count} line{'s' if count > 1 else ''} above the table"
+    title = dialect.delimiter.join(map(str, head[0][1]))
+    warn(f"{where}: {what} are left out, the first is {shorten(title)}")
+    return head[count:]
+
+
+def _below_units(head: list[Row], where: str) -> list[Row]:
+    """The rows without those right below the header that are unlike all others: units, or types."""
+    rows = [[str(cell) for cell in cells] for _, cells in head]
+    for count in range(min(_MOST_UNITS, len(rows) - _SOME), 0, -1):
+        if all(set(names_like([row, *rows[count:]])) == {True} for row in rows[:count]):
+            what = f"left out, because it is unlike the rows below: {shorten(' '.join(rows[0]))}"
+            warn(f"{where}:{head[0][0]}: {what}")
+            return head[count:]
+    return head
+
+
+def _usual_width(head: Sequence[Row]) -> int:
+    """How many cells most rows have."""
+    widths = Counter(len(cells) for _, cells in head)
+    return widths.most_common(1)[0][0] if widths else 0
+
+
+def _with_row_names(names: list[str], head: Sequence[Row]) -> list[str]:
+    """The names of the columns; R writes none above the names of the rows."""
+    short = bool(head) and all(len(cells) == len(names) + 1 for _, cells in head)
+    return ["", *names] if short and head[0][1][-1] != "" else names
+
+
+def _of_one_width(table: Table, dialect: Dialect) -> Table:
+    """The table with as many cells in each row: delimiters that are not quoted belong to the texts of one column.
+
+    That is the column without which the other columns differ least from row to row.
+    """
+    counts = [len(cells) for _, cells in table.head]
+    width = len(table.names) if table.names else min(counts, default=0)
+    more = sum(count > width for count in counts)
+    if (
+        not more
+        or width < 2
+        or 5 * more < len(counts)
+        or dialect.delimiter != ","
+        or min(counts) < width
+    ):
+        return table
+
+    def joined(row: Row, elastic: int) -> Row:
+        number, cells = row
+        if len(cells) <= width:
+            return row
+        end = len(cells) - (width - elastic - 1)
+        text = ",".join(map(str, cells[elastic:end]))
+        return number, [*cells[:elastic], text, *cells[end:]]
+
+    def variety(elastic: int) -> int:
+        rows = [joined(row, elastic)[1] for row in table.head]
+        columns = [{row[place] for row in rows} for place in range(width) if place != elastic]
+        return sum(map(len, columns))
+
+    elastic = min(range(width), key=variety)
+    warn(
+        f"{table.where}: {more} of the first {len(counts)} rows have more commas than columns; they are read as part "
+        f"of column {table.name_of(elastic)}"
+    )
+    return replace(
+        table,
+        head=[joined(row, elastic) for row in table.head],
+        rows=(joined(row, elastic) for row in table.rows),
+    )
 
 
 def text_of(value: object) -> str | None:
@@ -97,114 +221,22 @@ def text_of(value: object) -> str | None:
     return None if isinstance(value, dict | bytes) else str(value)  # a date
 
 
-def find_dialect(lines: Sequence[str], *, is_csv: bool) -> tuple[str, bool]:
-    """What separates the cells of a row, and whether a cell may stand in quotation marks, by a file's first lines.
-
-    A .csv has commas unless something fits better.
-    """
-    filled = [line for line in lines if line.strip()]
-    if filled and all(line.startswith(_LABEL) for line in filled):
-        return " ", False
-    own = "," if is_csv else "\t"
-    fits = {each: _fit(filled, each) for each in DELIMITERS}
-    if own == "\t" and fits["\t"] >= 0.5:
-        return "\t", _is_quoted(filled, "\t")
-    best = max(DELIMITERS, key=lambda each: fits[each])  # of equal ones the first
-    if fits[best] < (0.98 if own == "\t" else max(0.9, fits[own])):
-        best = own
-    if best == "," and own == "\t" and len(filled) < 5:
-        best = own  # a few lines of prose have as many commas each
-    return best, best in ",;" or _is_quoted(filled, best)
-
-
-def _fit(lines: Sequence[str], delimiter: str) -> float:
-    """The share of rows that have the same number of cells, at least two."""
-    try:
-        rows = list(csv.reader((line + "\n" for line in lines), delimiter=delimiter))
-    except csv.Error:
-        rows = [line.split(delimiter) for line in lines]
-    counts = Counter(len(row) for row in rows)
-    usual, count = max(counts.items(), key=lambda item: item[1], default=(1, 0))
-    return count / len(rows) if usual > 1 else 0.0
-
-
-def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether quotation marks enclose cells, rather than words in them: every cell that begins with one ends with one,
-    and they are needed somewhere, or stand around all cells of a row."""
-    mark = re.escape(delimiter)
-    cell = rf'(?:"(?:[^"]|"")*"|[^"{mark}\n][^{mark}\n]*|)'
-    row = re.compile(rf"{cell}(?:{mark}{cell})*\n")
-    text = "\n".join(lines) + "\n"
-    place, is_quoted = 0, False
-    while place < len(text):
-        match = row.match(text, place)
-        if match is None:
-            return (
-                is_quoted and text.count('"', place) % 2 == 1 and len(lines) > 500
-            )  # cut in a cell
-        cells = re.findall(rf"(?:^|{mark})({cell})", match[0][:-1])
-        quoted = [each[1:-1] for each in cells if each[:1] == '"']
-        needed = any(re.search(rf'""|\n|{mark}', each) for each in quoted)
-        is_quoted |= needed or len(quoted) == len(cells) > 1
-        place = match.end()
-    return is_quoted
-
-
 def _has_names(row: Cells, named: Sequence[str]) -> bool:
     """Whether a first row must be names: it holds the two usual ones, or a column is asked for by its name."""
     by_name = any(not name.isdecimal() for name in named[2:])
     return by_name or bool(named and set(named[:2]) <= {str(cell).strip().lower() for cell in row})
 
 
-def has_header(rows: Sequence[Cells], *, usual: bool) -> bool:
-    """Whether the first row names the columns: its cells are unlike those below. `usual` decides where nothing does."""
-    if len(rows) < 2:
-        return usual and bool(rows)
-    texts = [[str(cell).strip() for cell in row] for row in rows]
-    verdicts = []
-    for place, cell in enumerate(texts[0]):
-        below = [row[place] for row in texts[1:] if place < len(row) and row[place]]
-        verdicts.append(_is_name(cell, below))
-    usual_names = sum(cell.lower() in KNOWN_NAMES for cell in texts[0])
-    # one of a few may be a label, as "pos" is
-    return False not in verdicts and (usual or True in verdicts or usual_names > (len(rows) < 10))
-
-
-def _is_name(cell: str, below: Sequence[str]) -> bool | None:
-    """Whether a cell names its column; None where that cannot be told."""
-    if not below:
-        return None
-    cells = Profile("", tuple(below))
-    kinds = ((cells.is_numeric, is_number), (cells.is_time, is_time), (cells.is_file, FILE.search))
-    for is_kind, like in kinds:
-        if is_kind:
-            return not like(cell)
-    if not cell:
-        return True
-    counts = Counter(below)
-    if cell in counts or len(cell.split()) > 4:
-        return False
-    if len(below) < 10:
-        return None
-    if len(counts) <= len(below) / 4 and min(counts.values()) > 1:
-        return True  # above labels, each there more than once
-    if len(cell.split()) > 2 or not cell[-1].isalnum():
-        return None
-    shorter = sum(len(each) <= len(cell) for each in below)
-    are_texts = sum(len(each.split()) for each in below) >= 4 * len(below)
-    return True if are_texts and 50 * shorter < len(below) else None
-
-
-def _plain_rows(text: Iterator[tuple[int, str]], delimiter: str) -> Iterator[Row]:
-    """No quoting: the delimiter always separates; of blanks only the first."""
+def _plain_rows(text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
+    """No quoting: the delimiter always separates."""
     for number, line in text:
         if line.strip():
-            yield number, line.split(delimiter, 1 if delimiter == " " else -1)
+            yield number, dialect.split(line)
 
 
-def _quoted_rows(path: str, text: Iterator[tuple[int, str]], delimiter: str) -> Iterator[Row]:
+def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
     """A quoted cell may hold newlines, so a row is named by the line it starts on."""
-    reader = csv.reader((line + "\n" for _, line in text), delimiter=delimiter, strict=True)
+    reader = dialect.reader(line + "\n" for _, line in text)
     start = 1
     try:
         for cells in reader:
@@ -212,10 +244,11 @@ def _quoted_rows(path: str, text: Iterator[tuple[int, str]], delimiter: str) -> 
                 yield start, cells
             start = reader.line_num + 1
     except csv.Error as error:
+        mark = DELIMITERS[dialect.delimiter]
         raise DataError(
             f"{display_name(path)}:{start}: this is not CSV: {error}",
-            hint=f'a cell with {DELIMITERS[delimiter]}s, newlines or quotation marks stands in "...", and its own '
-            "marks are doubled; perhaps one is never closed. Very long cells are better kept as JSONL.",
+            hint=f'a cell with {mark}s, newlines or quotation marks stands in "...", and its own marks are doubled; '
+            "perhaps one is never closed. Very long cells are better kept as JSONL.",
         ) from error
 
 
@@ -229,34 +262,6 @@ def _json_table(path: str, encoding: str | None) -> Table:
     )
     head: list[Row] = list(islice(rows, len(first)))
     return Table(display_name(path), names, head, chain(head, rows))
-
-
-def json_objects(path: str, encoding: str | None) -> Iterator[tuple[int, dict[str, object]]]:
-    """The objects of a file, one a line or all in one array, each with its number."""
-    name = display_name(path)
-    filled = ((number, line) for number, line in lines(path, encoding) if line.strip())
-    first = next(filled)
-    text = chain([first], filled)
-    values: Iterator[tuple[int, object]]
-    if first[1].lstrip().startswith("["):
-        whole = "\n".join(line for _, line in text)
-        values = enumerate(_parsed(whole, f"{name}: this is not JSON"), start=1)
-    else:
-        values = ((n, _parsed(line, f"{name}:{n}: this line is not JSON")) for n, line in text)
-    for number, value in values:
-        if not isinstance(value, dict):
-            problem = f"{name}:{number}: a JSON {type(value).__name__} where an object is needed"
-            raise DataError(f"{problem}: {shorten(str(value))}", hint=_OBJECTS)
-        yield number, value
-
-
-def _parsed(text: str, problem: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{problem}: {shorten(text)}", hint=f"{_OBJECTS} Python's parser says: {error}"
-        ) from error
 
 
 def _parquet_table(path: str) -> Table:

@@ -5,7 +5,8 @@ and of two such forms the one in which the rows follow each other regularly.
 """
 
 import re
-from calendar import monthrange
+import unicodedata
+from calendar import month_abbr, monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,20 @@ _MONTH = re.compile(r"(\d{1,4})-(\d{1,2})$")
 _QUARTER = re.compile(r"(\d{4})[- ]?Q([1-4])$", re.IGNORECASE)
 _QUARTER_FIRST = re.compile(r"(?=Q|.Q)Q?([1-4])Q?[- /]?(\d{4})$", re.IGNORECASE)
 # The forms of other countries, in which whatever separates the parts of a date is a hyphen, of equal ones the first.
-_SEPARATORS = re.compile(r"[/., -]+")
+_SEPARATORS = re.compile(r"[/., \u5e74\u6708\ub144\uc6d4-]+")
+_BESIDE_A_DATE = re.compile(  # a weekday, a zone after the clock, the ending of an ordinal, a preposition, a last sign
+    r"^(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\b[.,]?|(?<=:\d\d) (?:[A-Z]{3,4}|[+-]\d{4})\b|(?<=\d)(?:st|nd|rd|th|er)\b"
+    r"|\b(?:de|del|di|of)\b|[\u65e5\u53f7\uc77c]",
+    re.IGNORECASE,
+)
+_MONTH_NAMES = (  # how the names of the months begin in languages of Europe, without accents
+    "jan|gen|ene", "feb|fev", "mar|mrz", "apr|abr|avr", "may|mai|mag|mei|maj", "jun|juin|giu",
+    "jul|juil|lug", "aug|aou|ago", "sep|set", "oct|okt|ott|out", "nov", "dec|dez|dic|des",
+)  # fmt: skip
+_MONTH_NAME = re.compile("|".join(f"(?P<m{n}>{each})" for n, each in enumerate(_MONTH_NAMES)))
+_DOTTED_MONTH = re.compile(
+    r"(?:(0?[1-9]|1[0-2])\.((?:19|20)\d\d)|((?:19|20)\d\d)\.(0[1-9]|1[0-2]))$"
+)
 _MONTHS = ["%b-%y", "%b-%Y", "%B-%Y", "%Y-%b", "%Y-%B", "%y-%b", "%m-%Y", "%Y-%m", "%YM%m"]
 _DAYS = [
     "%d-%m-%Y",
@@ -37,7 +51,19 @@ _DAYS = [
     "%b-%d-%Y",
     "%B-%d-%Y",
 ]
-_CLOCKS = ("", "-%H:%M", "-%H:%M:%S", "-%I:%M-%p", "-%I:%M:%S-%p", "-%H-%M", "-%H:%M:%S-%f")
+_CLOCK_BEFORE_YEAR = "%b-%d-%H:%M:%S-%Y"
+_CLOCKS = (
+    "",
+    "-%H:%M",
+    "-%H:%M:%S",
+    "-%I:%M-%p",
+    "-%I:%M:%S-%p",
+    "-%H-%M",
+    "-%H:%M:%S-%f",
+    "-%H-%M-%S",
+    "-%H",
+)
+_LONGEST = 50  # characters of a time stamp
 _LATEST = 2040  # two figures mean a year before it
 _MONTH_FORM, _DAY_FORM, _CLOCK_FORM = "2000-01", "2000-01-01", "2000-01-01 00:00"
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
@@ -127,7 +153,7 @@ def read_times(texts: Sequence[str], *, numbers: bool = True) -> list[str] | Non
     None where not all of them are times. Without `numbers`, plain numbers are not.
     """
     distinct = list(dict.fromkeys(text.strip() for text in texts))
-    if not distinct:
+    if not distinct or max(map(len, distinct)) > _LONGEST:
         return None
     times = _known_form(distinct, numbers=numbers) or _foreign_form(distinct)
     if times is None:
@@ -253,6 +279,11 @@ def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
             dates := _parsed(texts, form)
         ):
             return _written(dates, form)
+    months = [match for text in texts if (match := _DOTTED_MONTH.match(text))]
+    if len(months) == len(texts) and len({month[1] or month[4] for month in months}) > 1:
+        return [f"{month[2] or month[3]}-{int(month[1] or month[4]):02}" for month in months]
+    if years := _decimal_years([moment for moment in moments if isinstance(moment, float)]):
+        return years
     if not numbers:
         return None
     for least, most, scale in (
@@ -270,14 +301,41 @@ def _known_form(texts: list[str], *, numbers: bool) -> list[str] | None:
     return texts
 
 
+def _decimal_years(numbers: Sequence[float]) -> list[str] | None:
+    """The months, or quarters, that years with a fraction mean, as R writes them: 1949.083 is February."""
+    months = np.asarray(numbers) * 12
+    whole = np.rint(months)
+    years = whole.size > 2 and (np.abs(months - whole) < 0.05).all() and (whole // 12 < 2200).all()
+    if (
+        not years
+        or (whole // 12 < 1500).any()
+        or not (whole % 12).any()
+        or (np.diff(whole) <= 0).any()
+    ):
+        return None
+    return [f"{int(month) // 12}-{int(month) % 12 + 1:02}" for month in whole]
+
+
 def _foreign_form(texts: list[str]) -> list[str] | None:
     quarters = [match for text in texts if (match := _QUARTER_FIRST.match(text))]
     if len(quarters) == len(texts):
         return [f"{quarter[2]}Q{quarter[1]}" for quarter in quarters]
-    forms = [*_MONTHS, *(day + clock for day in _DAYS for clock in _CLOCKS)]
-    texts = [_SEPARATORS.sub("-", text) for text in texts]
+    forms = [*_MONTHS, *(day + clock for day in _DAYS for clock in _CLOCKS), _CLOCK_BEFORE_YEAR]
+    texts = [_SEPARATORS.sub("-", _in_english(text)).strip("-") for text in texts]
     readings = [(form, dates) for form in forms if (dates := _parsed(texts, form))]
     return _written(*min(readings, key=_irregularity)[::-1]) if readings else None
+
+
+def _in_english(text: str) -> str:
+    """A date with an English name of the month, without what stands beside the date."""
+    plain = _BESIDE_A_DATE.sub(" ", text)
+    return re.sub(r"[^\W\d_]{3,}\.?", _english_month, plain)
+
+
+def _english_month(word: re.Match[str]) -> str:
+    decomposed = unicodedata.normalize("NFKD", word[0].lower())
+    month = _MONTH_NAME.match("".join(filter(str.isalpha, decomposed)))
+    return word[0] if month is None else month_abbr[int(str(month.lastgroup)[1:]) + 1]
 
 
 def _parsed(texts: Sequence[str], form: str) -> list[datetime]:
@@ -295,7 +353,13 @@ def _parsed(texts: Sequence[str], form: str) -> list[datetime]:
 
 
 def _written(dates: Sequence[datetime], form: str) -> list[str]:
-    like = _MONTH_FORM if "%d" not in form else _CLOCK_FORM if "%M" in form else _DAY_FORM
+    like = (
+        _MONTH_FORM
+        if "%d" not in form
+        else _CLOCK_FORM
+        if "%H" in form or "%I" in form
+        else _DAY_FORM
+    )
     return [written(date, like) for date in dates]
 
 
