@@ -14,7 +14,7 @@ from seqlab.data.lines import display_name, extension, lines, numbered_lines
 from seqlab.data.series import frequency_of, read_series
 from seqlab.data.sources import PARTS_OF_DATA, TEXT_FILES
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
-from seqlab.data.tagged import joining_mark, read_tagged
+from seqlab.data.tagged import ENDS, has_blank_lines, joining_mark, read_tagged
 from seqlab.data.time_columns import TIMES
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
@@ -79,6 +79,8 @@ def _proposed(paths: list[str]) -> tuple[str, ...]:
     if len(paths) == 2:
         return _parallel(paths[0], paths[1])
     path = paths[0]
+    if extension(path) == ".tsv" and _is_a_word_a_line([t for _, t in islice(lines(path), HEAD)]):
+        return _tagged(path, "sentences, a word and its tag on each line")
     if extension(path) not in TABLES:
         head = [line for _, line in islice(lines(path), HEAD)]
         if extension(path) in (".conll", ".conllu") or _is_a_word_a_line(head):
@@ -113,7 +115,9 @@ def _table(path: str) -> tuple[str, ...]:
     languages = [each for each in profiles if each.name.lower() in NAMES["language"]]
     if len(languages) > 1 and all(each.is_text for each in languages):
         return "translate", f"{rows:,} lines of two texts"
-    if _are_tagged(table, profiles):
+    is_text = extension(path) in (".csv", ".tsv", ".txt")
+    blank_lines = is_text and has_blank_lines([text for _, text in islice(lines(path), HEAD)])
+    if _are_tagged(table, profiles, blank_lines=blank_lines):
         return _tagged(path, "sentences with a tag for each word")
     columns = by_content(profiles, ("text", "label"), (1, 0)) or (1, 0)
     label = by_usual_name(profiles, "label", None)
@@ -237,20 +241,27 @@ def _parallel(one: str, other: str) -> tuple[str, ...]:
 
 
 def _is_a_word_a_line(head: Sequence[str]) -> bool:
-    """Lines of a word and its columns, with blank lines between sentences."""
-    filled = [line.split("\t") if "\t" in line else line.split() for line in head if line.strip()]
-    widths = {len(cells) for cells in filled}
-    if len(widths) != 1 or not 1 < max(widths) <= 12 or "\n\n" not in "\n".join(head).strip():
+    """Lines of a word and its columns, with blank lines or full stops between sentences."""
+    rows = [line.split("\t") if "\t" in line else line.split() for line in head if line.strip()]
+    rows = [cells for cells in rows if cells[0][:1] != "#" and cells[0] != "-DOCSTART-"]
+    width = len(rows[0]) if rows else 0
+    if {len(cells) for cells in rows} != {width} or not 1 < width <= 12:
         return False
-    return len({cells[-1] for cells in filled}) <= max(2, len(filled) / 2) and not is_number(
-        filled[0][-1]
-    )
+    firsts, lasts = {cells[0] for cells in rows}, {cells[-1] for cells in rows}
+    stops = len(rows) > HEAD / 2 and ENDS & (firsts | lasts)
+    few = max(2, len(rows) / 2)
+    are_tags = len(lasts) <= few or 10 * len(firsts) <= len(rows)
+    return bool(has_blank_lines(head) or stops) and are_tags and not is_number(rows[0][-1])
 
 
-def _are_tagged(table: Table, profiles: Sequence[Profile]) -> bool:
+def _are_tagged(table: Table, profiles: Sequence[Profile], *, blank_lines: bool) -> bool:
     """Whether each word of a column has a tag in another one."""
-    if any("sent" in name.lower() and "#" in name for name in table.names or ()):
-        return True
+    word = by_usual_name(profiles, "words", None)
+    tag = by_usual_name(profiles, "tags", word)
+    if word is not None and tag is not None:
+        single = all(len(cell.split()) == 1 for cell in profiles[word].cells)
+        if single and (blank_lines or any("sent" in name.lower() for name in table.names or ())):
+            return True
     columns = by_content(profiles, ("words", "tags"), (0, 1))
     if columns is None:
         return False

@@ -335,6 +335,11 @@ def _text(value: object, name: str, where: str) -> str:
             f"{where}: '{name}' holds no text",
             hint="a text, a number or a truth value is needed there.",
         )
+    if isinstance(value, list) and any(isinstance(each, list | dict) for each in value):
+        raise DataError(
+            f"{where}: '{name}' holds spans or nested lists, such as {shorten(str(value[0]))}",
+            hint="to tag words, write a list of words and a list with a tag for each, such as B-LOC, I-LOC and O.",
+        )
     if isinstance(value, list) and len(text.split()) != len(value):
         odd = next(word for word in map(text_of, value) if len((word or "").split()) != 1)
         raise DataError(

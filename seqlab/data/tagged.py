@@ -7,7 +7,7 @@ word/TAG word/TAG or word_TAG word_TAG.
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
-from seqlab.data.columns import Profile, by_usual_name
+from seqlab.data.columns import NAMES, Profile, by_usual_name, words_of
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.sources import Example, Layout, at_least_one, only, two_texts
 from seqlab.data.tables import TABLES, Table, open_table
@@ -15,7 +15,9 @@ from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 _LOOKED_AT = 100  # rows, to see whether words or characters are tagged
 _HEAD = 1000  # lines, to see how a file is written
+_JOINING = ("/", "_", "|")  # marks between a word and its tag
 _TAGGED = Layout(names=("words", "tags"), positions=(0, 1))
+ENDS = {".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u0964"}
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
 Words = Iterator[
@@ -58,9 +60,7 @@ def _word_a_line(
     named = words is not None or not (tag or "0").isdecimal()
     if extension(path) == ".csv" or (named and extension(path) in TABLES):
         table = open_table(path, encoding, named=("words", "tags", *filter(None, (words, tag))))
-        columns = _columns_of_words(
-            table, words, tag, blank_lines="\n\n" in "\n".join(head).strip()
-        )
+        columns = _columns_of_words(table, words, tag, blank_lines=has_blank_lines(head))
         if columns is None:
             return None
         word, last, group = columns
@@ -68,37 +68,41 @@ def _word_a_line(
     if _has_sentences(head, path):
         return None
     word, last = _conll_columns(path, head, tag)
-    tabs = any("\t" in line for line in head)
-    return _sentences(
-        where, _conll_words(path, encoding, tabs=tabs), word, last, max(word + 1, last + 1, 2)
-    )
+    return _sentences(where, _conll_words(path, encoding), word, last, max(word + 1, last + 1, 2))
 
 
 def joining_mark(head: Sequence[str]) -> str:
     """What joins each word to its tag, as in "the/DT dog/NN"; empty where tags are written otherwise."""
     tokens = " ".join(head).split()
-    for mark in "/_":
-        pairs = [token.rpartition(mark) for token in tokens]
-        tags = {tag for _, _, tag in pairs}
-        words = {word for word, _, _ in pairs}
+    for mark in _JOINING:
+        pairs = [_word_and_tag(token, mark) for token in tokens]
+        words, tags = {word for word, _ in pairs}, {tag for _, tag in pairs}
         joined = len(pairs) > len(head) > 1 and "" not in words | tags
         if joined and len(tags) < len(words) and 4 * len(tags) <= len(pairs):
             return mark
     return ""
 
 
+def _word_and_tag(token: str, mark: str) -> tuple[str, str]:
+    """What stands before and after the mark; of word|POS|TAG the first and the last. A word may hold other marks."""
+    parts = token.rsplit(mark)
+    if mark == "|" and len(parts) == 3:
+        return parts[0], parts[2]
+    return mark.join(parts[:-1]), parts[-1]
+
+
 def _joined_sentences(file: str, path: str, encoding: str | None, mark: str) -> Iterator[Example]:
     """Sentences of words that are joined to their tags."""
     for number, text in lines(path, encoding):
-        pairs = [token.rpartition(mark) for token in text.split()]
-        untagged = [tag for word, _, tag in pairs if not (word and tag)]
+        pairs = [_word_and_tag(token, mark) for token in text.split()]
+        untagged = [tag for word, tag in pairs if not (word and tag)]
         if untagged:
             raise DataError(
                 f"{file}:{number}: {shorten(untagged[0])} has no tag",
                 hint=f"the other words are written as word{mark}TAG.",
             )
         if pairs:
-            words, _, tags = zip(*pairs, strict=True)
+            words, tags = zip(*pairs, strict=True)
             yield Example(words, tags, f"{file}:{number}")
 
 
@@ -118,7 +122,7 @@ def _has_sentences(head: list[str], path: str) -> bool:
 def _aligned(pairs: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
     """A word is what stands between spaces, or where there are none, a character."""
     head = list(islice(pairs, _LOOKED_AT))
-    cut = tuple if _spelled(head) else str.split
+    cut = tuple if _spelled(head) else words_of
     for pair in chain(head, pairs):
         words, tags = str(pair.source).strip(), str(pair.target).strip()
         source, target = tuple(cut(words)), tuple(cut(tags))
@@ -218,13 +222,38 @@ def _table_words(table: Table, group: int | None) -> Words:
         yield number, cells
 
 
-def _conll_words(path: str, encoding: str | None, *, tabs: bool) -> Words:
-    """What begins with # is a comment where it has no columns while other lines have tabs."""
+def _conll_words(path: str, encoding: str | None) -> Words:
+    """The cells of each line without comments, which begin with # and have not as many cells as other lines.
+
+    Where no line is blank, a sentence ends after a full stop, a question mark or an exclamation mark.
+    """
+    head = [text for _, text in islice(lines(path, encoding), _HEAD)]
+    tabs = any("\t" in text for text in head)
+    widths = {len(_conll_cells(text)) for text in head if not text.startswith("#")}
+    continuous = len(head) > _LOOKED_AT and not has_blank_lines(head)
+    if continuous:
+        what = "no line is blank, so each sentence ends with its full stop, ? or !"
+        warn(f"{display_name(path)}: {what}")
     for number, text in lines(path, encoding):
+        cells = _conll_cells(text)
+        is_comment = len(cells) not in widths or (tabs and "\t" not in text)
         if not text.strip() or text.startswith("-DOCSTART-"):
             yield number, []
-        elif not (tabs and text.startswith("#") and "\t" not in text):
-            yield number, _conll_cells(text)
+        elif not (text.startswith("#") and is_comment) and not (number == 1 and _are_names(cells)):
+            yield number, cells
+            if continuous and ENDS & {*cells}:
+                yield number, []
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether a line names the columns."""
+    return cells[0].lower() in NAMES["words"] and cells[-1].lower() in NAMES["tags"]
+
+
+def has_blank_lines(head: Sequence[str]) -> bool:
+    """Whether lines without anything, or with nothing but delimiters, stand between others."""
+    filled = [bool(text.strip(" \t,;|")) for text in head]
+    return False in filled[: len(filled) - filled[::-1].index(True)] if True in filled else False
 
 
 def _conll_cells(text: str) -> list[str]:
@@ -244,13 +273,13 @@ def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int
         _conll_cells(line) for line in head if line and not line.startswith(("#", "-DOCSTART-"))
     ]
     width = min(map(len, rows), default=0)
-    counted = (
-        width > 2
-        and all(row[0].isdecimal() for row in rows)
-        and len({int(row[0]) for row in rows}) < len(rows)
+    distinct = [len({row[place] for row in rows}) for place in range(max(1, width - 1))]
+    numbers = [all(row[place].isdecimal() for row in rows) for place in range(len(distinct))]
+    word = next(
+        (p for p, many in enumerate(distinct) if 2 * many >= max(distinct) and not numbers[p]), 0
     )
     if tag is not None:
-        return (1 if counted or tag == "1" else 0), int(tag) - 1
+        return (1 if word == 0 and tag == "1" else word), int(tag) - 1
     if (
         width == 2
         and len(rows) >= 50
@@ -261,7 +290,7 @@ def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int
         )
         warn(f"{message} (--set data.target=2 turns them round)")
         return 1, 0 if max(map(len, rows)) == 2 else -1
-    return int(counted), -1
+    return word, -1
 
 
 def _is_conllu(head: Sequence[str]) -> bool:

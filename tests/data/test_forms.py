@@ -86,7 +86,7 @@ def test_a_folder_of_texts_for_each_label(tmp_path, monkeypatch):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{n:02}.txt").write_text(f"{text}\nand so on\n")
     proposal = propose(["reviews"])
-    assert proposal.command == "seqlab train classify reviews/train"
+    assert proposal.arguments == ("train", "classify", "reviews/train")
     assert "texts with labels" in proposal.reason
     first, *rest = read_labelled(["reviews/train"])
     assert (first.source, first.target) == (f"{TEXTS[1]}\nand so on", "bad")
