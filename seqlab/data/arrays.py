@@ -25,6 +25,10 @@ _HEADERS = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 _HINT = "np.save writes an .npy and np.savez an .npz; the file is damaged, or something else by that name."
+_ALSO = {  # what people call the arrays of an .npz
+    "values": ("x", "x_train", "train_x", "data", "train_data", "inputs", "features", "train_images", "arr_0"),
+    "labels": ("y", "y_train", "train_y", "target", "targets", "label", "train_labels", "classes", "arr_1"),
+}  # fmt: skip
 _KINDS = {"numbers": "biuf", "integers": "iu", "numbers or strings": "biufUS"}  # of dtype
 
 
@@ -70,22 +74,29 @@ def readable(
         raise DataError(f"{where}: {problem}: {reason}", hint=hint) from error
 
 
+def stored_name(archive: zipfile.ZipFile, name: str) -> str:
+    """The file of an array in an .npz: the one of this name, else of a name that people give to the same thing."""
+    files = {file.lower().removesuffix(".npy"): file for file in archive.namelist()}
+    return next((files[each] for each in (name, *_ALSO.get(name, ())) if each in files), "")
+
+
 def member(archive: zipfile.ZipFile, path: str, name: str, kind: str) -> "SavedArray":
     """One array of an .npz; `kind` says what it must hold: numbers, integers, or numbers or strings."""
-    if f"{name}.npy" not in archive.namelist():
+    file = stored_name(archive, name)
+    if not file:
         there = ", ".join(member.removesuffix(".npy") for member in archive.namelist())
         raise DataError(
             f"{path}: there is no array '{name}'",
             hint="np.savez(path, values=..., lengths=..., labels=...) gives frames end to end, the length of each "
             f"sequence and its label; there are: {there}.",
         )
-    size = archive.getinfo(f"{name}.npy").file_size
+    size = archive.getinfo(file).file_size
     if size > MOST_BYTES:
         raise DataError(
             f"{path}: '{name}' unpacks to {size:,} bytes, more than {MOST_BYTES:,}",
             hint="split the data over several .npz files, or keep an .npy file for each sequence.",
         )
-    return SavedArray(archive.open(f"{name}.npy"), size, f"{path}: '{name}'", kind)
+    return SavedArray(archive.open(file), size, f"{path}: '{name}'", kind)
 
 
 @final

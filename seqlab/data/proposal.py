@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from seqlab.data.arrays import stored_name
 from seqlab.data.columns import NAMES, Profile, by_content, by_usual_name, is_number, words_of
 from seqlab.data.image_archives import SUFFIXES
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
@@ -56,7 +57,8 @@ def holds_vectors(paths: Sequence[str]) -> bool:
     if os.path.isdir(path):
         return any(Path(path).glob("*/*.npy"))
     if extension(path) == ".npz" and zipfile.is_zipfile(path):
-        return "values.npy" in _names_in(path)
+        with zipfile.ZipFile(path) as archive:
+            return bool(stored_name(archive, "values")) and "images.npy" not in archive.namelist()
     if extension(path) not in TABLES or extension(path) == ".parquet":
         return False
     return any(

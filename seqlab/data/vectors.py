@@ -113,8 +113,12 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
     with open_saved(path, path) as file, zipfile.ZipFile(file) as archive:
         values = member(archive, path, "values", "numbers")
         labels = member(archive, path, target, "numbers or strings")
-        lengths = _lengths(archive, path, values)
-        padded = len(values.shape) == 3
+        if labels.shape[1:] == (1,):
+            labels.shape = labels.shape[:1]
+        a_row_each = len(values.shape) == 2 and values.shape[:1] == labels.shape and not words
+        has_lengths = "lengths.npy" in archive.namelist()
+        padded = len(values.shape) == 3 or (a_row_each and not has_lengths)
+        lengths = _lengths(archive, path, values, padded=padded)
         needed = values.shape[: 1 + padded] if words else lengths.shape
         if labels.shape != needed:
             raise DataError(
@@ -129,9 +133,8 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
 
 
 def _lengths(
-    archive: zipfile.ZipFile, path: str, values: "SavedArray"
+    archive: zipfile.ZipFile, path: str, values: "SavedArray", *, padded: bool
 ) -> Integer[np.ndarray, " N"]:
-    padded = len(values.shape) == 3
     most = values.shape[1] if padded else values.shape[0]
     if padded and "lengths.npy" not in archive.namelist():
         return np.broadcast_to(most, values.shape[:1])

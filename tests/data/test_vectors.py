@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.data import arrays
+from seqlab.data.proposal import holds_vectors
 from seqlab.data.vectors import load_vectors, read_vectors
 from seqlab.errors import DataError, SeqlabError, UsageError
 
@@ -487,3 +488,23 @@ class TestOneFile:
     def test_a_directory_of_labels_takes_no_column(self, recordings):
         with pytest.raises(UsageError, match="the column '2' was asked for"):
             list(read_vectors(["."], target="2"))
+
+
+@pytest.mark.parametrize(
+    ("names", "shape", "frames"),
+    [
+        (("X", "y"), (6, 5, 3), (5, 3)),
+        (("x_train", "y_train"), (6, 5, 3), (5, 3)),
+        (("data", "target"), (6, 5), (5, 1)),  # each row is a series of single numbers
+        (("arr_0", "arr_1"), (6, 4, 4), (4, 4)),
+    ],
+)
+def test_arrays_under_the_names_that_people_give_them(tmp_path, names, shape, frames):
+    path = str(tmp_path / "a.npz")
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    np.savez(path, **{names[0]: values, names[1]: np.arange(6).reshape(6, 1) % 2})
+    examples = list(read_vectors([path]))
+    assert [each.target for each in examples] == list("010101")
+    assert examples[2].source.shape == frames
+    assert examples[2].source.ravel().tolist() == values[2].ravel().tolist()
+    assert holds_vectors([path])
