@@ -134,7 +134,7 @@ def scored(model: Path, file: File) -> float:
     ]
     report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     value = report[file.score] if file.score in report else report["scores"][file.score]
-    return 100 * value if file.score in ("accuracy", "f1") else value
+    return 100 * value if file.score in ("accuracy", "entity_f1") else value
 
 
 def word_error(model: Path, test: Path) -> float:
@@ -143,7 +143,7 @@ def word_error(model: Path, test: Path) -> float:
     for line in test.read_text("utf-8").splitlines():
         word, phonemes = line.split("\t")
         listed[word].add(phonemes)
-    command = [sys.executable, "-m", "seqlab", "predict", str(model), "-"]
+    command = [sys.executable, "-m", "seqlab", "predict", str(model)]
     answers = subprocess.run(
         command, check=True, input="\n".join(listed), stdout=subprocess.PIPE, text=True
     ).stdout
@@ -191,11 +191,19 @@ def known(data: Path, folder: Path) -> Iterator[File]:
             (f"{row[0]}\t{row[-1]}" if row else "" for row in lines),
         )
     yield File(
-        "CoNLL-2000", "tag", (folder / "chunks.train.conll",), (folder / "chunks.test.conll",), "f1"
+        "CoNLL-2000",
+        "tag",
+        (folder / "chunks.train.conll",),
+        (folder / "chunks.test.conll",),
+        "entity_f1",
     )
     wnut = data / "wnut17"
     yield File(
-        "WNUT17", "tag", (wnut / "wnut17train.conll.gz",), (wnut / "emerging.dev.conll.gz",), "f1"
+        "WNUT17",
+        "tag",
+        (wnut / "wnut17train.conll.gz",),
+        (wnut / "emerging.dev.conll.gz",),
+        "entity_f1",
     )
     train, test = spellings(data / "cmudict" / "cmudict.dict.gz")
     write(folder / "cmudict.train.tsv", train)

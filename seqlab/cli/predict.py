@@ -23,7 +23,7 @@ from seqlab.options import DecodeOptions
 def predict(
     model: ModelPath,
     text: list[str] | None = Argument(
-        None, help="what to answer; a forecaster's series. None: the lines of --input"
+        None, help="what to answer; a forecaster's series. None, or -: the lines of --input"
     ),
     source: str = Option("-", "--input", "-i", help="file of lines; - is standard input"),
     greedy: bool = Option(False, "--greedy", help="always the likeliest token"),
@@ -55,6 +55,7 @@ def predict(
 
     use_threads(threads)
     use_device(device)
+    text = None if text == ["-"] else text
     with lab.joined(workers) as world:
         loaded = lab.load(model, int8=int8, world=world)
         forecasts = not loaded.bundle.codec.source.by_line and not embed and not stream

@@ -73,6 +73,7 @@ def test_stdin_a_file_and_a_compressed_file_give_the_same(run, models, tmp_path)
     answers = [
         run("predict", models["translate"], stdin=text),
         run("predict", models["translate"], "-i", "-", stdin=text),
+        run("predict", models["translate"], "-", stdin=text),
         run("predict", models["translate"], "--input", tmp_path / "lines.txt"),
         run("predict", models["translate"], "--input", tmp_path / "lines.txt.gz"),
     ]
