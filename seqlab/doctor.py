@@ -14,11 +14,11 @@ from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
+from seqlab.held_out import Diagnosis, beside_baseline
 from seqlab.model import Model
 from seqlab.padded import Batch
 from seqlab.tasks import predict
 from seqlab.tasks import subject as subject_of
-from seqlab.tasks.baselines import Diagnosis, beside_baseline
 from seqlab.tasks.examples import Examples, example_batches, input_of
 from seqlab.tasks.lm import TokenStream
 from seqlab.tasks.task import Data, Scoring

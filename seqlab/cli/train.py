@@ -151,8 +151,8 @@ def _show(trained: "Trained", *, json: bool) -> None:
 
 
 def _show_scores(model: "Model") -> None:
+    from seqlab.held_out import beside_baseline
     from seqlab.metrics.scores import duration
-    from seqlab.tasks.baselines import beside_baseline
     from seqlab.tasks.settings import HELD_OUT
 
     held_out = model.metrics["validation"]

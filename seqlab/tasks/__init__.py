@@ -56,9 +56,10 @@ def task_named(name: str) -> Task:
 def task_of(recipe: Recipe) -> Task:
     """The task of a recipe."""
     try:
-        return task_named(recipe.task).of(recipe)
+        task = task_named(recipe.task)
     except UsageError as error:
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=error.hint) from None
+    return task.of(recipe) if recipe.model.without_layers else task
 
 
 def check_recipe(recipe: Recipe) -> Recipe:

@@ -280,7 +280,7 @@ class Task:
     ask: str = ""  # what follows `seqlab predict MODEL` on the command line
 
     def of(self, recipe: Recipe) -> "Task":
-        """The task as it is for the models of a recipe: with layers, or with another model in their place."""
+        """The task as it is for a recipe that has another model in place of layers."""
         section = recipe.model.without_layers
         if section not in self.classical:
             return self

@@ -7,10 +7,10 @@ import pytest
 
 from seqlab.data.catalogue import datasets
 from seqlab.data.synthetic import reversals
+from seqlab.held_out import beside_baseline
 from seqlab.recipe import load_recipe, parse_recipe
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import task_named
-from seqlab.tasks.baselines import beside_baseline
 
 TASKS = sorted(default_recipes())
 
