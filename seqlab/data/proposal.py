@@ -221,6 +221,8 @@ def _names_in(container: str) -> list[str]:
         return [
             file.name for file in islice(Path(container).rglob("*"), 2 * HEAD) if file.is_file()
         ]
+    if not zipfile.is_zipfile(container):
+        raise DataError(f"{container}: this is no archive", hint="it is damaged; make it again.")
     with zipfile.ZipFile(container) as archive:
         return [Path(name).name for name in archive.namelist()]
 

@@ -194,3 +194,10 @@ def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):
     assert "ranges" in refused.value.hint
     with pytest.raises(UsageError, match="3 files"):
         propose(["a", "b", "c"])
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.zip"])
+def test_an_archive_that_is_damaged(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK and no more")
+    with pytest.raises(DataError, match="this is no archive"):
+        propose([str(tmp_path / name)])
