@@ -353,7 +353,7 @@ class TestBadInput:
 
     def test_times_out_of_order_or_twice(self, tmp_path):
         times = days(100)
-        times[4] = times[2]
+        times[4], times[8] = times[2], times[6]  # more than the few whose mean is taken
         path = write(tmp_path / "series.csv", {"x": wave(100)}, times)
         with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
             assert "series.csv:6: 2020-01-03 is there twice, on line 4 too" in self.refused(

@@ -440,7 +440,7 @@ class TestClassifier:
         ]
 
 
-SIZES = {"lm": 8, "gpt": 8, "mask": 24, "bilm": 16, "classify": 16, "tag": 16, "translate": 16}
+SIZES = {"lm": 8, "gpt": 8, "mask": 24, "bilm": 16, "classify": 24, "tag": 16, "translate": 16}
 every_model = pytest.mark.parametrize("name", SIZES)
 
 

@@ -73,7 +73,10 @@ def test_a_grid_search_finds_the_settings_that_learn(texts):
             (*SMALL, "train.steps=25"),
         ]
     }
-    found = GridSearchCV(SeqlabClassifier(), grid, cv=2, error_score="raise").fit(*texts)
+    learner = SeqlabClassifier(
+        seed=3
+    )  # whose first weights do not happen to tell the two labels apart
+    found = GridSearchCV(learner, grid, cv=2, error_score="raise").fit(*texts)
     assert found.best_params_ == {"settings": grid["settings"][1]}
     assert found.predict(["a great"]).tolist() == ["great"]
 

@@ -250,10 +250,12 @@ def _is_default(task: Task, recipe: Recipe) -> bool:
 
 
 def _is_open(recipe: Recipe, path: str) -> bool:
+    """Whether a recipe has this setting, which another kind of encoder may not, and leaves it open."""
     paths = LENGTHS if path in LENGTHS else (path,)
-    section = path.rpartition(".")[0]
-    has_section = not section or value_of(recipe, section) is not None
-    return has_section and not any(is_named(recipe, each) for each in paths)
+    name, _, setting = path.rpartition(".")
+    section = value_of(recipe, name) if name else recipe
+    has_setting = section is not None and setting in type(section).model_fields
+    return has_setting and not any(is_named(recipe, each) for each in paths)
 
 
 def _as_setting(value: Any) -> str:
