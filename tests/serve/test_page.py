@@ -270,7 +270,7 @@ def test_follow_goes_from_the_whole_to_one_number_by_clicks(look, models):
     assert state(page)["cell"] == "2,4"
     f = models["dates"].explain(DATE, "number", layer="encoder.0.forward.f", cell="2,4").data
     assert value(page, ".outcome b") == pytest.approx(f["value"], rel=1e-4)
-    assert "U·x" in page.inner_text(".formula")
+    assert "embedding·U" in page.inner_text(".formula")
     first = models["dates"].explain(DATE, "lens").data["likeliest"][0][0]
     page.click("[data-key=answer-0]")
     page.wait_for_selector("h4:has-text('at 1')")
