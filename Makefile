@@ -6,6 +6,8 @@ STAMPS := $(VENV)/.installed
 RUNS := 20000
 DATA := ../shared/data
 NAMES :=
+# Where the shapes in signatures are enforced: it takes these tests three times as long, and they reach every model.
+SHAPES := $(addprefix tests/,contracts decode equations kernels layers metrics models)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test browser slow golden golden-renew fuzz check kernels bench docs gallery models wheel clean
@@ -17,7 +19,8 @@ demo: $(STAMPS)-demo  ## train a model on dates in 48 languages, and try it on a
 	$(BIN)/seqlab demo
 
 test: $(STAMPS)-test  ## the fast tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(SHAPES))
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(SHAPES) --jaxtyping-packages=seqlab,beartype.beartype
 
 browser: $(STAMPS)-test  ## the page in a real chromium; skipped where there is none
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m browser

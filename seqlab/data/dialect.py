@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -109,22 +109,22 @@ def has_header(rows: Sequence[Sequence[object]], *, usual: bool) -> bool:
     """Whether the first row names the columns: its cells are unlike those below. `usual` decides where nothing does."""
     if len(rows) < 2:
         return usual and bool(rows)
-    verdicts = names_like(rows)
     first = [str(cell).strip().lower() for cell in rows[0]]
     known = sum(cell in KNOWN_NAMES for cell in first)  # one may be a label, as "pos" is
     if known >= 2 and 2 * known > len(first) == len({*first}):
         return True
+    verdicts = list(names_like(rows))
     return False not in verdicts and (usual or True in verdicts or known > (len(rows) < 10))
 
 
-def names_like(rows: Sequence[Sequence[object]]) -> list[bool | None]:
+def names_like(rows: Sequence[Sequence[object]]) -> Iterator[bool | None]:
     """Whether each cell of the first row is unlike those below it; None where that cannot be told."""
     first, *rest = [[str(cell).strip() for cell in row] for row in rows]
     columns = [
         [row[place] for row in rest if place < len(row) and row[place]]
         for place in range(len(first))
     ]
-    return [_is_name(cell, below) for cell, below in zip(first, columns, strict=True)]
+    return map(_is_name, first, columns)
 
 
 def _is_name(cell: str, below: Sequence[str]) -> bool | None:
@@ -132,10 +132,12 @@ def _is_name(cell: str, below: Sequence[str]) -> bool | None:
     if not below:
         return None
     cells = Profile("", tuple(below))
-    kinds = ((cells.is_numeric, is_number), (cells.is_time, is_time), (cells.is_file, FILE.search))
-    for is_kind, like in kinds:
-        if is_kind:
-            return not like(cell)
+    if cells.is_numeric:
+        return not is_number(cell)
+    if cells.is_time:
+        return not is_time(cell)
+    if cells.is_file:
+        return not FILE.search(cell)
     if not cell:
         return True
     counts = Counter(below)

@@ -148,7 +148,7 @@ def _below_units(head: list[Row], where: str) -> list[Row]:
     """The rows without those right below the header that are unlike all others: units, or types."""
     rows = [[str(cell) for cell in cells] for _, cells in head]
     for count in range(min(_MOST_UNITS, len(rows) - _SOME), 0, -1):
-        if all(set(names_like([row, *rows[count:]])) == {True} for row in rows[:count]):
+        if all(row and all(names_like([row, *rows[count:]])) for row in rows[:count]):
             what = f"left out, because it is unlike the rows below: {shorten(' '.join(rows[0]))}"
             warn(f"{where}:{head[0][0]}: {what}")
             return head[count:]

@@ -12,7 +12,7 @@ from seqlab.data.series import read_series
 from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
-from seqlab.errors import DataError, UsageError
+from seqlab.errors import DataError, SeqlabWarning, UsageError
 
 TEXTS = [f"{'a fine' if n % 2 else 'a dull'} film {n}" for n in range(20)]
 LABELS = ["good" if n % 2 else "bad" for n in range(20)]
@@ -94,7 +94,8 @@ def test_pairs(data):
 
 def test_tables_of_any_kind():
     for data in frames(nr=list(range(20)), review=TEXTS, verdict=LABELS):
-        assert read(read_labelled, data) == PAIRS
+        with pytest.warns(SeqlabWarning, match="not used: nr"):
+            assert read(read_labelled, data) == PAIRS
     for data in frames(review=TEXTS, stars=[n % 3 for n in range(20)]):
         assert read(read_labelled, data)[4] == (TEXTS[4], "1")
 

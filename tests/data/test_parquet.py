@@ -13,7 +13,7 @@ from seqlab.data.parquet import parquet_rows
 from seqlab.data.series import future_times, read_series
 from seqlab.data.sources import Example, read_labelled, read_pairs
 from seqlab.data.tagged import read_tagged
-from seqlab.errors import DataError
+from seqlab.errors import DataError, SeqlabWarning
 
 
 @pytest.fixture
@@ -41,13 +41,12 @@ def refusal(examples):
 class TestTexts:
     def test_pairs_by_the_usual_names_else_the_first_two(self, write):
         usual = write("a.parquet", {"id": [1, 2], "Target": ["t", "u"], "source": ["r", "s"]})
-        assert list(read_pairs([usual])) == [
-            Example("r", "t", "a.parquet:1"),
-            Example("s", "u", "a.parquet:2"),
-        ]
-        assert texts(read_pairs([write("b.parquet", {"en": ["a"], "fr": ["b"], "id": [1]})])) == [
-            ("a", "b")
-        ]
+        with pytest.warns(SeqlabWarning, match="not used: id"):
+            pairs = list(read_pairs([usual]))
+        assert pairs == [Example("r", "t", "a.parquet:1"), Example("s", "u", "a.parquet:2")]
+        other = write("b.parquet", {"en": ["a"], "fr": ["b"], "id": [1]})
+        with pytest.warns(SeqlabWarning, match="not used: id"):
+            assert texts(read_pairs([other])) == [("a", "b")]
 
     def test_columns_by_name_and_by_number(self, write):
         path = write("a.parquet", {"id": [7], "en": ["a"], "fr": ["b"]})
@@ -119,7 +118,6 @@ def test_memory_does_not_grow_with_the_file(write):
     columns = {
         "source": [f"source {n}" for n in range(rows)],
         "target": ["target " * 20] * rows,
-        "other": ["o"] * rows,
     }
     path = write(
         "a.parquet", columns, row_group_size=5_000, use_dictionary=False, compression="none"

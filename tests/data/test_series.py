@@ -98,7 +98,8 @@ def test_rows_that_are_out_of_order_are_sorted_and_a_time_that_is_there_twice_is
             :, 0
         ].tolist() == [2, 1]
     twice = table(["date,x", "2024-01-02,1", "2024-01-01,2", "2024-01-02,2"])
-    assert "series.csv:4: 2024-01-02 is there twice, on line 2 too" in refusal(twice)
+    with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
+        assert "series.csv:4: 2024-01-02 is there twice, on line 2 too" in refusal(twice)
 
 
 def test_what_is_no_time_is_refused(table):

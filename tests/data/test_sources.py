@@ -34,7 +34,9 @@ def refusal(examples):
 class TestPairs:
     def test_tab_separated_and_knowing_where_they_stand(self, write):
         path = write("pairs.tsv", "Go.\tVa !\tnote\n\nRun!\tCours\u202f!\n")
-        assert list(read_pairs([path])) == [
+        with pytest.warns(SeqlabWarning, match="not used: 3"):
+            pairs = list(read_pairs([path]))
+        assert pairs == [
             Example("Go.", "Va !", "pairs.tsv:1"),
             Example("Run!", "Cours\u202f!", "pairs.tsv:3"),
         ]
@@ -59,8 +61,9 @@ class TestPairs:
         assert found(read_pairs([path], source="fr", target="2")) == [("b", "a")]
 
     def test_csv_takes_the_usual_names_else_the_first_two(self, write):
-        assert found(read_pairs([write("a.csv", "id,Target,Source\n1,t,s\n")])) == [("s", "t")]
-        assert found(read_pairs([write("b.csv", "en,fr,id\ns,t,1\n")])) == [("s", "t")]
+        for table in ("id,Target,Source\n1,t,s\n", "en,fr,id\ns,t,1\n"):
+            with pytest.warns(SeqlabWarning, match="not used: id"):
+                assert found(read_pairs([write("a.csv", table)])) == [("s", "t")]
         assert found(read_pairs([write("c.csv", "en,fr\ns,t\n")], source="fr")) == [("t", "s")]
         assert found(read_pairs([write("c.csv", "en,fr\ns,t\n")], target="en")) == [("t", "s")]
 
@@ -194,9 +197,9 @@ class TestLabelled:
         assert found(read_labelled([path], text="sentence")) == [("fine film", "1")]
 
     def test_csv_and_jsonl(self, write):
-        assert found(read_labelled([write("a.csv", "id,label,text\n7,pos,fine\n")])) == [
-            ("fine", "pos")
-        ]
+        with pytest.warns(SeqlabWarning, match="not used: id"):
+            labelled = found(read_labelled([write("a.csv", "id,label,text\n7,pos,fine\n")]))
+        assert labelled == [("fine", "pos")]
         path = write("a.jsonl", '{"text": "fine", "label": 1}\n{"text": "dull", "label": false}\n')
         assert found(read_labelled([path])) == [("fine", "1"), ("dull", "false")]
 

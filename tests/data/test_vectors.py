@@ -70,6 +70,7 @@ class TestTable:
             ),
         ],
     )
+    @pytest.mark.filterwarnings("ignore:.*not used. id")
     def test_paths_and_labels(self, recordings, name, text, lines):
         (recordings / name).write_text(text)
         places = (f"{name}:{lines[0]} (a/one.npy)", f"{name}:{lines[1]} (two.npy)")
