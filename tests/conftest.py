@@ -21,6 +21,11 @@ settings.load_profile("seqlab")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def pytest_configure(config):
+    """What Seqlab itself warns of is expected where it is the point. It is not imported before its shapes are checked."""
+    config.addinivalue_line("filterwarnings", "ignore::seqlab.errors.SeqlabWarning")
+
+
 @pytest.fixture
 def shared_data():
     """A function from a name to a real data file; skips where the optional data is not beside the project."""
