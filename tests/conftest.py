@@ -22,7 +22,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_configure(config):
-    """What Seqlab itself warns of is expected where it is the point. It is not imported before its shapes are checked."""
+    """Warnings of Seqlab itself are expected. pyproject.toml would import them before the hook that enforces shapes."""
     config.addinivalue_line("filterwarnings", "ignore::seqlab.errors.SeqlabWarning")
 
 
