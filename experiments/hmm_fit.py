@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from seqlab.errors import DataError
-from seqlab.machine import keep_memory
+from seqlab.machine import keep_freed_memory
 from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, ObservedSteps
 from seqlab.padded import Padded
@@ -230,7 +230,7 @@ def baum_welch(
 
     What the start holds impossible stays impossible: a chain that only goes right keeps its shape.
     """
-    keep_memory()
+    keep_freed_memory()
     settings = settings or HMMSettings()
     pseudo = Pseudo(settings.pseudo, settings.pseudo, settings.pseudo_emissions)
     parts = grouped(data, start.num_states)

@@ -14,7 +14,7 @@ from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps
-from seqlab.held_out import Diagnosis, beside_baseline
+from seqlab.held_out import Diagnosis, compare_with_baseline
 from seqlab.model import Model
 from seqlab.padded import Batch
 from seqlab.tasks import predict
@@ -31,7 +31,7 @@ READ_OF_A_TEXT = 5_000_000  # tokens of the training part
 
 def examine(model: Model, data: Files = ()) -> list[Diagnosis]:
     """Every question that applies to the model, asked on the data, or on what training held out."""
-    some = model.data(*data).some(LOOKED_AT)
+    some = model.data(*data).sample(LOOKED_AT)
     if len(_examples(some)) == 1:
         raise UsageError(
             "one example is too little to examine a model on", hint="give a file with more."
@@ -114,7 +114,7 @@ def _does_attention_look(model: Model, data: Data) -> Iterator[Diagnosis]:
     """A head whose weights are the same whoever asks has nothing to say."""
     shifts = defaultdict[str, list[float]](list)
     inputs = [input_of(model.bundle.codec, example) for example in _examples(data)[:10]]
-    for value in inputs or data.typed(model.bundle, 10):
+    for value in inputs or data.example_inputs(model.bundle, 10):
         try:
             subject = subject_of(model.bundle, value)
             maps = attention_maps(subject, subject.trace())
@@ -192,7 +192,7 @@ def _is_it_better_than_nothing(model: Model, data: Data) -> Iterator[Diagnosis]:
     scoring = Scoring(train=model.stores if model.stores.is_dir() else None, most=LOOKED_AT)
     report = model.task.evaluate(model.bundle, data, scoring)
     steps = model.metrics.get("steps")
-    yield from beside_baseline(
+    yield from compare_with_baseline(
         model.task, report.scores, report.baselines, recipe=model.recipe, steps=steps
     )
 

@@ -40,7 +40,7 @@ class HeldOut:
         self.bundle, self.corpus, self.stores, self.seconds = bundle, corpus, stores, seconds
         self.task = task_of(bundle.recipe)
         self.kind = self.task.data_kind(bundle.recipe)
-        self.data = self.kind.data(self.task, bundle, (), stores).some(SCORED_AT_THE_END)
+        self.data = self.kind.data(self.task, bundle, (), stores).sample(SCORED_AT_THE_END)
         self._num_decoded = FIRST
         self._seconds_of_loss, self._seconds_of_answer = 0.0, 0.0  # of a batch, and of an example
 
@@ -55,7 +55,7 @@ class HeldOut:
         began = time.perf_counter()
         scores = self._loss(self._sample(place.sample))
         read = time.perf_counter()
-        scores |= self.task.validate(self.bundle, self.data.some(self._num_decoded))
+        scores |= self.task.validate(self.bundle, self.data.sample(self._num_decoded))
         seconds = max(1e-6, time.perf_counter() - read)
         self._seconds_of_loss, self._seconds_of_answer = (
             (read - began) / place.sample,
@@ -133,7 +133,7 @@ class Diagnosis:
     remedy: str = ""
 
 
-def beside_baseline(
+def compare_with_baseline(
     task: Task,
     scores: Json,
     baselines: Baselines,
@@ -186,7 +186,7 @@ def _beside(name: str, ours: float, theirs: float) -> str:
 def _remedy(task: Task, recipe: Recipe | None, steps: int | None) -> str:
     """What was measured to help: `docs/choosing.md` has the figures."""
     baseline = "" if recipe is None else task.baseline(recipe)
-    network = recipe is not None and not recipe.model.without_layers
+    network = recipe is not None and not recipe.model.classical
     remedies = [f"use the baseline (--recipe {baseline})"] if baseline and network else []
     if network and steps is not None and steps < FEW_STEPS:
         how = "without --recipe both are chosen" if baseline else "--steps, --batch"
@@ -198,6 +198,6 @@ def _remedy(task: Task, recipe: Recipe | None, steps: int | None) -> str:
             else "use a network (--recipe)"
         )
     remedies.append("train on more data")
-    if task.tuned:
+    if task.fine_tuning_recipe:
         remedies.append("begin with a pretrained encoder (--from)")
     return f"{', '.join(remedies[:-1])}, or {remedies[-1]}."

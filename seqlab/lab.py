@@ -15,20 +15,20 @@ from seqlab.data.in_memory import as_files
 from seqlab.data.lines import STDIN, names_of, paths_of
 from seqlab.errors import DataError, RecipeError, SeqlabWarning, UsageError
 from seqlab.huggingface import read_huggingface
-from seqlab.machine import keep_memory, same_threads
+from seqlab.machine import keep_freed_memory, restore_threads
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
 from seqlab.recipes import default_recipes
 from seqlab.runs import (
     SPOOLED,
     Trained,
-    begin,
     checkpoints,
     existing_run,
     fit,
     is_run,
     load_checkpoint,
-    reopen,
+    prepare_run,
+    reopen_run,
 )
 from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
@@ -85,8 +85,8 @@ def train(
         raise UsageError(
             "--resume goes on with a run, --overwrite throws it away", hint="choose one of them."
         )
-    keep_memory()
-    with joined() as world, same_threads():
+    keep_freed_memory()
+    with joined() as world, restore_threads():
         again = resume or (restarted() and out is not None and is_run(Path(out)))
         fitted = partial(
             fit,
@@ -102,7 +102,7 @@ def train(
             with locked(folder) if world.leads else nullcontext():
                 if world.leads:
                     begun(folder)
-                trained = fitted(folder, *reopen(folder, task, recipe, settings))
+                trained = fitted(folder, *reopen_run(folder, task, recipe, settings))
                 return _beside_baseline(trained, folder) if world.leads else trained
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
@@ -118,12 +118,12 @@ def train(
         )
         if not world.leads:
             world.wait()
-            return fitted(folder, *reopen(folder, None, None, ()))
+            return fitted(folder, *reopen_run(folder, None, None, ()))
         are_paths = None not in (paths_of(data), paths_of(valid))
         in_files = nullcontext([names, names_of(valid)]) if are_paths else as_files(data, valid)
         with locked(folder), in_files as (files, held_out):
             reporter = report or Silence()
-            prepared = begin(
+            prepared = prepare_run(
                 folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=reporter
             )
             world.wait()
@@ -250,7 +250,7 @@ def _chosen_recipe(
     elif old is not None and task in (old.recipe.task, None):
         chosen = old.recipe
     else:
-        tuned = task_named(task or "").tuned if old is not None else ""
+        tuned = task_named(task or "").fine_tuning_recipe if old is not None else ""
         chosen = load_recipe(tuned or default_recipes()[task_named(task or "").name])
     if task is not None and chosen.task != task:
         raise RecipeError(

@@ -4,7 +4,7 @@ Torch reads some of this when it loads, so nothing here imports it at the top.
 
 Whoever handles signals asks `must_wait`. If so, somebody looks between two steps whether a stop was asked for;
 otherwise nothing would be lost, and `StopNowError` may end the work. A long computation inside a library allows
-neither. Then another thread can end the process with `finish_up`: weights change only while `changing` is held, so at
+neither. Then another thread can end the process with `finish_up`: weights change only while `state_lock` is held, so at
 any other moment they can be saved.
 """
 
@@ -31,7 +31,7 @@ COLLAPSE = (
 )
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc
 KEPT = 1 << 30  # bytes
-changing = threading.RLock()  # held while the state of a learner changes, and while it is written
+state_lock = threading.RLock()  # held while the state of a learner changes, and while it is written
 
 _saves: list[Callable[[], None]] = []
 _cleanups: list[Callable[[], None]] = []
@@ -57,7 +57,7 @@ def use_threads(count: int | None) -> None:
 
 
 @contextmanager
-def same_threads() -> Iterator[None]:
+def restore_threads() -> Iterator[None]:
     """After this block torch computes with as many threads as before."""
     import torch
 
@@ -118,7 +118,7 @@ class ThreadChoice:
 
 
 @cache
-def keep_memory() -> None:
+def keep_freed_memory() -> None:
     """Tell glibc's allocator to keep the memory that a step frees for the next one; elsewhere this does nothing.
 
     Mapping and unmapping large blocks anew at each step costs a tenth of a training.
@@ -128,7 +128,7 @@ def keep_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, 2 * KEPT - 1)
 
 
-def tidy_memory() -> None:
+def release_memory() -> None:
     """Give back what no block uses: batches of many shapes leave holes, and what is kept would grow with them."""
     if trim := _of_glibc("malloc_trim"):
         trim(0)

@@ -21,9 +21,9 @@ from seqlab.padded import Batch, Padded
 from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.tasks import load_bundle, predict, task_of
 from seqlab.tasks.caption import WordMap, word_maps
-from seqlab.tasks.examples import answers_in_order, encode_inputs, limit_rows, room
+from seqlab.tasks.examples import answers_in_order, encode_inputs, limit_rows, max_positions
 from seqlab.tasks.task import Data, Report, Scoring, Task
-from seqlab.tasks.writing import score, stream_text
+from seqlab.tasks.text_generation import score, stream_text
 from seqlab.world import ALONE, World
 
 RUN, STORES = "run", "data"
@@ -86,7 +86,7 @@ class Model:
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """The continuation of a prompt, or the answer to a source, piece by piece as it is written."""
         settings = decode_settings(self.recipe.decode, decode)
-        self.task.opening(
+        self.task.decoder_start(
             self.bundle, prompt, settings
         )  # a model that writes no text says so at once
         return (
@@ -237,6 +237,6 @@ def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[R
     rows = cast(
         list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs])
     )
-    if room(bundle.recipe) < sys.maxsize:
+    if max_positions(bundle.recipe) < sys.maxsize:
         return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
     return rows

@@ -23,10 +23,10 @@ from seqlab.machine import peak_memory
 from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe, override, parse_recipe, to_toml, value_of
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
-from seqlab.tasks.hidden import probabilities_of
+from seqlab.tasks.hmm_fitting import probabilities_of
 from seqlab.tasks.settings import settle
-from seqlab.tasks.start import carry_over, place_vectors, take_over, vectors_of
 from seqlab.tasks.task import Report
+from seqlab.tasks.transfer import carry_over, place_vectors, take_over, vectors_of
 from seqlab.training.checkpoint import Progress, read_checkpoint, temporary, write_checkpoint
 from seqlab.training.log import Reporter
 from seqlab.training.run import KEPT, Run
@@ -56,7 +56,7 @@ class Trained:
         return "unscored" not in self.model.metrics
 
 
-def begin(
+def prepare_run(
     folder: Path,
     recipe: Recipe,
     settings: Sequence[str],
@@ -161,7 +161,7 @@ def _codec_of_run(folder: Path, recipe: Recipe) -> Codec:
     return read_codec_file(path.read_bytes(), path, partial(codec_of, recipe))
 
 
-def reopen(
+def reopen_run(
     folder: Path, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
 ) -> tuple[Recipe, Corpus]:
     stored = recipe_of_run(folder)

@@ -10,7 +10,7 @@ import pytest
 
 from seqlab.cli.ladder import _minutes
 from seqlab.compare import Comparison, Rung, compare, find_recipe
-from seqlab.compare.rungs import front_of
+from seqlab.compare.comparison import front_of
 from seqlab.errors import UsageError
 from seqlab.recipe import load_recipe, override, to_toml
 

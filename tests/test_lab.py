@@ -13,7 +13,7 @@ from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import parity, reversals
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.recipe import load_recipe, override
-from seqlab.runs import fit, reopen
+from seqlab.runs import fit, reopen_run
 from seqlab.tasks import build_model, task_of
 from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.log import Silence
@@ -52,7 +52,7 @@ def test_a_limited_time_is_what_its_record_says_though_it_was_stopped_and_resume
     assert place.finished
     assert place.seconds < 1.1 * 1.8
     assert len(place.lengths) > 1
-    recipe, corpus = reopen(out, None, None, ())
+    recipe, corpus = reopen_run(out, None, None, ())
     learner = task_of(recipe).learner(recipe, build_model(recipe, corpus.codec), corpus, World())
     for step in range(finished.step):
         learner.progress.lengths = [entry for entry in place.lengths if entry[0] <= step]
@@ -359,7 +359,7 @@ def test_what_many_processes_would_learn_differently_is_refused(
     with pytest.raises(UsageError, match=told):
         fit(
             tmp_path / "m",
-            *reopen(tmp_path / "m", None, None, ()),
+            *reopen_run(tmp_path / "m", None, None, ()),
             resume=True,
             report=Silence(),
             stop=bool,

@@ -141,7 +141,9 @@ def _show(trained: "Trained", *, json: bool) -> None:
     else:
         if trained.scored:
             _show_scores(model)
-        print_text(f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.ask}")
+        print_text(
+            f"model: {model.path}\nuse it: {program()} predict {model.path}{model.task.predict_arguments}"
+        )
     if trained.stopped:
         print(
             f"stopped at step {trained.step:,}; go on with: {program()} train --resume --out {model.path}",
@@ -151,7 +153,7 @@ def _show(trained: "Trained", *, json: bool) -> None:
 
 
 def _show_scores(model: "Model") -> None:
-    from seqlab.held_out import beside_baseline
+    from seqlab.held_out import compare_with_baseline
     from seqlab.metrics.scores import duration
     from seqlab.tasks.settings import HELD_OUT
 
@@ -163,7 +165,7 @@ def _show_scores(model: "Model") -> None:
     if "fit" in model.metrics:
         print_fit(model.metrics["fit"])
     baselines, steps = held_out.get("baselines", {}), model.metrics["steps"]
-    for finding in beside_baseline(
+    for finding in compare_with_baseline(
         model.task, held_out, baselines, recipe=model.recipe, steps=steps
     ):
         if not finding.well:

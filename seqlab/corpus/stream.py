@@ -74,7 +74,7 @@ def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None)
 
 def carries_state(recipe: Recipe) -> bool:
     """Whether a batch of a stream goes on where the last one ended: what has a state can, at no cost."""
-    return isinstance(recipe.model.decoder, StackConfig) or bool(recipe.model.without_layers)
+    return isinstance(recipe.model.decoder, StackConfig) or bool(recipe.model.classical)
 
 
 def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:

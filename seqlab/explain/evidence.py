@@ -32,7 +32,7 @@ def evidence_view(
     bundle: Bundle, given: Any, *, position: int | None = None, column: str | None = None
 ) -> View:
     """What speaks for the answer of a baseline: n-grams, features of a word, nearest examples, or forms of a season."""
-    name = bundle.recipe.model.without_layers
+    name = bundle.recipe.model.classical
     if name in ("linear", "crf"):
         return _features(bundle, given, position)
     if name == "neighbours":

@@ -18,7 +18,7 @@ from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
-from seqlab.tasks.writing import NEVER, target_limits
+from seqlab.tasks.text_generation import NEVER, target_limits
 from seqlab.text import EOS
 
 

@@ -75,7 +75,7 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     fitting = task_of(bundle.recipe).views(bundle)
     transforms = any(isinstance(side, TransformerConfig) for side in (model.encoder, model.decoder))
     attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
-    network = not model.without_layers or model.lds is not None
+    network = not model.classical or model.lds is not None
     turns = (
         isinstance(model.decoder, TransformerConfig)
         and model.decoder.kind == "universal"

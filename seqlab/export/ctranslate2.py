@@ -12,7 +12,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle
 from seqlab.errors import UsageError
 from seqlab.export.stacks import position_table, refuse, translator
-from seqlab.tasks.writing import NEVER, target_limits
+from seqlab.tasks.text_generation import NEVER, target_limits
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 
 TO = "CTranslate2"

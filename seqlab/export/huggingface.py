@@ -22,7 +22,7 @@ from seqlab.huggingface import ACTIVATIONS, LAYERS, their_name
 from seqlab.models.classifier import Tagger
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.seq2seq import Seq2Seq
-from seqlab.tasks.writing import NEVER, target_limits
+from seqlab.tasks.text_generation import NEVER, target_limits
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, SPECIALS, UNK, Tokenizer
 from seqlab.text.wordpiece import INSIDE, LONGEST_WORD, WordPieceTokenizer
 

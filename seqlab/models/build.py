@@ -127,16 +127,18 @@ def _sequence_encoder(recipe: Recipe, entry: Tokens | Measured, most: int | None
     if isinstance(stack, StackConfig):
         inputs = _inputs(recipe, entry, settings.embedding)
         layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
-        return RecurrentEncoder(inputs, layers, dropout=settings.entering)
+        return RecurrentEncoder(inputs, layers, dropout=settings.entrance_dropout)
     if isinstance(stack, FeaturesConfig):
-        return FeatureEncoder(_inputs(recipe, entry, stack.size), dropout=settings.entering)
+        return FeatureEncoder(_inputs(recipe, entry, stack.size), dropout=settings.entrance_dropout)
     if not isinstance(stack, TransformerConfig):
         raise RecipeError(
             f"recipe '{recipe.name}' has no encoder for a sequence", hint="give it [model.encoder]."
         )
     inputs = _inputs(recipe, entry, stack.size)
     longest = recipe.data.max_source if most is None else most
-    entrance = Entrance(inputs.size, stack, most=longest, dropout=settings.entering, name="encoder")
+    entrance = Entrance(
+        inputs.size, stack, most=longest, dropout=settings.entrance_dropout, name="encoder"
+    )
     encoder = TransformerEncoder(inputs, entrance, stack, dropout=settings.dropout)
     return _quiet(encoder) if stack.quiet_start else encoder
 
@@ -188,7 +190,9 @@ def _transformer_decoder(
 ) -> Teachable:
     dropout = recipe.model.dropout
     most = recipe.data.max_target + 2  # SOS and EOS
-    entrance = Entrance(stack.size, stack, most=most, dropout=recipe.model.entering, name="decoder")
+    entrance = Entrance(
+        stack.size, stack, most=most, dropout=recipe.model.entrance_dropout, name="decoder"
+    )
     memory_size = None if encoder is None else encoder.output_size
     head = build_head(recipe, embedding, stack.size)
     decoder = TransformerDecoder(
@@ -225,7 +229,7 @@ def _recurrent_decoder(
         build_head(recipe, embedding, layers.output_size),
         bridge=None if encoder is None else Bridge(encoder.summary_size, layers.state_sizes),
         reads_summary=reads_summary,
-        dropout=settings.entering,
+        dropout=settings.entrance_dropout,
     )
 
 
@@ -253,7 +257,7 @@ def _attentive_decoder(
         bridge=Bridge(encoder.summary_size, layers.state_sizes),
         memory_size=memory_size,
         settings=attention,
-        dropout=settings.entering,
+        dropout=settings.entrance_dropout,
     )
 
 

@@ -130,7 +130,7 @@ class AttentionConfig(Section):
         return self
 
 
-class HiddenConfig(Section):
+class HMMConfig(Section):
     """A hidden Markov model (S1): a tagger, whose states are labels, or a language model, whose states are its own."""
 
     states: int | None = Field(None, ge=1)  # lm only: a tagger has as many as there are labels
@@ -153,7 +153,7 @@ class LinearConfig(Section):
     strength: float | None = Field(None, gt=0)
 
 
-class RandomFieldConfig(Section):
+class CRFConfig(Section):
     """A linear-chain conditional random field over the spelling of each word and of its neighbours."""
 
     strength: float | None = Field(None, gt=0)  # as of a linear model
@@ -203,7 +203,7 @@ Reader = Annotated[
 ]
 
 
-class DynamicsConfig(Section):
+class LDSConfig(Section):
     """A linear dynamical system for each variable (S2): a structure whose noises are learnt, or free states."""
 
     trend: Literal["level", "slope", "none"] = "level"
@@ -213,13 +213,13 @@ class DynamicsConfig(Section):
     states: int = Field(0, ge=0)  # so many free ones instead, with everything about them learnt
 
     @model_validator(mode="after")
-    def _has_a_state(self) -> "DynamicsConfig":
+    def _has_a_state(self) -> "LDSConfig":
         if self.trend == "none" and self.harmonics == 0 and self.states == 0:
             raise ValueError("a system without a trend, a season or free states has nothing to say")
         return self
 
 
-WITHOUT_LAYERS = ("hmm", "lds", "linear", "crf", "neighbours", "ngrams", "smoothing")
+CLASSICAL_SECTIONS = ("hmm", "lds", "linear", "crf", "neighbours", "ngrams", "smoothing")
 
 
 class ModelConfig(Section):
@@ -232,14 +232,14 @@ class ModelConfig(Section):
     characters: StackConfig | None = (
         None  # tag, classify: what reads each word's spelling, beside the word's own vector
     )
-    hmm: HiddenConfig | None = None  # tag, lm: in place of encoder and decoder
+    hmm: HMMConfig | None = None  # tag, lm: in place of encoder and decoder
     elmo: StackConfig | None = (
         None  # classify, tag: a bidirectional language model whose layers are features (--from)
     )
-    lds: DynamicsConfig | None = None  # forecast only: in place of an encoder
+    lds: LDSConfig | None = None  # forecast only: in place of an encoder
     # baselines, each in place of encoder and decoder
     linear: LinearConfig | None = None  # classify
-    crf: RandomFieldConfig | None = None  # tag
+    crf: CRFConfig | None = None  # tag
     neighbours: NeighboursConfig | None = None  # translate
     ngrams: NgramsConfig | None = None  # lm
     smoothing: SmoothingConfig | None = None  # forecast
@@ -277,12 +277,12 @@ class ModelConfig(Section):
     )  # the share of a source's tokens that training does not see
 
     @property
-    def without_layers(self) -> str:
+    def classical(self) -> str:
         """The model that stands in place of encoder and decoder; empty where there is none."""
-        return next((name for name in WITHOUT_LAYERS if getattr(self, name) is not None), "")
+        return next((name for name in CLASSICAL_SECTIONS if getattr(self, name) is not None), "")
 
     @property
-    def entering(self) -> float:
+    def entrance_dropout(self) -> float:
         """The dropout of what enters a network."""
         return self.dropout if self.input_dropout is None else self.input_dropout
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe.model import FAMILIES, WITHOUT_LAYERS, ModelConfig, Section, StackConfig
+from seqlab.recipe.model import CLASSICAL_SECTIONS, FAMILIES, ModelConfig, Section, StackConfig
 from seqlab.recipe.sections import (
     DataConfig,
     DecodeConfig,
@@ -23,7 +23,7 @@ from seqlab.recipe.sections import (
 from seqlab.recipes import recipe_names, recipe_table
 
 # sections that --set can begin
-OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *WITHOUT_LAYERS)
+OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *CLASSICAL_SECTIONS)
 LENGTHS = {"steps", "epochs", "minutes"}  # of a training; one of them is given
 
 

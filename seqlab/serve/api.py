@@ -25,7 +25,7 @@ from seqlab.serve.batching import Batcher, BusyError
 from seqlab.serve.counters import Counters
 from seqlab.serve.manual import manual_html
 from seqlab.serve.registry import ModelRegistry, UnknownError
-from seqlab.tasks.writing import Piece, stream_text
+from seqlab.tasks.text_generation import Piece, stream_text
 
 PAGE = Path(__file__).parent / "page"
 PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}

@@ -122,7 +122,7 @@ class ModelRegistry:
 def _examples(model: Model) -> list[str]:
     """A few inputs that training held out, or that were given to the model on its way."""
     try:
-        typed = model.data().typed(model.bundle, EXAMPLES) if model.stores.is_dir() else []
+        typed = model.data().example_inputs(model.bundle, EXAMPLES) if model.stores.is_dir() else []
     except (OSError, SeqlabError):
         return []
     return typed or list(model.metrics.get("examples", []))

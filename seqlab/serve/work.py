@@ -18,7 +18,7 @@ from seqlab.recipe import DecodeConfig
 from seqlab.serve.bodies import Decoding
 from seqlab.serve.limits import MOST_LETTERS
 from seqlab.tasks import predict, subject, task_of
-from seqlab.tasks.examples import room
+from seqlab.tasks.examples import max_positions
 
 TYPES = {
     "json": "application/json",
@@ -114,9 +114,9 @@ def next_tokens(
     """The likeliest tokens after what is written: p = softmax(logits), and E59's p where a sampler would draw."""
     if bundle.codec.reads and isinstance(given, str) and not given.strip():
         raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
-    opening = task_of(bundle.recipe).opening(bundle, given, bundle.recipe.decode)
+    start = task_of(bundle.recipe).decoder_start(bundle, given, bundle.recipe.decode)
     tokenizer = bundle.codec.target_tokenizer
-    limits = opening.limits
+    limits = start.limits
     if any(not 0 <= token < len(tokenizer) for token in written):
         raise UsageError(
             "'written' holds what is no token",
@@ -130,14 +130,14 @@ def next_tokens(
     }
     if limits.end in written:
         return {**text, "ended": True, "candidates": [], "entropy": 0.0}
-    tokens = [*opening.tokens, *written]
-    if len(tokens) > room(bundle.recipe):
+    tokens = [*start.tokens, *written]
+    if len(tokens) > max_positions(bundle.recipe):
         raise UsageError(
-            f"{len(tokens)} tokens, and this model learned {room(bundle.recipe)} positions",
+            f"{len(tokens)} tokens, and this model learned {max_positions(bundle.recipe)} positions",
             hint="write less.",
         )
     decoder = bundle.model.decoder
-    context, state = decoder.start(opening.memory)
+    context, state = decoder.start(start.memory)
     logits = decoder.read(torch.tensor([tokens]), context, state)[0][
         :, -1
     ]  # after its prompt and all that was written

@@ -1,6 +1,6 @@
 """The tasks: one record a task, in one visible tuple.
 
-A new task is one file in this room, a line here, a recipe and its tests.
+A new task is one file in this folder, a line here, a recipe and its tests.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from seqlab.recipe import (
     Recipe,
     StackConfig,
 )
-from seqlab.recipe.model import WITHOUT_LAYERS
+from seqlab.recipe.model import CLASSICAL_SECTIONS
 from seqlab.subject import Question, Subject
 from seqlab.tasks.bilm import BILM
 from seqlab.tasks.caption import CAPTION
 from seqlab.tasks.classify import CLASSIFY
-from seqlab.tasks.examples import ask
+from seqlab.tasks.examples import answer_inputs
 from seqlab.tasks.forecast import FORECAST
 from seqlab.tasks.lm import LM
 from seqlab.tasks.mask import MASK_TASK
@@ -59,7 +59,7 @@ def task_of(recipe: Recipe) -> Task:
         task = task_named(recipe.task)
     except UsageError as error:
         raise RecipeError(f"recipe '{recipe.name}': {error}", hint=error.hint) from None
-    return task.of(recipe) if recipe.model.without_layers else task
+    return task.of(recipe) if recipe.model.classical else task
 
 
 def check_recipe(recipe: Recipe) -> Recipe:
@@ -67,7 +67,7 @@ def check_recipe(recipe: Recipe) -> Recipe:
     task = task_of(recipe)
     try:
         task.check(recipe)
-        _check_settings(recipe, {*task.takes, *task.classical})
+        _check_settings(recipe, {*task.special_settings, *task.classical})
         _check_parts(recipe, task.parts)
     except ValueError as error:
         hint = "`seqlab recipes NAME` shows a recipe that works."
@@ -105,8 +105,8 @@ def subject(
 
 
 def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[Answer]:
-    """An answer to each input, in the same order; `options` are those of `tasks.examples.ask`."""
-    return ask(task_of(bundle.recipe).predict, bundle, inputs, **options)
+    """An answer to each input, in the same order; `options` are those of `tasks.examples.answer_inputs`."""
+    return answer_inputs(task_of(bundle.recipe).predict, bundle, inputs, **options)
 
 
 SPELLED = (
@@ -117,7 +117,7 @@ SPELLED = (
 def _check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
     """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
     model = recipe.model
-    instead = bool(model.without_layers)
+    instead = bool(model.classical)
     for part in ("encoder", "decoder"):
         needed = part in parts and not instead
         if (getattr(model, part) is not None) != needed:
@@ -157,7 +157,7 @@ def _check_settings(recipe: Recipe, takes: set[str]) -> None:
 
 def _check_features(recipe: Recipe) -> None:
     """A baseline reads what its features are made of, and nobody else reads features."""
-    name, kind = recipe.model.without_layers, recipe.source.kind
+    name, kind = recipe.model.classical, recipe.source.kind
     if name in _FEATURES and kind not in _FEATURES[name]:
         raise ValueError(
             f"[model.{name}] reads {' or '.join(map(repr, _FEATURES[name]))}: source.kind is '{kind}'"
@@ -185,7 +185,7 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
                 getattr(model, name) is not None,
                 f"[model.{name}] cannot '{task}': it is for {_tasks_with(name)}",
             )
-            for name in WITHOUT_LAYERS
+            for name in CLASSICAL_SECTIONS
         },
         "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
         "letters": (
@@ -214,7 +214,9 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
 
 def _tasks_with(section: str) -> str:
     """The names of the tasks whose models may have this section."""
-    return " and ".join(f"'{t.name}'" for t in TASKS if section in (*t.takes, *t.classical))
+    return " and ".join(
+        f"'{t.name}'" for t in TASKS if section in (*t.special_settings, *t.classical)
+    )
 
 
 def _check_image(recipe: Recipe) -> None:

@@ -12,7 +12,7 @@ from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.ngram import WittenBell
-from seqlab.tasks.linear import fit_linear
+from seqlab.tasks.linear_fitting import fit_linear
 from seqlab.tasks.task import Baselines
 from seqlab.text import Tokenizer
 

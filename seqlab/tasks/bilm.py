@@ -38,7 +38,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     stack = cast(StackConfig, recipe.model.encoder)
     embedding = Embedding(len(codec.source_tokenizer), stack.size, name="bilm")
     readers = TwoReaders(
-        embedding, stack, entering=recipe.model.entering, dropout=recipe.model.dropout
+        embedding, stack, entering=recipe.model.entrance_dropout, dropout=recipe.model.dropout
     )
     return BidirectionalLanguageModel(readers, build_head(recipe, readers.embedding, stack.size))
 
@@ -78,7 +78,7 @@ BILM = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=no_subject("`predict --embed` gives its vectors."),
-    takes=("split",),
+    special_settings=("split",),
     check=_check,
-    ask=" --embed",
+    predict_arguments=" --embed",
 )

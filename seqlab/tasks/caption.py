@@ -28,18 +28,18 @@ from seqlab.recipe import Recipe, TransformerConfig
 from seqlab.tasks.caption_page import Captioned, caption_page
 from seqlab.tasks.examples import (
     Examples,
+    answer_inputs,
     answers_in_order,
-    ask,
     encode_inputs,
     example_loss,
     of_examples,
 )
 from seqlab.tasks.task import ANSWER_VIEWS, Baselines, Report, Scores, Scoring, Task
-from seqlab.tasks.writing import (
+from seqlab.tasks.text_generation import (
     build_translator,
     exactly_right,
-    open_translation,
     references,
+    start_translation,
     translate,
     translation_subject,
 )
@@ -134,7 +134,7 @@ def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> lis
     """Each picture once, with the model's caption and all references."""
     pairs = zip(examples, references(bundle, examples), strict=True)
     last = {e.source.name: (e, texts) for e, texts in pairs}.values()
-    answers = ask(
+    answers = answer_inputs(
         translate, bundle, [e.source for e, _ in last], decode=scoring.decode, world=scoring.world
     )
     return [
@@ -245,13 +245,13 @@ CAPTION = Task(
     predict=translate,
     evaluate=_evaluate,
     subject=translation_subject,
-    takes=("vectors", "image"),
+    special_settings=("vectors", "image"),
     parts=("encoder", "decoder"),
     check=_check,
     validate=exactly_right,
-    opening=open_translation,
+    decoder_start=start_translation,
     views=lambda bundle: (
         ("maps", *ANSWER_VIEWS, "beam") if attends(bundle) else (*ANSWER_VIEWS, "beam")
     ),
-    ask=" PICTURE",
+    predict_arguments=" PICTURE",
 )

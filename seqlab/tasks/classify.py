@@ -22,32 +22,32 @@ from seqlab.models.classifier import Classifier
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe
 from seqlab.tasks.baselines import linear_labels
-from seqlab.tasks.calibrate import calibration, choose_limits, temperature_of
 from seqlab.tasks.conformal import label_set, limit_of
 from seqlab.tasks.examples import (
     Examples,
+    answer_inputs,
     answers_in_order,
-    ask,
     encode_inputs,
     example_batches,
     example_loss,
-    likeliest_labels,
+    label_subject,
     mistakes,
+    num_unread,
     of_examples,
-    unread,
-    vectors_or,
+    vectors_or_text,
     warn_of_new_labels,
 )
-from seqlab.tasks.linear import linear_classifier, linear_or_gradient
+from seqlab.tasks.linear_fitting import linear_classifier, linear_or_gradient
 from seqlab.tasks.settings import choose_classify
 from seqlab.tasks.task import ANSWER_VIEWS, Answer, Job, Prediction, Report, Scores, Scoring, Task
+from seqlab.tasks.temperature import calibration, choose_limits, temperature_of
 from seqlab.trace import Trace
 
 
 def _reads(recipe: Recipe) -> SourceType:
     if recipe.source.kind == "ngrams":
         return NgramSource
-    return PictureSource if recipe.image is not None else vectors_or(recipe, TextSource)
+    return PictureSource if recipe.image is not None else vectors_or_text(recipe, TextSource)
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
@@ -85,7 +85,9 @@ def _predict(job: Job) -> list[Prediction]:
                 "probabilities": dict(zip(names, p.tolist(), strict=True)),
             }
             details |= {} if limit is None else {"labels": label_set(names, p.tolist(), limit)}
-            details |= unread(bundle, job.inputs[place]) if isinstance(source, TextSource) else {}
+            details |= (
+                num_unread(bundle, job.inputs[place]) if isinstance(source, TextSource) else {}
+            )
             yield Prediction(source.show(job.inputs[place]), names[best], details)
 
     return answers_in_order(encode_inputs(bundle, job.inputs, first_row=job.first_row), answer)
@@ -96,7 +98,9 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples = data.all
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
-    answers = ask(_predict, bundle, data.sources, decode=scoring.decode, world=scoring.world)
+    answers = answer_inputs(
+        _predict, bundle, data.sources, decode=scoring.decode, world=scoring.world
+    )
     predicted = [answer.output for answer in answers]
     scores = (
         _scores(predicted, gold)
@@ -163,10 +167,10 @@ CLASSIFY = Task(
     evaluate=_evaluate,
     baseline=_baseline,
     calibrate=choose_limits,
-    subject=likeliest_labels,
-    takes=("vectors", "image", "linear", "conformal", "letters"),
+    subject=label_subject,
+    special_settings=("vectors", "image", "linear", "conformal", "letters"),
     learner=linear_or_gradient,
     views=lambda bundle: ("evidence",) if bundle.recipe.model.linear else (*ANSWER_VIEWS, "cells"),
-    tuned="tuned-classifier",
-    recurrent="bilstm-classifier",
+    fine_tuning_recipe="tuned-classifier",
+    recurrent_recipe="bilstm-classifier",
 )

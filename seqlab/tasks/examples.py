@@ -26,7 +26,7 @@ from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import DecodeConfig, Recipe, TransformerConfig
 from seqlab.subject import Question, Subject
 from seqlab.tasks.conformal import check_limits
-from seqlab.tasks.look import look_at_examples
+from seqlab.tasks.data_summary import summarise_examples
 from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Scores, Task
 from seqlab.training.loss import mean_loss
 from seqlab.world import ALONE, World
@@ -41,7 +41,7 @@ class Examples:
 
     all: list[Example]
 
-    def some(self, most: int) -> "Examples":
+    def sample(self, most: int) -> "Examples":
         """So many from end to end, for a file may be sorted; the first pictures, whose captions stand together."""
         if len(self.all) <= most or isinstance(self.all[0].source, Picture):
             return Examples(self.all[:most])
@@ -54,15 +54,17 @@ class Examples:
     def sources(self) -> list[Any]:
         return [example.source for example in self.all]
 
-    def typed(self, bundle: Bundle, most: int) -> list[str]:
+    def example_inputs(self, bundle: Bundle, most: int) -> list[str]:
         inputs = (input_of(bundle.codec, example) for example in self.all[: 20 * most])
         texts = (bundle.codec.source.typed(each) for each in inputs)
         return list(dict.fromkeys(filter(None, texts)))[:most]
 
-    def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+    def prediction_work(
+        self, task: Task, bundle: Bundle, most: int
+    ) -> tuple[int, Callable[[], object]]:
         inputs = [input_of(bundle.codec, example) for example in self.all[:most]]
-        ask(task.predict, bundle, inputs[:2])
-        return len(inputs), lambda: ask(task.predict, bundle, inputs)
+        answer_inputs(task.predict, bundle, inputs[:2])
+        return len(inputs), lambda: answer_inputs(task.predict, bundle, inputs)
 
 
 def input_of(codec: Codec, example: Example) -> Any:
@@ -82,7 +84,7 @@ def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Examples:
 
 
 # files of examples: texts, pairs, tagged sentences, pictures with captions
-EXAMPLES = DataKind(look_at_examples, _prepare, open_examples, _data)
+EXAMPLES = DataKind(summarise_examples, _prepare, open_examples, _data)
 
 
 def of_examples(recipe: Recipe) -> DataKind:
@@ -103,7 +105,7 @@ def read_sources(recipe: Recipe, files: Files) -> Iterator[Example]:
     return (Example(line, "", where) for where, line in read_lines(recipe, files))
 
 
-def vectors_or(recipe: Recipe, written: SourceType) -> SourceType:
+def vectors_or_text(recipe: Recipe, written: SourceType) -> SourceType:
     """Feature vectors if the recipe asks for them, else what is written."""
     return VectorSource if recipe.source.kind == "vectors" else written
 
@@ -135,7 +137,7 @@ def limit_rows(
     return [row[:most] for row in rows]
 
 
-def unread(bundle: Bundle, value: Any) -> dict[str, int]:
+def num_unread(bundle: Bundle, value: Any) -> dict[str, int]:
     """How many tokens at the end of a text were not read because there are too many; nothing if all were."""
     most = bundle.recipe.data.max_source
     if not isinstance(value, str) or len(value.encode("utf-8", "surrogatepass")) + 2 <= most:
@@ -166,7 +168,7 @@ def answers_in_order(
 
 def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
     """Examples as the model reads them, those of similar length together."""
-    codec, most, longest = bundle.codec, bundle.recipe.data.max_source, room(bundle.recipe)
+    codec, most, longest = bundle.codec, bundle.recipe.data.max_source, max_positions(bundle.recipe)
     rows = [
         (source[:most], codec.target.cut(target, source=most, target=sys.maxsize))
         for source, target in codec.encode(examples)
@@ -184,7 +186,7 @@ def example_batches(bundle: Bundle, examples: list[Example]) -> Iterator[Batch]:
         yield Batch(rows=tensor_of(together), source=source, target=target)
 
 
-def room(recipe: Recipe) -> int:
+def max_positions(recipe: Recipe) -> int:
     """How many positions a decoder can read: as many as it learned, or any number where it learned none."""
     stack = recipe.model.decoder
     learned = isinstance(stack, TransformerConfig) and stack.positions == "learned"
@@ -245,7 +247,7 @@ def source_subject(question: Question) -> Subject:
     return Subject(bundle, question.input, reads, (), names, (), (), ())
 
 
-def likeliest_labels(question: Question) -> Subject:
+def label_subject(question: Question) -> Subject:
     """The likeliest label of each position, or of the whole source."""
     subject, names = source_subject(question), labels_in(question.bundle.codec).names
     with torch.inference_mode():
@@ -253,7 +255,7 @@ def likeliest_labels(question: Question) -> Subject:
     return subject.answering(best, tuple(names[i] for i in best))
 
 
-def ask(
+def answer_inputs(
     predict: Callable[[Job], Sequence[Answer]],
     bundle: Bundle,
     inputs: Sequence[Any],

@@ -25,11 +25,11 @@ from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
 from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Measured
-from seqlab.recipe import DynamicsConfig, Recipe
+from seqlab.recipe import LDSConfig, Recipe
 from seqlab.tasks.backtest import BUDGET, backtest
 from seqlab.tasks.bands import Forecast, calibrate, calibrated, forecast
 from seqlab.tasks.settings import choose_forecast
-from seqlab.tasks.smoothing import (
+from seqlab.tasks.smoothing_fitting import (
     fit_smoothing,
     smoothing_forecaster,
     smoothing_learner,
@@ -68,16 +68,18 @@ class Moments:
         None  # the part before them, where the forecaster has learnt from them since
     )
 
-    def some(self, most: int) -> "Moments":
+    def sample(self, most: int) -> "Moments":
         return self
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
         return self.windows.batch(np.arange(min(most, len(self.windows))))
 
-    def typed(self, bundle: Bundle, most: int) -> list[str]:
+    def example_inputs(self, bundle: Bundle, most: int) -> list[str]:
         return list(bundle.metrics.get("examples", []))
 
-    def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+    def prediction_work(
+        self, task: Task, bundle: Bundle, most: int
+    ) -> tuple[int, Callable[[], object]]:
         batch, model = self.batch(bundle, most), bundle.model
         return len(batch), lambda: calibrated(model, batch)
 
@@ -163,7 +165,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     )
 
 
-def _system(recipe: Recipe, settings: DynamicsConfig, codec: Codec) -> nn.Module:
+def _system(recipe: Recipe, settings: LDSConfig, codec: Codec) -> nn.Module:
     ahead, source = recipe.forecast, series_of(codec)
     start = first_system(settings, source.season, source.num_covariates, seed=recipe.train.seed)
     return LDSForecaster(
@@ -192,7 +194,7 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
 
 
 def _system_learner(
-    recipe: Recipe, settings: DynamicsConfig, network: nn.Module, corpus: Corpus
+    recipe: Recipe, settings: LDSConfig, network: nn.Module, corpus: Corpus
 ) -> Learner:
     series = training_windows(corpus).whole(most=ROWS_OF_EM)
     return LDSLearner(cast(LDSForecaster, network), series, recipe.train, free=settings.states > 0)
@@ -268,13 +270,13 @@ FORECAST = Task(
     baseline=lambda recipe: "exponential-smoothing",
     subject=no_subject("the view 'band' shows its forecast."),
     choose=choose_forecast,
-    takes=("flat", "vectors"),
+    special_settings=("flat", "vectors"),
     learner=_learner,
     classical={
         "lds": Classical(_system, _system_learner),
         "smoothing": Classical(smoothing_forecaster, smoothing_learner, ("band", "evidence")),
     },
     views=lambda bundle: ("band",),
-    recurrent="gru-forecast",
-    ask=" SERIES.csv",
+    recurrent_recipe="gru-forecast",
+    predict_arguments=" SERIES.csv",
 )

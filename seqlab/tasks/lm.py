@@ -35,22 +35,22 @@ from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import DecodeConfig, NgramsConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
-from seqlab.tasks.examples import EXAMPLES, batches, read_lines, room, text_loss, with_bits
-from seqlab.tasks.hidden import check_hidden, hidden_language_model, hidden_learner
-from seqlab.tasks.linear import training_rows
+from seqlab.tasks.examples import EXAMPLES, batches, max_positions, read_lines, text_loss, with_bits
+from seqlab.tasks.hmm_fitting import check_hmm, hmm_language_model, hmm_learner
+from seqlab.tasks.linear_fitting import training_rows
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
     SCORED_AT_THE_END,
     Classical,
     DataKind,
+    DecoderStart,
     Job,
-    Opening,
     Prediction,
     Report,
     Scoring,
     Task,
 )
-from seqlab.tasks.writing import NEVER, answer_of, search
+from seqlab.tasks.text_generation import NEVER, answer_of, search
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 from seqlab.training.counting import CountingLearner
 from seqlab.training.kneser_ney import kneser_ney
@@ -65,7 +65,7 @@ class TokenStream:
 
     tokens: np.ndarray
 
-    def some(self, most: int) -> "TokenStream":
+    def sample(self, most: int) -> "TokenStream":
         """All of it, or where few are asked for, the first tokens: so many stand for an example."""
         return (
             self
@@ -82,11 +82,13 @@ class TokenStream:
         )
         return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
 
-    def typed(self, bundle: Bundle, most: int) -> list[str]:
+    def example_inputs(self, bundle: Bundle, most: int) -> list[str]:
         lines = bundle.codec.target_tokenizer.decode(self.tokens[:1000].tolist()).split("\n")
         return [line[:60] for line in lines[1:] if len(line) > 10][:most]
 
-    def timed(self, task: Task, bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+    def prediction_work(
+        self, task: Task, bundle: Bundle, most: int
+    ) -> tuple[int, Callable[[], object]]:
         return 0, lambda: None
 
 
@@ -105,7 +107,7 @@ STREAM = DataKind(EXAMPLES.look, lambda task, *job: prepare_stream(*job), open_s
 def _check(recipe: Recipe) -> None:
     hmm = recipe.model.hmm
     if hmm is not None:
-        check_hidden(recipe, hmm)
+        check_hmm(recipe, hmm)
         if hmm.states is None or hmm.order != 1:
             raise ValueError(
                 "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
@@ -143,7 +145,7 @@ def _predict(job: Job) -> list[Prediction]:
     decoder, tokenizer = job.bundle.model.decoder, job.bundle.codec.target_tokenizer
     prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
     results: dict[int, list[Hypothesis]] = {}
-    for rows, most in _with_room(job, prefixes, limits.most):
+    for rows, most in _decoding_batches(job, prefixes, limits.most):
         prefix = Padded.from_rows([prefixes[row] for row in rows])
         best = search(job, decoder, Memory(len(rows)), prefix, replace(limits, most=most), rows)
         results |= zip(rows, best, strict=True)
@@ -170,11 +172,11 @@ def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
     return Report("lm", count, scores, baselines, baseline_note=note, unit=unit)
 
 
-def _opening(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
+def _decoder_start(bundle: Bundle, value: Any, decode: DecodeConfig) -> DecoderStart:
     job, limits = Job(bundle, [value], decode), continuation_limits(bundle, decode)
     prefixes = prompts(bundle, [str(value)])
-    _, most = next(_with_room(job, prefixes, limits.most))
-    return Opening(Memory(1), prefixes[0], replace(limits, most=most))
+    _, most = next(_decoding_batches(job, prefixes, limits.most))
+    return DecoderStart(Memory(1), prefixes[0], replace(limits, most=most))
 
 
 def _subject(question: Question) -> Subject:
@@ -219,12 +221,14 @@ def _neutral(tokenizer: Tokenizer) -> int:
     return len(NEVER) + 1
 
 
-def _with_room(job: Job, prefixes: list[list[int]], most: int) -> Iterator[tuple[list[int], int]]:
+def _decoding_batches(
+    job: Job, prefixes: list[list[int]], most: int
+) -> Iterator[tuple[list[int], int]]:
     """Rows that are decoded together, and how far.
 
     Learned positions have a maximum, so rows that come close to it are decoded in a batch of their own.
     """
-    longest, near = room(job.bundle.recipe), []
+    longest, near = max_positions(job.bundle.recipe), []
     for row, prefix in enumerate(prefixes):
         if len(prefix) > longest:
             raise DataError(
@@ -252,13 +256,13 @@ LM = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=_subject,
-    takes=("split",),
+    special_settings=("split",),
     parts=("decoder",),
     check=_check,
     classical={
-        "hmm": Classical(hidden_language_model, hidden_learner),
+        "hmm": Classical(hmm_language_model, hmm_learner),
         "ngrams": Classical(_ngram_model, _ngram_learner, ("surprisal", "beam")),
     },
-    opening=_opening,
+    decoder_start=_decoder_start,
     views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
 )

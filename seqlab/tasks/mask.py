@@ -155,6 +155,6 @@ MASK_TASK = Task(
     predict=_predict,
     evaluate=_evaluate,
     subject=_subject,
-    takes=("split",),
+    special_settings=("split",),
     views=lambda bundle: (*ANSWER_VIEWS, "cells"),
 )

@@ -24,8 +24,8 @@ from seqlab.padded import Padded
 from seqlab.recipe import AttentionConfig, Recipe, StackConfig
 from seqlab.tasks.examples import (
     Examples,
+    answer_inputs,
     answers_in_order,
-    ask,
     encode_inputs,
     example_loss,
     of_examples,
@@ -65,7 +65,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
         SourceAttention(score, stack.size, encoder.output_size, name="decoder.attention"),
         entrance=settings.embedding,
         scale=scale,
-        dropout=settings.entering,
+        dropout=settings.entrance_dropout,
     )
 
 
@@ -88,7 +88,7 @@ def _predict(job: Job) -> list[Prediction]:
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     """How far the frames are from the known ones, aligned, beside the mean frame of each symbol."""
     examples, target = data.all, cast(VectorTarget, bundle.codec.target)
-    answers = ask(_predict, bundle, data.sources, world=scoring.world)
+    answers = answer_inputs(_predict, bundle, data.sources, world=scoring.world)
     written = [np.asarray(answer.details["frames"]) for answer in answers]
     scores = _scores(target, written, examples) | example_loss(bundle, examples, scoring.world)
     scores["ended"] = sum(answer.details["ended"] for answer in answers) / len(answers)
@@ -164,5 +164,5 @@ SPEAK = Task(
     subject=no_subject("`predict` gives its frames."),
     parts=("encoder", "decoder"),
     check=_check,
-    ask=' "a text" --json',
+    predict_arguments=' "a text" --json',
 )

@@ -24,18 +24,17 @@ from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
 from seqlab.subject import Question, Subject
-from seqlab.tasks.calibrate import calibration, choose_temperature
-from seqlab.tasks.crf import crf_learner, crf_tagger
+from seqlab.tasks.crf_fitting import crf_learner, crf_tagger
 from seqlab.tasks.examples import (
     Examples,
     answers_in_order,
     encode_inputs,
     example_loss,
-    likeliest_labels,
+    label_subject,
     of_examples,
-    vectors_or,
+    vectors_or_text,
 )
-from seqlab.tasks.hidden import check_hidden, hidden_learner, hidden_tagger
+from seqlab.tasks.hmm_fitting import check_hmm, hmm_learner, hmm_tagger
 from seqlab.tasks.settings import choose_tag
 from seqlab.tasks.tag_scores import label_report, number_report, starts
 from seqlab.tasks.task import (
@@ -48,6 +47,7 @@ from seqlab.tasks.task import (
     Scoring,
     Task,
 )
+from seqlab.tasks.temperature import calibration, choose_temperature
 
 
 def _check(recipe: Recipe) -> None:
@@ -59,7 +59,7 @@ def _check(recipe: Recipe) -> None:
             raise ValueError(
                 "[model.hmm] tags whole words: source.kind is 'words' or 'vectors', without source.frame"
             )
-        check_hidden(recipe, hmm)
+        check_hmm(recipe, hmm)
         if hmm.states is not None or recipe.train.restarts > 1:
             raise ValueError(
                 "a tagger has a state for each label and starts from them: no hmm.states, no restarts"
@@ -69,7 +69,9 @@ def _check(recipe: Recipe) -> None:
 
 
 def _reads(recipe: Recipe) -> SourceType:
-    return SpellingSource if recipe.source.kind == "spellings" else vectors_or(recipe, WordSource)
+    return (
+        SpellingSource if recipe.source.kind == "spellings" else vectors_or_text(recipe, WordSource)
+    )
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
@@ -155,7 +157,7 @@ def _subject(question: Question) -> Subject:
             "this model measures numbers: it has no labels to look into",
             hint="`predict` gives them.",
         )
-    return likeliest_labels(question)
+    return label_subject(question)
 
 
 # Each word or frame gets a label; with target.kind = "numbers" or "angles", it gets numbers.
@@ -176,15 +178,15 @@ TAG = Task(
     ),
     calibrate=choose_temperature,
     subject=_subject,
-    takes=("vectors", "numbers", "letters", "words"),
+    special_settings=("vectors", "numbers", "letters", "words"),
     check=_check,
     classical={
-        "hmm": Classical(hidden_tagger, hidden_learner),
+        "hmm": Classical(hmm_tagger, hmm_learner),
         "crf": Classical(crf_tagger, crf_learner, ("evidence", "surprisal")),
     },
     views=lambda bundle: (
         () if isinstance(bundle.codec.target, NumberTarget) else (*ANSWER_VIEWS, "cells")
     ),
-    tuned="tuned-tagger",
-    recurrent="bilstm-tagger",
+    fine_tuning_recipe="tuned-tagger",
+    recurrent_recipe="bilstm-tagger",
 )

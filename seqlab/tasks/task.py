@@ -77,7 +77,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Opening:
+class DecoderStart:
     """A decoder before its first token: what it has of the source, what it reads first, and where it must end."""
 
     memory: Memory
@@ -145,22 +145,24 @@ class Report:
 class Data(Protocol):
     """Data with known answers, as a task scores it: examples, one long text, or the windows of a series."""
 
-    def some(self, most: int) -> "Data":
+    def sample(self, most: int) -> "Data":
         """At most so many, from all of it."""
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
         """The first few as the model reads them."""
 
-    def typed(self, bundle: Bundle, most: int) -> list[str]:
+    def example_inputs(self, bundle: Bundle, most: int) -> list[str]:
         """A few inputs as a person would type them."""
 
-    def timed(self, task: "Task", bundle: Bundle, most: int) -> tuple[int, Callable[[], object]]:
+    def prediction_work(
+        self, task: "Task", bundle: Bundle, most: int
+    ) -> tuple[int, Callable[[], object]]:
         """A few inputs and the work of answering them, for whoever measures how fast that is; 0 if there are none."""
 
 
 def score_held_out(task: "Task", bundle: Bundle, stores: Path, most: int) -> Report:
     """The scores on so many of the held-out examples, after adjusting what is adjusted then."""
-    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).some(most)
+    data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).sample(most)
     task.calibrate(bundle, data)
     return task.evaluate(bundle, data, Scoring(train=stores))
 
@@ -208,7 +210,7 @@ class Classical:
     views: tuple[str, ...] = ()  # where they are not those of a network
 
 
-def writes_no_text(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
+def refuse_decoding(bundle: Bundle, value: Any, decode: DecodeConfig) -> DecoderStart:
     """The refusal of a task whose models have no decoder."""
     raise UsageError(
         f"a '{bundle.recipe.task}' model writes no text", hint="ask it with `predict`."
@@ -253,7 +255,7 @@ class Task:
     )
     # the recipe that trains in seconds and is trained beside a network; empty where there is none
     baseline: Callable[[Recipe], str] = lambda recipe: ""
-    takes: tuple[
+    special_settings: tuple[
         str, ...
     ] = ()  # the settings of `tasks._special_settings` that its recipes may have
     parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
@@ -269,19 +271,19 @@ class Task:
     calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: (
         None
     )  # how sure it may be, from held-out data
-    opening: Callable[[Bundle, Any, DecodeConfig], Opening] = (
-        writes_no_text  # a decoder that is about to write its answer
+    decoder_start: Callable[[Bundle, Any, DecodeConfig], DecoderStart] = (
+        refuse_decoding  # a decoder that is about to write its answer
     )
     views: Callable[[Bundle], tuple[str, ...]] = (
         lambda bundle: ()
     )  # those that fit it, the most telling first
-    tuned: str = ""  # the recipe that starts from another model
-    recurrent: str = ""  # the recipe whose cells can be exchanged
-    ask: str = ""  # what follows `seqlab predict MODEL` on the command line
+    fine_tuning_recipe: str = ""  # the recipe that starts from another model
+    recurrent_recipe: str = ""  # the recipe whose cells can be exchanged
+    predict_arguments: str = ""  # what follows `seqlab predict MODEL` on the command line
 
     def of(self, recipe: Recipe) -> "Task":
         """The task as it is for a recipe that has another model in place of layers."""
-        section = recipe.model.without_layers
+        section = recipe.model.classical
         if section not in self.classical:
             return self
         model, settings = self.classical[section], getattr(recipe.model, section)

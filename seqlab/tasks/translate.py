@@ -25,14 +25,14 @@ from seqlab.models.neighbours import NeighbourDecoder, NeighbourEncoder, Neighbo
 from seqlab.recipe import NeighboursConfig, Recipe
 from seqlab.tasks.examples import (
     Examples,
-    ask,
+    answer_inputs,
     example_loss,
     mistakes,
+    num_unread,
     of_examples,
-    unread,
-    vectors_or,
+    vectors_or_text,
 )
-from seqlab.tasks.linear import sources, training_rows
+from seqlab.tasks.linear_fitting import sources, training_rows
 from seqlab.tasks.settings import choose_translate
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
@@ -43,10 +43,10 @@ from seqlab.tasks.task import (
     Scoring,
     Task,
 )
-from seqlab.tasks.writing import (
+from seqlab.tasks.text_generation import (
     build_translator,
     exactly_right,
-    open_translation,
+    start_translation,
     translate,
     translation_subject,
 )
@@ -87,7 +87,7 @@ BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
 
 
 def _reads(recipe: Recipe) -> SourceType:
-    return NgramSource if recipe.source.kind == "ngrams" else vectors_or(recipe, TextSource)
+    return NgramSource if recipe.source.kind == "ngrams" else vectors_or_text(recipe, TextSource)
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
@@ -103,7 +103,9 @@ def _predict(job: Job) -> list[Prediction]:
     if not isinstance(job.bundle.codec.source, TextSource):
         return answers
     both = zip(answers, job.inputs, strict=True)
-    return [replace(each, details=each.details | unread(job.bundle, value)) for each, value in both]
+    return [
+        replace(each, details=each.details | num_unread(job.bundle, value)) for each, value in both
+    ]
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
@@ -113,7 +115,9 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     sources, gold = data.sources, [normalise(str(e.target)) for e in examples]
     predicted = [
         a.output
-        for a in ask(translate, bundle, sources, decode=scoring.decode, world=scoring.world)
+        for a in answer_inputs(
+            translate, bundle, sources, decode=scoring.decode, world=scoring.world
+        )
     ]
 
     def scored(texts: list[str]) -> Json:
@@ -175,7 +179,7 @@ TRANSLATE = Task(
     evaluate=_evaluate,
     baseline=lambda recipe: "" if recipe.source.kind == "vectors" else "nearest-neighbour",
     subject=translation_subject,
-    takes=("vectors",),
+    special_settings=("vectors",),
     classical={
         "neighbours": Classical(
             _neighbour_model, _neighbour_learner, ("evidence", "surprisal", "beam")
@@ -183,7 +187,7 @@ TRANSLATE = Task(
     },
     parts=("encoder", "decoder"),
     validate=exactly_right,
-    opening=open_translation,
+    decoder_start=start_translation,
     views=lambda bundle: (*ANSWER_VIEWS, "cells", "beam"),
-    recurrent="seq2seq",
+    recurrent_recipe="seq2seq",
 )

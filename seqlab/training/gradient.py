@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import nn
 
-from seqlab.machine import changing, tidy_memory
+from seqlab.machine import release_memory, state_lock
 from seqlab.padded import Batch
 from seqlab.randomness import noise
 from seqlab.recipe import TrainConfig
@@ -97,7 +97,7 @@ class GradientLearner(Learner):
             rows = self._culprits(batch)
             place.epoch, place.index = epoch, index + 1
             raise NotFiniteError(rows)
-        with changing:
+        with state_lock:
             set_rate(self.optimizers, rate, place.step, self.settings)
             for optimizer in self.optimizers:
                 optimizer.step()
@@ -110,7 +110,7 @@ class GradientLearner(Learner):
                 [total, num_scored, norm, time.perf_counter() - began],
             ]
         if place.step % LOG_EVERY == 0:
-            tidy_memory()
+            release_memory()
         return self._recent(rate)
 
     def state(self) -> dict[str, Weights]:

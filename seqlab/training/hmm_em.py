@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seqlab.machine import changing
+from seqlab.machine import state_lock
 from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, FullGaussian
 from seqlab.models.hmm import HMM, Probabilities
 from seqlab.randomness import uniform
@@ -87,7 +87,7 @@ class HMMLearner(Learner):
         check_ascent(objectives)
         converged = self.em.converged(objectives)
         climb = place.epoch + 1
-        with changing:
+        with state_lock:
             self._hmm, self._expected = hmm, expected
             place.recent.append([objectives[-1]])
             place.step += 1

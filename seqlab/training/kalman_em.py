@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from seqlab.equations.kalman import Evidence, Pairs, Smoothed, factor, reestimate
 from seqlab.errors import RunError, UsageError, nearest
 from seqlab.kernels.kalman import kalman_filter, num_groups, rts_smoother
-from seqlab.machine import keep_memory
+from seqlab.machine import keep_freed_memory
 from seqlab.models.emissions import at_least
 from seqlab.models.lds import LDS, Inputs, measured, normal
 from seqlab.padded import Padded
@@ -69,7 +69,7 @@ def fit_lds(
     progress: Callable[[int, float], None] = lambda iteration, log_likelihood: None,
 ) -> LDSFit:
     """E16 from a given system until nothing is gained or the iterations are spent."""
-    keep_memory()
+    keep_freed_memory()
     settings = settings or LDSSettings()
     evidence = start.evidence(observations, inputs)
     gain = settings.tolerance * max(1, int(evidence.observed.sum()))

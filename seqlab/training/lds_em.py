@@ -9,11 +9,11 @@ from operator import add
 
 import torch
 
-from seqlab.machine import changing, tidy_memory
+from seqlab.machine import release_memory, state_lock
 from seqlab.models.forecaster import LDSForecaster, evidence_of
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.padded import Batch, Padded
-from seqlab.recipe import DynamicsConfig, TrainConfig
+from seqlab.recipe import LDSConfig, TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.kalman_em import NOISES, LDSSettings, em_iterations, start_lds
 from seqlab.training.log import Step
@@ -66,14 +66,14 @@ class LDSLearner(Learner):
         systems, log_likelihoods = zip(*(self._ahead or self._iterate()), strict=True)
         loss = -sum(log_likelihoods) / self.num_observed
         before = place.recent[0][0] if place.recent else math.inf
-        with changing:
+        with state_lock:
             self._ahead = []
             self.model.learn(systems)
             self._converged = before - loss < ENOUGH
             place.step, place.recent = place.step + 1, [[loss]]
             # if EM goes on after a validated end, that is not the best any more
             place.best_loss, place.best_step = None, 0
-        tidy_memory()
+        release_memory()
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
         speed = self.num_observed / seconds
@@ -109,7 +109,7 @@ class LDSLearner(Learner):
                 next(iteration)  # the system before its first iteration
 
 
-def first_system(settings: DynamicsConfig, season: int, num_inputs: int, *, seed: int) -> LDS:
+def first_system(settings: LDSConfig, season: int, num_inputs: int, *, seed: int) -> LDS:
     """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
     if settings.states:
         typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))

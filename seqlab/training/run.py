@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.errors import RunError
-from seqlab.machine import StopNowError, ThreadChoice, abandonable, changing, peak_memory, saving
+from seqlab.machine import StopNowError, ThreadChoice, abandonable, peak_memory, saving, state_lock
 from seqlab.recipe import TrainConfig
 from seqlab.training.budget import CHANGE, Budget
 from seqlab.training.checkpoint import (
@@ -81,7 +81,7 @@ class Learner(Protocol):
     def step(self) -> Step | None:
         """Make one step. Returns what it measured, or nothing if it measured nothing.
 
-        The state changes while `stop.changing` is held, so that at any other moment it can be saved.
+        The state changes while `machine.state_lock` is held, so that at any other moment it can be saved.
         """
 
     def state(self) -> dict[str, Weights]:
@@ -379,7 +379,7 @@ class Run:
         metrics, seconds = self.world.heard([metrics, seconds])
         if self.budget is not None:
             self.budget.validation = seconds
-        with changing:
+        with state_lock:
             self._is_saved, place.pending = False, False
             self._judge(metrics, weights)
         return True
@@ -420,7 +420,7 @@ class Run:
 
     def _save(self) -> None:
         began = time.perf_counter()
-        with changing:
+        with state_lock:
             self._write(self.folder / LAST, self.learner.state())
             self._is_saved = True
         now = time.perf_counter()
@@ -432,7 +432,7 @@ class Run:
 
     def _save_unsaved(self) -> None:
         """Write what would be lost if the process ended now; many processes would have to do that together."""
-        with changing:
+        with state_lock:
             if not self._is_saved and self.world.size == 1:
                 self._save()
 

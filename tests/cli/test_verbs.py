@@ -7,7 +7,7 @@ import pytest
 
 from seqlab.data.catalogue import datasets
 from seqlab.data.synthetic import reversals
-from seqlab.held_out import beside_baseline
+from seqlab.held_out import compare_with_baseline
 from seqlab.recipe import load_recipe, parse_recipe
 from seqlab.recipes import default_recipes, recipe_names
 from seqlab.tasks import task_named
@@ -304,7 +304,7 @@ def test_a_model_that_is_no_better_than_its_baseline_is_told_apart(run, files, s
 
 def test_a_translator_of_single_words_is_not_judged_by_bleu():
     right = {"bleu": 0.0, "chrf": 100.0, "exact": 1.0}
-    (finding,) = beside_baseline(
+    (finding,) = compare_with_baseline(
         task_named("translate"), right, {"copy of the source": {"bleu": 0.0, "chrf": 12.0}}
     )
     assert finding.well
@@ -321,7 +321,9 @@ def test_a_translator_of_single_words_is_not_judged_by_bleu():
     ],
 )
 def test_a_note_says_how_far_a_model_is_from_its_baseline(scores, baseline, words):
-    (finding,) = beside_baseline(task_named("classify"), scores, {"linear": {"accuracy": baseline}})
+    (finding,) = compare_with_baseline(
+        task_named("classify"), scores, {"linear": {"accuracy": baseline}}
+    )
     assert finding.answer == words
     assert not finding.well
 
@@ -330,7 +332,7 @@ def test_a_note_names_what_helps():
     recipe = load_recipe("bilstm-classifier")
     few, many = (
         next(
-            beside_baseline(
+            compare_with_baseline(
                 task_named("classify"),
                 {"accuracy": 0.4},
                 {"x": {"accuracy": 0.5}},

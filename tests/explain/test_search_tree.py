@@ -5,7 +5,7 @@ from seqlab.decode.beam import Beam, beam_search
 from seqlab.explain.search_tree import beam_view, recorded_search
 from seqlab.padded import Padded
 from seqlab.tasks import subject
-from seqlab.tasks.writing import target_limits
+from seqlab.tasks.text_generation import target_limits
 from seqlab.text import EOS, SOS
 
 from .conftest import TRANSFORMER

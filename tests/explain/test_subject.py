@@ -4,7 +4,7 @@ import torch
 from seqlab.errors import DataError, UsageError
 from seqlab.tasks import predict, subject, task_of
 from seqlab.tasks.task import Job
-from seqlab.tasks.writing import hypotheses, score
+from seqlab.tasks.text_generation import hypotheses, score
 from seqlab.text import SOS
 from seqlab.trace import Trace
 

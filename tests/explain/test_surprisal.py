@@ -11,7 +11,7 @@ from seqlab.errors import UsageError
 from seqlab.explain.canvas import Rect
 from seqlab.explain.surprisal import surprisal_view
 from seqlab.tasks import predict, subject, task_of
-from seqlab.tasks.writing import score
+from seqlab.tasks.text_generation import score
 
 from .conftest import TRANSFORMER
 

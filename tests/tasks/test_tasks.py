@@ -26,7 +26,7 @@ class TestEachTask:
 
     def test_has_a_default_recipe_and_recipes_from_simple_to_strong(self, task):
         assert load_recipe(default_recipes()[task.name]).task == task.name
-        named = [*task.ladder, *filter(None, (task.tuned, task.recurrent))]
+        named = [*task.ladder, *filter(None, (task.fine_tuning_recipe, task.recurrent_recipe))]
         assert {load_recipe(name).task for name in named} == {task.name}
 
     def test_is_the_only_one_of_its_name(self, task):

@@ -7,18 +7,18 @@ import pytest
 
 PROGRAM = """
 import numpy as np
-from seqlab.machine import keep_memory, tidy_memory
+from seqlab.machine import keep_freed_memory, release_memory
 
 def held():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
 
-keep_memory()
+keep_freed_memory()
 before = held()
 blocks = [np.ones(2_000_000) for _ in range(20)]  # 320 MB
 last = np.ones(1000)
 del blocks
 kept = held() - before
-tidy_memory()
+release_memory()
 print(kept, held() - before)
 """
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from seqlab import lab
 from seqlab.errors import RunError
-from seqlab.machine import StopNowError, changing, finish_up, must_wait
+from seqlab.machine import StopNowError, finish_up, must_wait, state_lock
 from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress, read_checkpoint
 from seqlab.training.log import Silence, Step
@@ -50,7 +50,7 @@ class Counter:
         if self.progress.step + 1 == self.interrupted_at:
             finish_up(save=True)
             raise KeyboardInterrupt
-        with changing:
+        with state_lock:
             self.progress.step += 1
             self.weight = self.weight + 1
         return Step(

@@ -13,8 +13,8 @@ from seqlab.data.batching import plan_in_order
 from seqlab.metrics.scores import looks_like_spans
 from seqlab.models.crf import CRF, NEVER
 from seqlab.padded import Tokens
-from seqlab.recipe import RandomFieldConfig, Recipe
-from seqlab.tasks.linear import training_rows
+from seqlab.recipe import CRFConfig, Recipe
+from seqlab.tasks.linear_fitting import training_rows
 from seqlab.training.convex import ConvexLearner
 from seqlab.training.crf import CRFProblem
 from seqlab.training.run import Learner
@@ -23,14 +23,12 @@ STRENGTHS = (1.0, 10.0)  # tried one after another
 POSITIONS = 20_000  # read together
 
 
-def crf_tagger(recipe: Recipe, settings: RandomFieldConfig, codec: Codec) -> nn.Module:
+def crf_tagger(recipe: Recipe, settings: CRFConfig, codec: Codec) -> nn.Module:
     """A conditional random field that knows nothing yet."""
     return CRF(cast(Tokens, codec.source.entry).num_tokens, len(labels_in(codec)))
 
 
-def crf_learner(
-    recipe: Recipe, settings: RandomFieldConfig, model: nn.Module, corpus: Corpus
-) -> Learner:
+def crf_learner(recipe: Recipe, settings: CRFConfig, model: nn.Module, corpus: Corpus) -> Learner:
     """Maximum likelihood of the labels of the whole training part, rows of like length together."""
     crf, rows = cast(CRF, model), training_rows(corpus)
     lengths = rows.lengths

@@ -17,7 +17,7 @@ from seqlab.data.streams import Streams
 from seqlab.models.hmm import HMM, HMMDecoder, HMMTagger, Probabilities, label_chain
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
-from seqlab.recipe import HiddenConfig, Recipe
+from seqlab.recipe import HMMConfig, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
 from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
@@ -25,7 +25,7 @@ from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
 from seqlab.training.run import Learner
 
 
-def check_hidden(recipe: Recipe, hmm: HiddenConfig) -> None:
+def check_hmm(recipe: Recipe, hmm: HMMConfig) -> None:
     """A hidden Markov model stands alone, and its states emit what the source holds."""
     model, vectors = recipe.model, recipe.source.kind == "vectors"
     beside = [
@@ -48,12 +48,12 @@ def check_hidden(recipe: Recipe, hmm: HiddenConfig) -> None:
         )
 
 
-def hidden_language_model(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> nn.Module:
+def hmm_language_model(recipe: Recipe, settings: HMMConfig, codec: Codec) -> nn.Module:
     """A language model whose states are its own, and that knows nothing yet."""
     return LanguageModel(HMMDecoder(_draw_states(recipe, settings, codec), first=SOS))
 
 
-def hidden_tagger(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> nn.Module:
+def hmm_tagger(recipe: Recipe, settings: HMMConfig, codec: Codec) -> nn.Module:
     """A tagger whose states are labels, and that knows nothing yet."""
     return HMMTagger(_draw_labels(recipe, settings, codec), path=settings.decode == "viterbi")
 
@@ -63,9 +63,7 @@ def probabilities_of(model: nn.Module) -> Probabilities:
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
-def hidden_learner(
-    recipe: Recipe, settings: HiddenConfig, model: nn.Module, corpus: Corpus
-) -> Learner:
+def hmm_learner(recipe: Recipe, settings: HMMConfig, model: nn.Module, corpus: Corpus) -> Learner:
     """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
     hmm, tolerance = probabilities_of(model), recipe.train.tolerance
     if settings.states is not None:
@@ -90,12 +88,12 @@ def hidden_learner(
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
 
 
-def _draw_states(recipe: Recipe, settings: HiddenConfig, codec: Codec, restart: int = 0) -> HMM:
+def _draw_states(recipe: Recipe, settings: HMMConfig, codec: Codec, restart: int = 0) -> HMM:
     family, num_tokens = Family(settings.states or 1), len(codec.target_tokenizer)
     return draw_hmm(family, num_tokens, seed=recipe.train.seed, restart=restart)
 
 
-def _draw_labels(recipe: Recipe, settings: HiddenConfig, codec: Codec) -> HMM:
+def _draw_labels(recipe: Recipe, settings: HMMConfig, codec: Codec) -> HMM:
     family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
     one = draw_hmm(family, width, seed=recipe.train.seed)

@@ -14,7 +14,7 @@ from seqlab.recipe import Recipe
 from seqlab.tasks.task import Task
 
 
-def look_at_examples(task: Task, recipe: Recipe, files: Files) -> Json:
+def summarise_examples(task: Task, recipe: Recipe, files: Files) -> Json:
     """How many examples there are, how long, how often repeated, with which labels, and the first one."""
     count, sources, labels = 0, Counter[int](), Counter[str]()
     longest = {"source": (0, ""), "target": (0, "")}

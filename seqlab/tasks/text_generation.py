@@ -24,13 +24,13 @@ from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.tasks.examples import (
     Examples,
+    answer_inputs,
     answers_in_order,
-    ask,
     encode_inputs,
-    room,
+    max_positions,
     source_subject,
 )
-from seqlab.tasks.task import Job, Opening, Prediction, Scores, Task
+from seqlab.tasks.task import DecoderStart, Job, Prediction, Scores, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
 NEVER = (PAD, UNK, SOS, SEP, MASK)
@@ -133,7 +133,9 @@ def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
 def target_limits(bundle: Bundle, decode: DecodeConfig, prefix: Sequence[int] = ()) -> Limits:
     """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
     return Limits(
-        end=EOS, most=min(decode.max_length, room(bundle.recipe) - len(prefix)), never=NEVER
+        end=EOS,
+        most=min(decode.max_length, max_positions(bundle.recipe) - len(prefix)),
+        never=NEVER,
     )
 
 
@@ -149,10 +151,10 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
 
 
 @torch.inference_mode()
-def open_translation(bundle: Bundle, value: Any, decode: DecodeConfig) -> Opening:
+def start_translation(bundle: Bundle, value: Any, decode: DecodeConfig) -> DecoderStart:
     """A decoder that has a source to look at and nothing written yet."""
     memory = bundle.model.encoder(padded(encode_inputs(bundle, [value])))
-    return Opening(memory, [SOS], target_limits(bundle, decode))
+    return DecoderStart(memory, [SOS], target_limits(bundle, decode))
 
 
 def stream_text(
@@ -161,16 +163,16 @@ def stream_text(
     """An answer piece by piece as its tokens are chosen; `decode` is not a beam's."""
     if bundle.codec.reads and isinstance(value, str) and not value.strip():
         return
-    opening, tokenizer = task.opening(bundle, value, decode), bundle.codec.target_tokenizer
+    start, tokenizer = task.decoder_start(bundle, value, decode), bundle.codec.target_tokenizer
     decoder, prefix, rule = (
         bundle.model.decoder,
-        Padded.from_rows([opening.tokens]),
+        Padded.from_rows([start.tokens]),
         rule_of(decode, seed),
     )
     ids: list[int] = []
     written, log_probability = "", 0.0
-    for token, log_p in stream(decoder, opening.memory, prefix, rule, opening.limits, row=0):
-        ids += [token] if token != opening.limits.end else []
+    for token, log_p in stream(decoder, start.memory, prefix, rule, start.limits, row=0):
+        ids += [token] if token != start.limits.end else []
         log_probability += log_p
         text = tokenizer.decode(ids)
         whole = not text.endswith("\ufffd")  # a character may be cut between two tokens
@@ -196,15 +198,15 @@ def score(
     decoder, tokenizer = bundle.model.decoder, bundle.codec.target_tokenizer
     scores = []
     for value, target in zip(sources or [""] * len(targets), targets, strict=True):
-        opening = task.opening(bundle, value, bundle.recipe.decode)
-        end = [] if opening.limits.end is None else [opening.limits.end]
-        row = [*opening.tokens, *tokenizer.encode(target), *end]
-        if len(row) - 1 > room(bundle.recipe):
+        start = task.decoder_start(bundle, value, bundle.recipe.decode)
+        end = [] if start.limits.end is None else [start.limits.end]
+        row = [*start.tokens, *tokenizer.encode(target), *end]
+        if len(row) - 1 > max_positions(bundle.recipe):
             raise DataError(
-                f"a target of {len(row) - 1} tokens, and this model learned {room(bundle.recipe)} positions",
+                f"a target of {len(row) - 1} tokens, and this model learned {max_positions(bundle.recipe)} positions",
                 hint="shorten it.",
             )
-        scores.append(float(forced(decoder, opening.memory, Padded.from_rows([row]))[0]))
+        scores.append(float(forced(decoder, start.memory, Padded.from_rows([row]))[0]))
     return scores
 
 
@@ -229,10 +231,10 @@ def translation_subject(question: Question) -> Subject:
 
 def exactly_right(bundle: Bundle, data: Examples) -> Scores:
     """The share of some held-out examples that greedy search answers as one of their references."""
-    some = data.some(DECODED_WHILE_TRAINING)
+    some = data.sample(DECODED_WHILE_TRAINING)
     greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
     pairs = zip(
-        ask(translate, bundle, some.sources, decode=greedy),
+        answer_inputs(translate, bundle, some.sources, decode=greedy),
         references(bundle, some.all),
         strict=True,
     )

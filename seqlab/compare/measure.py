@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from seqlab.compare.rungs import Comparison, Rung
+from seqlab.compare.comparison import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
 from seqlab.metrics.scores import duration
 from seqlab.model import RUN, Model, load
@@ -93,7 +93,7 @@ def find_recipe(task: str, name: str) -> Recipe:
         return load_recipe(name).model_copy(update={"name": Path(name).stem})
     if name in own:
         return load_recipe(name)
-    base = task_named(task).recurrent
+    base = task_named(task).recurrent_recipe
     if (
         name.removeprefix("bi") in CELLS
         and base
@@ -222,7 +222,7 @@ def _sentence(stderr: str) -> str:
 def _speed(model: Model) -> float | None:
     """Answers in a second, asked together, on what was held out; None for models that are not asked."""
     try:
-        count, work = model.data().timed(model.task, model.bundle, ANSWERED)
+        count, work = model.data().prediction_work(model.task, model.bundle, ANSWERED)
     except UsageError:  # nothing was held out, or it answers nothing by itself
         return None
     if not count:
