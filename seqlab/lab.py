@@ -13,8 +13,9 @@ from seqlab.corpus.examples import Corpus
 from seqlab.cross_validation import num_folds, write_folds
 from seqlab.data.in_memory import as_files
 from seqlab.data.lines import STDIN, names_of, paths_of
+from seqlab.distributed import joined, restarted
 from seqlab.errors import DataError, RecipeError, SeqlabWarning, UsageError
-from seqlab.huggingface import read_huggingface
+from seqlab.huggingface_import import read_huggingface
 from seqlab.machine import keep_freed_memory, restore_threads
 from seqlab.model import RUN, Model, load
 from seqlab.recipe import Recipe, load_recipe, override
@@ -35,7 +36,6 @@ from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.tasks.lm import STREAM
 from seqlab.training.checkpoint import locked, temporary
 from seqlab.training.log import Reporter, Silence
-from seqlab.world import joined, restarted
 
 __all__ = [
     "Model",

@@ -13,6 +13,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle, find_bundle, to_int8
 from seqlab.codecs.codec import Json, Row
 from seqlab.data.in_memory import as_files, inputs_of, is_table
+from seqlab.distributed import ALONE, World
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.view import View
 from seqlab.explain.views import explain
@@ -24,7 +25,6 @@ from seqlab.tasks.caption import WordMap, word_maps
 from seqlab.tasks.examples import answers_in_order, encode_inputs, limit_rows, max_positions
 from seqlab.tasks.task import Data, Report, Scoring, Task
 from seqlab.tasks.text_generation import score, stream_text
-from seqlab.world import ALONE, World
 
 RUN, STORES = "run", "data"
 

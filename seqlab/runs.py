@@ -17,6 +17,7 @@ from seqlab.bundle import Bundle, is_bundle, read_codec_file, save_bundle
 from seqlab.codecs.codec import Codec
 from seqlab.corpus.examples import Corpus
 from seqlab.data.lines import STDIN, spool
+from seqlab.distributed import World
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
 from seqlab.held_out import HeldOut
 from seqlab.machine import peak_memory
@@ -31,7 +32,6 @@ from seqlab.training.checkpoint import Progress, read_checkpoint, temporary, wri
 from seqlab.training.log import Reporter
 from seqlab.training.run import KEPT, Run
 from seqlab.training.weights import load_weights, parameters_of
-from seqlab.world import World
 
 START = "start.safetensors"
 SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again

@@ -16,7 +16,7 @@ from seqlab.decode.generate import score
 from seqlab.errors import SeqlabWarning, UsageError
 from seqlab.metrics.ngram import WittenBell
 from seqlab.metrics.scores import accuracy, macro_f1
-from seqlab.metrics.text import corpus_scores
+from seqlab.metrics.text_scores import corpus_scores
 from seqlab.models.interface import Memory
 from seqlab.padded import Padded
 from seqlab.text import EOS, SOS

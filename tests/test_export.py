@@ -19,7 +19,7 @@ from seqlab.data.sources import Example
 from seqlab.errors import RunError, SeqlabWarning, UsageError
 from seqlab.export import export
 from seqlab.export.ctranslate2 import tokens_of
-from seqlab.huggingface import read_huggingface
+from seqlab.huggingface_import import read_huggingface
 from seqlab.lab import load
 from seqlab.recipe import load_recipe, override
 from seqlab.tasks import build_model

@@ -11,13 +11,13 @@ from seqlab import lab
 from seqlab.corpus.stream import HELD_OUT_CHARACTERS
 from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import parity, reversals
+from seqlab.distributed import World
 from seqlab.errors import DataError, RunError, SeqlabWarning, UsageError
 from seqlab.recipe import load_recipe, override
 from seqlab.runs import fit, reopen_run
 from seqlab.tasks import build_model, task_of
 from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.log import Silence
-from seqlab.world import World
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
 CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")

@@ -14,7 +14,7 @@ from seqlab.data.series import Series, read_series, usual_season, with_columns
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.metrics.forecasts import seasonal_error
-from seqlab.models.smoothing import rows_read
+from seqlab.models.exponential_smoothing import rows_read
 from seqlab.recipe import Recipe
 
 STORE = "series.npy"

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from seqlab.explain.canvas import Vector
-from seqlab.explain.labels import number
+from seqlab.explain.figure_text import number
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject
 from seqlab.trace import Trace

@@ -17,7 +17,7 @@ from jaxtyping import Num, UInt8
 
 from seqlab.data.png import png
 from seqlab.errors import UsageError
-from seqlab.explain.labels import Pixels, Range, visible
+from seqlab.explain.figure_text import Pixels, Range, visible
 from seqlab.explain.palette import ROLES, colours
 
 SANS = "system-ui,'Segoe UI','Helvetica Neue','Noto Sans','DejaVu Sans',Arial,sans-serif"

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seqlab.errors import UsageError, nearest
-from seqlab.explain.tokens import ColouredText
+from seqlab.explain.token_figures import ColouredText
 from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.trace import Trace

@@ -20,7 +20,7 @@ from seqlab.explain.canvas import (
     line,
     swing,
 )
-from seqlab.explain.labels import (
+from seqlab.explain.figure_text import (
     LONGEST,
     SMALL,
     Pixels,

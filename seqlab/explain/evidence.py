@@ -13,11 +13,11 @@ from seqlab.codecs.series import series_of
 from seqlab.codecs.spellings import SpellingSource
 from seqlab.errors import UsageError, one_of
 from seqlab.explain.charts import Bars, table
-from seqlab.explain.labels import cut
+from seqlab.explain.figure_text import cut
 from seqlab.explain.view import View
 from seqlab.models.crf import CRF
+from seqlab.models.exponential_smoothing import FORMS, NAMES, SmoothingForecaster
 from seqlab.models.neighbours import NeighbourModel
-from seqlab.models.smoothing import FORMS, NAMES, SmoothingForecaster
 from seqlab.padded import Padded
 from seqlab.subject import Subject
 from seqlab.tasks import subject as subject_of

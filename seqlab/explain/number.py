@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from seqlab.errors import UsageError, one_of
 from seqlab.explain.arithmetic import Arithmetic, Product, Tape
 from seqlab.explain.charts import table
-from seqlab.explain.labels import number
+from seqlab.explain.figure_text import number
 from seqlab.explain.lens import meaning
 from seqlab.explain.view import View
 from seqlab.layers.inputs import Positions

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from rich.cells import cell_len
 
 from seqlab.explain.canvas import Canvas, Circle, Item, Points, Polyline, Text, Vector, line
-from seqlab.explain.labels import (
+from seqlab.explain.figure_text import (
     LONGEST,
     SMALL,
     Pixels,

@@ -9,7 +9,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from seqlab.errors import UsageError, one_of
-from seqlab.explain.tokens import ColouredText
+from seqlab.explain.token_figures import ColouredText
 from seqlab.explain.view import View
 from seqlab.layers.tap import listening
 from seqlab.subject import Subject

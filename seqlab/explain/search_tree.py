@@ -13,7 +13,7 @@ from seqlab.bundle import Bundle
 from seqlab.decode.beam import Beam, Candidates, Hypothesis, beam_search
 from seqlab.decode.generate import Limits
 from seqlab.errors import UsageError
-from seqlab.explain import tokens
+from seqlab.explain import token_figures
 from seqlab.explain.view import View
 from seqlab.models.interface import Decoder, Memory
 from seqlab.padded import Padded
@@ -110,13 +110,15 @@ def beam_view(
     pieces = bundle.codec.target_tokenizer.pieces([node.token for node in search.nodes])
     results = results_of(search.best)
     path = results[0]["path"] if results else []
-    drawn = [tokens.Node("start", best=True)]
+    drawn = [token_figures.Node("start", best=True)]
     nodes = []
     for k, (piece, node) in enumerate(zip(pieces, search.nodes, strict=True)):
         parent = 0 if node.parent is None else node.parent + 1
-        drawn.append(tokens.Node(piece, node.score, parent, node.fate == "pruned", k in path))
+        drawn.append(
+            token_figures.Node(piece, node.score, parent, node.fate == "pruned", k in path)
+        )
         nodes.append({"piece": piece, **asdict(node)})
-    tree = tokens.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
+    tree = token_figures.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
     data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
     data |= {"hypotheses": results, "nodes": nodes}
     lines = _ranking("found", results)

@@ -9,8 +9,8 @@ import torch
 from seqlab.codecs.labels import answer_names
 from seqlab.equations.decoding import perplexity
 from seqlab.errors import UsageError
-from seqlab.explain.labels import number, visible
-from seqlab.explain.tokens import TokenBars
+from seqlab.explain.figure_text import number, visible
+from seqlab.explain.token_figures import TokenBars
 from seqlab.explain.view import View
 from seqlab.subject import Subject
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, stack
-from seqlab.explain.labels import visible
+from seqlab.explain.figure_text import visible
 from seqlab.explain.palette import ROLES
 
 CSS = """body{margin:2rem auto;max-width:72rem;padding:0 1rem;font:15px/1.5 system-ui,sans-serif}

@@ -14,14 +14,14 @@ from seqlab.explain.attention import attention_view
 from seqlab.explain.cells import cells_view
 from seqlab.explain.evidence import evidence_view
 from seqlab.explain.gradients import gradients_view
+from seqlab.explain.image_views import glimpses_view, maps_view
 from seqlab.explain.lens import lens_view
+from seqlab.explain.model_views import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.number import number_view
-from seqlab.explain.pictures import glimpses_view, maps_view
 from seqlab.explain.saliency import saliency_view
 from seqlab.explain.search_tree import beam_view
 from seqlab.explain.state_space import band_view, trellis_view
 from seqlab.explain.surprisal import surprisal_view
-from seqlab.explain.tables import bpe_view, embeddings_view, positions_view, training_view
 from seqlab.explain.view import View
 from seqlab.explain.what_if import what_if_view
 from seqlab.layers.inputs import Positions

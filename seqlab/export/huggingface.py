@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from seqlab.bundle import Bundle
 from seqlab.export.stacks import position_table, refuse, transformer, translator
-from seqlab.huggingface import ACTIVATIONS, LAYERS, their_name
+from seqlab.huggingface_import import ACTIVATIONS, LAYERS, their_name
 from seqlab.models.classifier import Tagger
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.seq2seq import Seq2Seq

@@ -23,16 +23,16 @@ from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.transformer import FeedForward, MultiHeadAttention
-from seqlab.models.copying import CopyingDecoder
 from seqlab.models.elmo import ElmoInputs, TwoReaders
-from seqlab.models.interface import Encoder, Teachable
-from seqlab.models.pictures import (
+from seqlab.models.image_encoders import (
     ConvolutionalEncoder,
     FeatureEncoder,
     GlimpseEncoder,
     PictureEncoder,
     Pictures,
 )
+from seqlab.models.interface import Encoder, Teachable
+from seqlab.models.pointer import CopyingDecoder
 from seqlab.models.recurrent import (
     AttentiveDecoder,
     Bridge,

@@ -13,12 +13,12 @@ from torch.nn.functional import gelu, pad
 
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
+from seqlab.models.exponential_smoothing import SmoothingForecaster
 from seqlab.models.interface import Encoder, Reading, fixed
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
 from seqlab.models.seq2seq import added
 from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
-from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Padded
 from seqlab.randomness import Dropout
 from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors

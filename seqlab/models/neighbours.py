@@ -14,9 +14,9 @@ from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.rnn import pad_sequence
 
 from seqlab.layers.tap import tap
-from seqlab.models.bags import NgramWeights, SparseTable
 from seqlab.models.interface import Memory, Read, Reading, Scorer
 from seqlab.models.seq2seq import FeatureDecoder, for_each_hypothesis, read_target
+from seqlab.models.tf_idf import NgramWeights, SparseTable
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import NeighboursConfig
 from seqlab.types import PositionIds, State

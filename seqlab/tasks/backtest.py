@@ -12,12 +12,12 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
+from seqlab.distributed import ALONE, World
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.metrics.scores import ExampleScores
 from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.task import Scores
-from seqlab.world import ALONE, World
 
 BUDGET = 200_000  # numbers read together
 LINEAR_ON = 5000  # moments of the training part from which the linear baseline learns

@@ -21,7 +21,7 @@ from seqlab.data.sources import Box, Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.metrics.scores import difference, share
-from seqlab.metrics.text import bleu, caption_scores
+from seqlab.metrics.text_scores import bleu, caption_scores
 from seqlab.models.seq2seq import Seq2Seq
 from seqlab.padded import Padded
 from seqlab.recipe import Recipe, TransformerConfig

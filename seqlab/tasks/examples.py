@@ -21,6 +21,7 @@ from seqlab.corpus.examples import held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.lines import display_name, lines
 from seqlab.data.sources import Example, Picture
+from seqlab.distributed import ALONE, World
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import DecodeConfig, Recipe, TransformerConfig
@@ -29,7 +30,6 @@ from seqlab.tasks.conformal import check_limits
 from seqlab.tasks.data_summary import summarise_examples
 from seqlab.tasks.task import Answer, DataKind, Job, Prediction, Scores, Task
 from seqlab.training.loss import mean_loss
-from seqlab.world import ALONE, World
 
 BUDGET = 8192  # tokens read together
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from seqlab.codecs.labels import labels_of
 from seqlab.corpus.series import read_table
 from seqlab.data.series import usual_season
 from seqlab.data.sources import Example
-from seqlab.metrics.text import separates_words
+from seqlab.metrics.text_scores import separates_words
 from seqlab.recipe import Recipe
 
 SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted

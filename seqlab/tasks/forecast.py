@@ -18,12 +18,13 @@ from seqlab.corpus.series import open_series, open_windows, prepare_series, read
 from seqlab.data.series import future_times
 from seqlab.data.sources import Example
 from seqlab.data.windows import Windows
+from seqlab.distributed import World
 from seqlab.errors import DataError, UsageError
 from seqlab.models.build import build_encoder, build_pooling
+from seqlab.models.exponential_smoothing import SmoothingForecaster
 from seqlab.models.forecaster import Forecaster, LDSForecaster, smoothing_of
 from seqlab.models.outputs import GaussianOutput, PointOutput, QuantileOutput
 from seqlab.models.simple_forecasts import SimpleForecasts
-from seqlab.models.smoothing import SmoothingForecaster
 from seqlab.padded import Batch, Measured
 from seqlab.recipe import LDSConfig, Recipe
 from seqlab.tasks.backtest import BUDGET, backtest
@@ -47,7 +48,6 @@ from seqlab.tasks.task import (
 )
 from seqlab.training.lds_em import LDSLearner, first_system
 from seqlab.training.run import Learner
-from seqlab.world import World
 
 ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
 WEIGHED_ON = 2000  # windows by which simple forecasts are weighed, before a network adds to them

@@ -13,9 +13,10 @@ from seqlab.codecs.ngrams import NgramSource
 from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.data.batching import Rows
 from seqlab.data.store import TokenStore
-from seqlab.models.bags import SparseTable
-from seqlab.models.linear import LinearText, LinearVector
+from seqlab.distributed import World
+from seqlab.models.linear_classifier import LinearText, LinearVector
 from seqlab.models.summaries import PictureSummary, SequenceSummary
+from seqlab.models.tf_idf import SparseTable
 from seqlab.padded import Measured, Padded
 from seqlab.recipe import LinearConfig, Recipe, TrainConfig
 from seqlab.tasks.settings import HELD_OUT
@@ -24,7 +25,6 @@ from seqlab.text import Normaliser
 from seqlab.text.ngrams import NgramVocabulary
 from seqlab.training.convex import ConvexLearner, DenseTable, LogisticRegression
 from seqlab.training.run import Learner
-from seqlab.world import World
 
 STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # tried one after another
 ROWS = 500  # examples read together

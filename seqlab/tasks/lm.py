@@ -29,7 +29,7 @@ from seqlab.decode.generate import Limits
 from seqlab.errors import DataError
 from seqlab.models.build import build_decoder
 from seqlab.models.interface import Memory
-from seqlab.models.ngrams import NgramDecoder
+from seqlab.models.ngram_lm import NgramDecoder
 from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import DecodeConfig, NgramsConfig, Recipe

@@ -12,9 +12,9 @@ from seqlab.codecs.codec import Codec
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches
 from seqlab.data.windows import Windows
-from seqlab.equations import smoothing
+from seqlab.equations import exponential_smoothing as smoothing
 from seqlab.metrics.forecasts import LinearForecast, Window
-from seqlab.models.smoothing import (
+from seqlab.models.exponential_smoothing import (
     FORMS,
     LINEAR,
     NAMES,

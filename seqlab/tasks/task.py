@@ -17,6 +17,7 @@ from seqlab.corpus.examples import Corpus
 from seqlab.data.sources import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
+from seqlab.distributed import ALONE, World
 from seqlab.errors import UsageError
 from seqlab.layers.transformer import BatchNorm
 from seqlab.metrics.scores import ExampleScores, interval
@@ -26,7 +27,6 @@ from seqlab.recipe import DecodeConfig, Recipe
 from seqlab.subject import Question, Subject
 from seqlab.training.gradient import GradientLearner
 from seqlab.training.run import Learner
-from seqlab.world import ALONE, World
 
 Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline

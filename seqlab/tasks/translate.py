@@ -20,7 +20,7 @@ from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import share
-from seqlab.metrics.text import bleu, corpus_scores
+from seqlab.metrics.text_scores import bleu, corpus_scores
 from seqlab.models.neighbours import NeighbourDecoder, NeighbourEncoder, NeighbourModel
 from seqlab.recipe import NeighboursConfig, Recipe
 from seqlab.tasks.examples import (

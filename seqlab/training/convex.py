@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seqlab.models.bags import SparseTable
+from seqlab.models.tf_idf import SparseTable
 from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress
 from seqlab.training.lbfgs import Descent, Flat, flat, unflat

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqlab.kernels.forward_backward import posterior
-from seqlab.models.bags import SparseTable
 from seqlab.models.crf import NEVER, as_chain
+from seqlab.models.tf_idf import SparseTable
 from seqlab.padded import Padded
 
 Labels = Int[Tensor, "B T"]

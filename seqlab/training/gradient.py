@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import nn
 
+from seqlab.distributed import ALONE, World
 from seqlab.machine import release_memory, state_lock
 from seqlab.padded import Batch
 from seqlab.randomness import noise
@@ -32,7 +33,6 @@ from seqlab.training.weights import (
     set_rate,
 )
 from seqlab.types import State
-from seqlab.world import ALONE, World
 
 LOG_EVERY = 20  # steps
 REHEARSED = 6  # batches from end to end of the first epoch, which tell how long a step takes

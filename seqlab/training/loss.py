@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seqlab.distributed import ALONE, World
 from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.errors import RecipeError
 from seqlab.layers.linear import Head
@@ -31,7 +32,6 @@ from seqlab.padded import Batch
 from seqlab.randomness import training
 from seqlab.recipe import TrainConfig
 from seqlab.types import Scalar, State
-from seqlab.world import ALONE, World
 
 
 @dataclass(frozen=True)

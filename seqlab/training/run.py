@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from seqlab.distributed import ALONE, World
 from seqlab.errors import RunError
 from seqlab.machine import StopNowError, ThreadChoice, abandonable, peak_memory, saving, state_lock
 from seqlab.recipe import TrainConfig
@@ -29,7 +30,6 @@ from seqlab.training.checkpoint import (
 from seqlab.training.log import Estimate, Metrics, Reporter, Step
 from seqlab.training.loss import gather, gathered, part, whole
 from seqlab.training.weights import Weights, load_weights, parameters_of, temporary_weights
-from seqlab.world import ALONE, World
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
 MOST_IN_A_ROW = 20  # steps without a finite gradient, after which the run gives up

@@ -17,7 +17,7 @@ USED = {
     "seqlab.decode.beam": "E60 E61",
     "seqlab.decode.generate": "E4 E57 E59",
     "seqlab.explain.gradients": "E36",
-    "seqlab.explain.tables": "E63",
+    "seqlab.explain.model_views": "E63",
     "seqlab.kernels.forward_backward": "E7 E8 E9",
     "seqlab.kernels.kalman": "E12 E13 E15",
     "seqlab.layers.inputs": "E54 E55",
@@ -31,7 +31,7 @@ USED = {
     "seqlab.models.hmm": "E5 E6 E10",
     "seqlab.models.masked": "E65",
     "seqlab.models.outputs": "E67",
-    "seqlab.models.pictures": "E64",
+    "seqlab.models.image_encoders": "E64",
     "seqlab.models.transformer": "E56",
     "seqlab.training.kalman_em": "E16",
     "seqlab.training.loss": "E4",
@@ -40,7 +40,7 @@ USED = {
 # The test compares the module with these equations.
 ORACLES = {
     ("tests/decode/test_generate.py", "seqlab.decode.generate"): "E58",
-    ("tests/explain/test_tables.py", "seqlab.explain.tables"): "E1 E2",
+    ("tests/explain/test_model_views.py", "seqlab.explain.model_views"): "E1 E2",
     ("tests/layers/test_head.py", "seqlab.layers.linear"): "E4",
     ("tests/kernels/test_forward_backward.py", "seqlab.kernels.forward_backward"): "E7 E8 E9",
     ("tests/kernels/test_kalman.py", "seqlab.kernels.kalman"): "E12 E13 E14 E15 E68",

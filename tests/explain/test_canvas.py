@@ -12,7 +12,7 @@ from seqlab.data.png import png
 from seqlab.errors import UsageError
 from seqlab.explain import canvas as raster
 from seqlab.explain.canvas import Canvas, Circle, Grid, Group, Polyline, Rect, Text, line, stack
-from seqlab.explain.labels import visible
+from seqlab.explain.figure_text import visible
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, colours, levels, rgb
 
 SVG = "{http://www.w3.org/2000/svg}"

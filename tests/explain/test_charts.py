@@ -10,7 +10,7 @@ from PIL import Image
 
 from seqlab.explain.canvas import Circle, Grid, Polyline, Rect, Text
 from seqlab.explain.charts import Bars, HeatMap, bipartite
-from seqlab.explain.labels import number, text_width, visible
+from seqlab.explain.figure_text import number, text_width, visible
 from seqlab.explain.palette import (
     CATEGORICAL,
     DIVERGING,
@@ -22,7 +22,7 @@ from seqlab.explain.palette import (
     rgb,
 )
 from seqlab.explain.plots import Band, Curve, Lines, scatter, ticks
-from seqlab.explain.tokens import ColouredText, Node, Tree
+from seqlab.explain.token_figures import ColouredText, Node, Tree
 
 LONG = "a rather long label indeed"
 NASTY = [

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from seqlab.explain.charts import Bars, HeatMap
 from seqlab.explain.palette import DIVERGING, SEQUENTIAL, rgb
 from seqlab.explain.plots import Curve, Lines
-from seqlab.explain.tokens import ColouredText, Node, Tree
+from seqlab.explain.token_figures import ColouredText, Node, Tree
 
 NASTY = [
     "<script>",

@@ -182,8 +182,6 @@ def test_a_page_of_five_hundred_tokens(tmp_path):
 
 def test_drawing_waits_for_neither_torch_nor_a_picture_library():
     late = "{'torch', 'PIL', 'resvg_py'}"
-    code = (
-        f"import sys, seqlab.explain.view, seqlab.explain.tokens; print({late} & set(sys.modules))"
-    )
+    code = f"import sys, seqlab.explain.view, seqlab.explain.token_figures; print({late} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

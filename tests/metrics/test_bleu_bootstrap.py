@@ -1,5 +1,5 @@
 from seqlab.metrics.scores import difference
-from seqlab.metrics.text import bleu, caption_scores, corpus_scores
+from seqlab.metrics.text_scores import bleu, caption_scores, corpus_scores
 
 REFERENCES = [[f"the number {n} is a good number", f"{n} is good"] for n in range(30)]
 RIGHT = [f"the number {n} is a good number" for n in range(30)]

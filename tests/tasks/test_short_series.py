@@ -6,8 +6,8 @@ import torch
 
 from seqlab import lab
 from seqlab.metrics.scores import ExampleScores, difference
+from seqlab.models.exponential_smoothing import LINEAR, NAMES
 from seqlab.models.forecaster import smoothing_of
-from seqlab.models.smoothing import LINEAR, NAMES
 
 ROWS = 96
 

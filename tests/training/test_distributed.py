@@ -15,12 +15,12 @@ from torch import nn, ones
 
 import seqlab
 from seqlab.data.synthetic import reversals
+from seqlab.distributed import World
 from seqlab.errors import RecipeError
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import load_recipe, override
 from seqlab.training.checkpoint import read_checkpoint
 from seqlab.training.loss import own_rows, part, sharded, spread, whole
-from seqlab.world import World
 
 HOME = str(Path(seqlab.__file__).parent.parent)
 # A small run in double precision, of examples or of carried streams; it prints the loss of each step.
@@ -40,7 +40,7 @@ from seqlab.training.loss import mean_loss
 from seqlab.training.weights import optimizer_tensors
 from seqlab.training.run import Run
 from seqlab.training.loss import part
-from seqlab.world import joined
+from seqlab.distributed import joined
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
 

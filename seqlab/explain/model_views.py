@@ -13,7 +13,7 @@ from seqlab.errors import UsageError
 from seqlab.explain.canvas import Matrix, Points
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.plots import Curve, Lines, scatter
-from seqlab.explain.tokens import ColouredText
+from seqlab.explain.token_figures import ColouredText
 from seqlab.explain.view import View
 from seqlab.layers.inputs import Positions
 from seqlab.models.build import embedding_of

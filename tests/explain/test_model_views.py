@@ -3,7 +3,7 @@
 import torch
 
 from seqlab.equations.attention import cosine
-from seqlab.explain.tables import positions_view
+from seqlab.explain.model_views import positions_view
 
 from .conftest import TRANSFORMER
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from seqlab.explain.canvas import Canvas, Item, Polyline, Rect, Text, Vector, swing
 from seqlab.explain.charts import colour_scale
-from seqlab.explain.labels import LONGEST, Pixels, cut, number, text_width, visible
+from seqlab.explain.figure_text import LONGEST, Pixels, cut, number, text_width, visible
 from seqlab.explain.palette import CATEGORICAL, DIVERGING, colour_of, ink_on, limits, painted
 
 WIDTH = 720.0  # pixels of a picture of running text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqlab.equations import smoothing
+from seqlab.equations import exponential_smoothing as smoothing
 
 VALUES = [3.0, 5.0, 4.0, 6.0, 8.0, 6.5, 9.0, 11.0, 9.5, 12.0]
 SEEN = [True, True, True, False, True, True, True, True, False, True]

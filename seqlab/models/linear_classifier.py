@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.layers.tap import tap
-from seqlab.models.bags import NgramWeights
 from seqlab.models.interface import Reading, fixed, one_label
 from seqlab.models.summaries import Summary
+from seqlab.models.tf_idf import NgramWeights
 from seqlab.padded import Batch, Padded
 from seqlab.types import State
 

@@ -1,7 +1,7 @@
 import pytest
 from rich.cells import cell_len
 
-from seqlab.explain.labels import cut, fitted, text_width, visible
+from seqlab.explain.figure_text import cut, fitted, text_width, visible
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from seqlab import huggingface
 from seqlab.bundle import save_bundle
 from seqlab.codecs.codec import padded
 from seqlab.errors import BundleError, SeqlabWarning
-from seqlab.huggingface import read_huggingface
+from seqlab.huggingface_import import read_huggingface
 from seqlab.models.interface import Memory
 from seqlab.tasks import load_bundle
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK

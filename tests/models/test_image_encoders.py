@@ -1,6 +1,6 @@
 import torch
 
-from seqlab.models.pictures import (
+from seqlab.models.image_encoders import (
     ConvolutionalEncoder,
     GlimpseEncoder,
     Pictures,

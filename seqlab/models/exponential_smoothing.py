@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seqlab.equations import smoothing
+from seqlab.equations import exponential_smoothing as smoothing
 from seqlab.models.interface import Reading, fixed
 from seqlab.models.outputs import GaussianOutput
 from seqlab.padded import Batch

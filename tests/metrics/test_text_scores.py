@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqlab.metrics.text import bleu_tokenizer, corpus_scores, scripts, separates_words
+from seqlab.metrics.text_scores import bleu_tokenizer, corpus_scores, scripts, separates_words
 
 CHINESE = "不错，好吃不贵，送餐速度快\n牛肉炒乌冬请问是细面条吗，牛肉超难嚼，差评！"
 JAPANESE = "昨日、友達と一緒に新しい映画を見に行きました。とても面白かったです。"
@@ -65,7 +65,7 @@ def test_bleu_takes_the_tokenizer_that_fits_and_says_so_in_its_signature(
     text, tokenizer, monkeypatch
 ):
     monkeypatch.setattr(
-        "seqlab.metrics.text.find_spec", lambda name: None
+        "seqlab.metrics.text_scores.find_spec", lambda name: None
     )  # neither MeCab is installed
     assert bleu_tokenizer(text) == tokenizer
     if text:
@@ -81,6 +81,6 @@ def test_a_chinese_sentence_that_is_nearly_right_has_a_score():
 
 
 def test_mecab_is_used_where_it_is_installed(monkeypatch):
-    monkeypatch.setattr("seqlab.metrics.text.find_spec", lambda name: object())
+    monkeypatch.setattr("seqlab.metrics.text_scores.find_spec", lambda name: object())
     assert bleu_tokenizer(JAPANESE) == "ja-mecab"
     assert bleu_tokenizer(KOREAN) == "ko-mecab"
