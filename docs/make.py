@@ -1,16 +1,27 @@
-"""The pages that are made of the code: `make docs` writes docs/equations.md and docs/api.md."""
+"""Write the pages that are generated: `make docs`.
+
+docs/equations.md and docs/api.md come from the docstrings, the lists in docs/reference.md from the command line and the
+recipes, and the tables of results in README.md and docs/results.md from docs/results.json, so that pages cannot disagree.
+"""
 
 import ast
 import inspect
+import json
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
+from typing import Any
+
+from typer.main import get_command
 
 import seqlab
+from seqlab.cli.app import app
 from seqlab.explain.view import View
+from seqlab.recipe import load_recipe
+from seqlab.recipes import recipe_names
 from seqlab.serve.client import Client
 from seqlab.trace import Trace
 
@@ -123,9 +134,70 @@ def _described(name: str, member: object) -> list[str]:
     return ["```python", line, "```", "", inspect.getdoc(function) or "", ""]
 
 
-PAGES = {"equations.md": equations, "api.md": api}
+def results_table(links: str) -> str:
+    """The table of docs/results.json; `links` leads from the page to the folder docs."""
+    results = json.loads((ROOT / "docs" / "results.json").read_text("utf-8"))
+    lines = [
+        "| task and data | model | score | baseline | seeds | training |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in results["rows"]:
+        data = f"[{row['task']}]({links}{row['details']}), {row['part']}"
+        model = row["model"] if " " in row["model"] else f"`{row['model']}`"
+        cells = (data, model, row["score"], row["baseline"], row["seeds"], row["time"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def command_help() -> str:
+    """The help of every command, as a terminal shows it."""
+    sections = []
+    for name, command in _commands("seqlab", get_command(app)):
+        context = command.make_context(name, [], resilient_parsing=True, terminal_width=80)
+        sections.append(f"### {name}\n\n```text\n{command.get_help(context).strip()}\n```\n")
+    return "\n".join(sections)
+
+
+def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """A command and, if it is a group, the commands in it."""
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
+        yield name, command
+        return
+    for subcommand in subcommands.values():
+        yield from _commands(f"{name} {subcommand.name}", subcommand)
+
+
+def recipe_table() -> str:
+    """Every recipe with its task and its description."""
+    recipes = sorted(map(load_recipe, recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
+    lines = ["| recipe | task | what it is |", "|---|---|---|"]
+    lines += [f"| `{recipe.name}` | `{recipe.task}` | {recipe.about} |" for recipe in recipes]
+    return "\n".join(lines) + "\n"
+
+
+def with_parts(page: str, parts: dict[str, str]) -> str:
+    """A page with each generated part written anew between its two marks."""
+    text = (ROOT / page).read_text("utf-8")
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{part}{end}{after}"
+    return text
+
+
+PAGES = {
+    "docs/equations.md": equations,
+    "docs/api.md": api,
+    "README.md": lambda: with_parts("README.md", {"results": results_table("docs/")}),
+    "docs/results.md": lambda: with_parts("docs/results.md", {"results": results_table("")}),
+    "docs/reference.md": lambda: with_parts(
+        "docs/reference.md", {"commands": command_help(), "recipes": recipe_table()}
+    ),
+}
 
 if __name__ == "__main__":
     for page, make in PAGES.items():
-        (ROOT / "docs" / page).write_text(make())
-        sys.stderr.write(f"docs/{page}\n")
+        (ROOT / page).write_text(make(), "utf-8")
+        sys.stderr.write(f"{page}\n")

@@ -1,4 +1,4 @@
-"""The pages that are made of the code say what the code says."""
+"""Generated pages are up to date, links lead somewhere, and the companion covers the lectures."""
 
 import importlib
 import importlib.util
@@ -18,9 +18,16 @@ def pages():
     return made.PAGES
 
 
-@pytest.mark.parametrize("page", ["equations.md", "api.md"])
-def test_a_made_page_is_up_to_date(page, pages):
-    assert (ROOT / "docs" / page).read_text() == pages[page](), "run `make docs`"
+@pytest.mark.parametrize(
+    "page",
+    ["docs/equations.md", "docs/api.md", "docs/reference.md", "README.md", "docs/results.md"],
+)
+def test_a_generated_page_is_up_to_date(page, pages):
+    assert (ROOT / page).read_text("utf-8") == pages[page](), "run `make docs`"
+
+
+def test_the_readme_fits_one_screen():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 80
 
 
 def test_every_equation_of_the_lectures_has_a_function_and_a_test():
