@@ -10,7 +10,7 @@ NAMES :=
 SHAPES := $(addprefix tests/,contracts decode equations kernels layers metrics models)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test browser slow golden golden-renew fuzz check kernels bench docs gallery models wheel clean
+.PHONY: setup demo test browser slow golden golden-renew fuzz check kernels bench docs site gallery models wheel clean
 
 setup: $(STAMPS)-demo  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
@@ -56,6 +56,10 @@ bench:  ## race against other libraries, in an environment that has them
 docs: $(STAMPS)-demo  ## the pages that are made of the code
 	$(BIN)/python docs/make.py
 
+site: $(STAMPS)-site docs  ## the documentation as a site with search, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'The site is in site/. To search it: $(BIN)/python -m http.server --directory site'
+
 gallery: $(STAMPS)-demo  ## every view on every kind of model, into docs/gallery
 	$(BIN)/python experiments/gallery.py
 
@@ -66,7 +70,7 @@ wheel: $(STAMPS)-demo  ## a wheel in dist/
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) .venv-bench build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-bench build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # One stamp for each extra: installed again only when the requirements change.
 $(STAMPS)-%: pyproject.toml constraints.txt

@@ -1,7 +1,8 @@
 """Write the pages that are generated: `make docs`.
 
-docs/equations.md and docs/api.md come from the docstrings, the lists in docs/reference.md from the command line and the
-recipes, and the tables of results in README.md and docs/results.md from docs/results.json, so that pages cannot disagree.
+docs/equations.md and docs/api.md come from the docstrings, and the lists in docs/reference.md from the command line and
+the recipes. The tables of results in README.md and docs/results.md come from docs/results.json, so that they cannot
+disagree.
 """
 
 import ast
@@ -170,7 +171,9 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def recipe_table() -> str:
     """Every recipe with its task and its description."""
-    recipes = sorted(map(load_recipe, recipe_names()), key=lambda recipe: (recipe.task, recipe.name))
+    recipes = sorted(
+        map(load_recipe, recipe_names()), key=lambda recipe: (recipe.task, recipe.name)
+    )
     lines = ["| recipe | task | what it is |", "|---|---|---|"]
     lines += [f"| `{recipe.name}` | `{recipe.task}` | {recipe.about} |" for recipe in recipes]
     return "\n".join(lines) + "\n"
