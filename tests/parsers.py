@@ -17,7 +17,7 @@ from PIL import Image as Pillow
 from seqlab import lab
 from seqlab.bundle import read_codec_file
 from seqlab.data.pictures import load_picture, read_pictures
-from seqlab.data.series import read_series
+from seqlab.data.series_files import read_series
 from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.tagged import read_tagged

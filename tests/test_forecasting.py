@@ -356,7 +356,7 @@ class TestBadInput:
         times[4], times[8] = times[2], times[6]  # more than the few whose mean is taken
         path = write(tmp_path / "series.csv", {"x": wave(100)}, times)
         with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
-            assert "series.csv:6: 2020-01-03 is there twice, on line 4 too" in self.refused(
+            assert "series.csv:6: 2020-01-03 is repeated (first on line 4)" in self.refused(
                 path, out=tmp_path / "m"
             )
 
@@ -396,7 +396,7 @@ class TestBadInput:
 
     def test_a_calendar_needs_dates(self, tmp_path):
         path = write(tmp_path / "series.csv", {"x": wave(100)}, [str(i) for i in range(100)])
-        assert "'0' is no date" in self.refused(path, "data.calendar=true", out=tmp_path / "m")
+        assert "'0' is not a date" in self.refused(path, "data.calendar=true", out=tmp_path / "m")
 
     def test_numbers_too_large_to_add_up(self, tmp_path):
         values = 1e300 * wave(100)

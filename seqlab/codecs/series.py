@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,10 +12,11 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from seqlab.codecs.codec import Codec, Examples, Json, Row, Source, entry_of, parse_numbers, part_of
-from seqlab.data.series import Series, read_series
+from seqlab.data.series_files import read_series
 from seqlab.data.store import Column
-from seqlab.data.times import calendar
-from seqlab.errors import BundleError, DataError, SeqlabError, UsageError
+from seqlab.data.time_formats import parse_moment
+from seqlab.data.time_series import Series
+from seqlab.errors import BundleError, DataError, SeqlabError, UsageError, shorten
 from seqlab.padded import Measured
 from seqlab.recipe import Recipe
 
@@ -107,7 +109,7 @@ class SeriesSource(Source):
                 hint="fill it in, or forecast it: data.known names only what is known for all rows.",
             )
         scaled = (series.values - np.asarray(self.mean)) / np.asarray(self.deviation)
-        parts = [scaled, calendar(series.times)] if self.calendar else [scaled]
+        parts = [scaled, calendar_features(series.times)] if self.calendar else [scaled]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def restored(self, values: Float[np.ndarray, "*K C"]) -> Float[np.ndarray, "*K C"]:
@@ -158,3 +160,21 @@ class SeriesSource(Source):
 def series_of(codec: Codec) -> SeriesSource:
     """The series of a model that forecasts one."""
     return part_of(codec.source, SeriesSource, "this model forecasts nothing")
+
+
+def calendar_features(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:
+    """Return the hour of the day, the day of the week and the day of the year, each as sine and cosine of an angle."""
+    turns = []
+    for time in times:
+        moment = parse_moment(time)
+        if not isinstance(moment, datetime):
+            raise DataError(
+                f"{shorten(time)} is not a date, so it has no hour or weekday",
+                hint="set data.calendar=false.",
+            )
+        day = (moment.hour + moment.minute / 60) / 24
+        week = (moment.weekday() + day) / 7
+        year = moment.timetuple().tm_yday / 365.25
+        turns.append((day, week, year))
+    angles = 2 * np.pi * np.asarray(turns, dtype=np.float64).reshape(len(times), 3)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from seqlab.codecs.codec import Codec, Files, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus, ExampleBatches
-from seqlab.data.series import Series, read_series, usual_season, with_columns
+from seqlab.data.series_files import read_series
+from seqlab.data.time_series import Series, usual_season, with_columns
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.metrics.forecasts import seasonal_error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 
-from seqlab.data.times import read_times
+from seqlab.data.time_formats import read_times
 
 MISSING = {"", "na", "nan", "n/a", "n.a.", "#n/a", "null", "none", "missing", "?", "-"}
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})

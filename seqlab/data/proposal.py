@@ -12,11 +12,12 @@ from seqlab.data.arrays import stored_name
 from seqlab.data.columns import NAMES, Profile, by_content, by_usual_name, is_number, words_of
 from seqlab.data.image_archives import SUFFIXES
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
-from seqlab.data.series import frequency_of, read_series
+from seqlab.data.series_files import read_series
 from seqlab.data.sources import PARTS_OF_DATA, TEXT_FILES
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
 from seqlab.data.tagged import ENDS, has_blank_lines, joining_mark, read_tagged
-from seqlab.data.time_columns import TIMES
+from seqlab.data.time_columns import TIME_NAMES
+from seqlab.data.time_series import frequency_of
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 VECTORS = ("--set", "source.kind=vectors")
@@ -156,7 +157,7 @@ def _check_texts(table: Table, profiles: Sequence[Profile], rows: int) -> None:
 def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:
     """A table of numbers over time; nothing where it is something else."""
     numeric = [profile for profile in profiles if profile.is_numeric and not profile.is_time]
-    timed = any(profile.is_time or profile.name.lower() in TIMES for profile in profiles)
+    timed = any(profile.is_time or profile.name.lower() in TIME_NAMES for profile in profiles)
     texts = any(_is_long(profile) and not profile.is_label for profile in profiles)
     wide = len(numeric) >= 8 and 2 * len(numeric) > len(profiles)  # one a row
     if not numeric or not (wide or (timed and not texts) or len(numeric) == len(profiles)):

@@ -16,7 +16,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.corpus.series import windows_over
-from seqlab.data.series import Series, future_times
+from seqlab.data.time_series import Series, future_times
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, warn
 from seqlab.models.forecaster import Forecasts

@@ -15,7 +15,7 @@ from seqlab.codecs.codec import Codec, Files, Json, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus
 from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
-from seqlab.data.series import future_times
+from seqlab.data.time_series import future_times
 from seqlab.data.sources import Example
 from seqlab.data.windows import Windows
 from seqlab.distributed import World

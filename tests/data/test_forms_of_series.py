@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from seqlab.data.proposal import propose
-from seqlab.data.series import frequency_of, read_series
+from seqlab.data.series_files import read_series
+from seqlab.data.time_series import frequency_of
 from seqlab.errors import DataError, SeqlabWarning
 
 MONTHS = [(1990 + n // 12, n % 12 + 1) for n in range(36)]
@@ -240,14 +241,15 @@ def test_a_few_times_that_are_there_twice(tmp_path):
     hours = [str(datetime(2024, 10, 1) + timedelta(hours=n)) for n in range(120)]
     path.write_text(table((hours[7], 9), *((hour, 1) for hour in hours), header="time,x"))
     with pytest.warns(
-        SeqlabWarning, match="1 time stamp is there twice, as 2024-10-01 07:00:00; the mean"
+        SeqlabWarning,
+        match="1 time stamp is repeated, such as 2024-10-01 07:00:00; their values are averaged",
     ):
         assert read_series(str(path)).values[6:9, 0].tolist() == [1, 5, 1]
     path.write_text(
         table((hours[7], 1), (hours[8], 1), *((hour, 1) for hour in hours[:9]), header="time,x")
     )
     with pytest.warns(
-        SeqlabWarning, match="2 time stamps are there twice, .* of equal rows one is kept"
+        SeqlabWarning, match="2 time stamps are repeated, .* of equal rows one is kept"
     ):
         assert len(read_series(str(path))) == 9
 
@@ -255,5 +257,5 @@ def test_a_few_times_that_are_there_twice(tmp_path):
 def test_a_series_that_cannot_be_read_is_no_text(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(table(*((day, n) for day in DAYS for n in range(2)), header="date,x"))
-    with pytest.raises(DataError, match="2024-01-01 is there twice"):
+    with pytest.raises(DataError, match="2024-01-01 is repeated"):
         propose([str(path)])

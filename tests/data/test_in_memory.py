@@ -8,7 +8,7 @@ import pytest
 from seqlab import lab
 from seqlab.data.in_memory import as_files, inputs_of
 from seqlab.data.lines import names_of
-from seqlab.data.series import read_series
+from seqlab.data.series_files import read_series
 from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors

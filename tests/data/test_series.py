@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from seqlab.data.series import frequency_of, future_times, read_series, usual_season
-from seqlab.data.times import calendar
+from seqlab.codecs.series import calendar_features
+from seqlab.data.series_files import read_series
+from seqlab.data.time_series import frequency_of, future_times, usual_season
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 
 MONTHS = ["Month,Passengers", "1949-11,104", "1949-12,118", "1950-01,115"]
@@ -93,13 +94,13 @@ def test_rows_that_are_out_of_order_are_sorted_and_a_time_that_is_there_twice_is
         series = read_series(late)
     assert series.times == ("2024-01-01", "2024-01-02", "2024-01-03")
     assert series.values[:, 0].tolist() == [2, 1, 3]
-    with pytest.warns(SeqlabWarning, match="in the file the last is first"):
+    with pytest.warns(SeqlabWarning, match="in the file they are latest first"):
         assert read_series(table(["date,x", "2024-01-02,1", "2024-01-01,2"])).values[
             :, 0
         ].tolist() == [2, 1]
     twice = table(["date,x", "2024-01-02,1", "2024-01-01,2", "2024-01-02,2"])
     with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
-        assert "series.csv:4: 2024-01-02 is there twice, on line 2 too" in refusal(twice)
+        assert "series.csv:4: 2024-01-02 is repeated (first on line 2)" in refusal(twice)
 
 
 def test_what_is_no_time_is_refused(table):
@@ -139,14 +140,14 @@ def test_a_season_that_suits_the_time_stamps(times, season):
 
 def test_a_calendar_goes_round(table):
     """Six in the morning, half a week and half a year later are on the other side of their circles."""
-    hours = calendar(["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-02 00:00"])
+    hours = calendar_features(["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-02 00:00"])
     np.testing.assert_allclose(hours[:, [0, 3]], [[0, 1], [1, 0], [0, 1]], atol=1e-9)
-    year = calendar(["2024-01", "2024-07", "2025-01"])
+    year = calendar_features(["2024-01", "2024-07", "2025-01"])
     assert year[0, 5] > 0.99
     assert year[1, 5] < -0.99
     np.testing.assert_allclose(year[0, [2, 5]], year[2, [2, 5]], atol=0.01)
-    with pytest.raises(DataError, match="'7' is no date"):
-        calendar(["7"])
+    with pytest.raises(DataError, match="'7' is not a date"):
+        calendar_features(["7"])
 
 
 JANUARY = [f"2024-01-{day:02}" for day in range(1, 32)]
@@ -267,7 +268,7 @@ def test_weekends_are_not_missing_where_there_are_none(table):
 
 def test_times_without_a_regular_step_are_taken_as_they_come(table):
     rows = ["date,x", "2024-01-01,1", "2024-01-02,2", "2024-02-11,3", "2024-06-01,4"]
-    with pytest.warns(SeqlabWarning, match="the times follow no regular step"):
+    with pytest.warns(SeqlabWarning, match="the times have no regular step"):
         assert len(read_series(table(rows))) == 4
 
 
@@ -283,7 +284,7 @@ def test_text_and_columns_that_count_are_set_aside_with_a_warning(table):
         *(f"{n + 1},{day},{n * 2},{'NW' if n % 2 else 'SE'}" for n, day in enumerate(JANUARY)),
     ]
     with pytest.warns(
-        SeqlabWarning, match=r"set aside: 'No' \(it counts the rows\), 'wind' \(text such as 'SE'\)"
+        SeqlabWarning, match=r"left out: 'No' \(row numbers\), 'wind' \(text such as 'SE'\)"
     ):
         assert read_series(table(rows)).columns == ("x",)
     assert "no column holds numbers" in refusal(table(["date,x", "2024-01-01,a", "2024-01-02,b"]))
@@ -330,7 +331,7 @@ def test_lines_of_text_below_the_table_are_left_out(table):
         "",
         "Sales over three years",
     ]
-    with pytest.warns(SeqlabWarning, match="series.csv:6: 'Sales over three years' is no row"):
+    with pytest.warns(SeqlabWarning, match="series.csv:6: 'Sales over three years' is not a row"):
         assert len(read_series(table(rows))) == 3
 
 
@@ -355,7 +356,7 @@ def test_many_series_one_below_the_other_are_columns_side_by_side(table):
     assert read_series(table(["date,shop,sales", *rows]), columns=["B"]).values[0].tolist() == [10]
     assert read_series(table(["date,shop,sales", *rows]), columns=["sales"]).columns == ("A", "B")
     twice = table(["date,shop,sales", *rows, rows[3]])
-    assert "series.csv:64: 2024-01-04 of 'A' is there twice, on line 5 too" in refusal(
+    assert "series.csv:64: 2024-01-04 of 'A' is repeated (first on line 5)" in refusal(
         twice, ids="shop"
     )
 
