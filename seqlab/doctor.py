@@ -10,7 +10,7 @@ import torch
 
 from seqlab.codecs.codec import Files
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.explain.attention import attention_maps

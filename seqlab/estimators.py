@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from seqlab.bundle import save_bundle
-from seqlab.data.sources import Vectors
+from seqlab.data.example import Vectors
 from seqlab.data.vectors import as_vectors
 from seqlab.errors import DataError, nearest, shorten
 from seqlab.lab import Model, train

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seqlab.bundle import Bundle
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.tasks import task_of
 from seqlab.tasks.examples import Examples
 from seqlab.tasks.task import Report, Scoring

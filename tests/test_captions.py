@@ -12,9 +12,9 @@ from safetensors.numpy import save_file
 
 from seqlab import lab
 from seqlab.corpus.examples import held_out, open_examples
+from seqlab.data.example import Example, Picture
 from seqlab.data.png import png
 from seqlab.data.scenes import make_pictures
-from seqlab.data.sources import Example, Picture
 from seqlab.errors import DataError, UsageError
 from seqlab.explain.attention import alignment
 from seqlab.model import RUN, STORES

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seqlab import lab
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.synthetic import reversals
 from seqlab.decode.generate import score

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.codecs.codec import padded
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.errors import RunError, SeqlabWarning, UsageError
 from seqlab.export import export
 from seqlab.export.ctranslate2 import tokens_of

@@ -15,7 +15,7 @@ import pytest
 import seqlab
 from seqlab.bundle import find_bundle, shipped
 from seqlab.data.batching import held_out_keys, source_key
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.synthetic import dates, reversals, split_dates
 from seqlab.errors import BundleError, UsageError
 from seqlab.lab import export

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from seqlab.data.sources import Example, Vectors
+from seqlab.data.example import Example, Vectors
 from seqlab.data.store import Column
 from seqlab.errors import BundleError, UsageError
 from seqlab.padded import Measured, Padded, Tokens, tensor_of

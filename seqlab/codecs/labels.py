@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Target, entry_of, part_of
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import Column
 from seqlab.recipe import Recipe
 from seqlab.text import UNSEEN, Labels

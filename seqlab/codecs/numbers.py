@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from seqlab.codecs.codec import Codec, Examples, Json, Places, Row, Target
 from seqlab.codecs.vectors import read_scale
 from seqlab.data.columns import MISSING
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.errors import DataError, shorten
 from seqlab.padded import Measured

@@ -28,7 +28,7 @@ from seqlab.codecs.codec import (
     entries_of,
     entry_of,
 )
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
 from seqlab.recipe import Recipe, TextConfig

@@ -18,7 +18,7 @@ from seqlab.codecs.codec import (
     entry_of,
     parse_numbers,
 )
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vectors import load_vectors
 from seqlab.errors import BundleError, DataError, UsageError

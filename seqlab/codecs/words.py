@@ -22,7 +22,7 @@ from seqlab.codecs.text import (
     spelled,
     tokens_json,
 )
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import Column
 from seqlab.padded import Tokens
 from seqlab.recipe import Recipe

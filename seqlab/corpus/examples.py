@@ -15,8 +15,8 @@ from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.codecs.picture import STORE, PictureSource, shared_pictures, store_pictures
 from seqlab.codecs.text import learn_codec
 from seqlab.data.batching import Rows, held_out_keys, plan, plan_in_order, source_key
+from seqlab.data.example import Example, Picture, Vectors
 from seqlab.data.lines import display_name
-from seqlab.data.sources import Example, Picture, Vectors
 from seqlab.data.store import TokenStore, write_stores
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, shorten, warn

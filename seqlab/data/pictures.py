@@ -9,10 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 from seqlab.data.arrays import texts_of
+from seqlab.data.example import Box, Example, Picture
 from seqlab.data.image_archives import CONTAINERS, Arrays, Files, ImageArchive, open_archive
 from seqlab.data.images import Values, picture_values
-from seqlab.data.sources import Box, Columns, Example, Layout, Picture, two_columns
 from seqlab.data.tables import TABLES
+from seqlab.data.text_columns import Layout, RequestedColumns, read_two_columns
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.recipe import ImageConfig
 
@@ -98,7 +99,7 @@ def _warn(bad: list[str], unused: list[str], paths: Sequence[str]) -> None:
 
 @contextmanager
 def _opened(
-    paths: Sequence[str], *, labels: bool, columns: Columns
+    paths: Sequence[str], *, labels: bool, columns: RequestedColumns
 ) -> Iterator[tuple[ImageArchive, dict[str, list[Caption]]]]:
     """Where the pictures are, and what is said of each."""
     if len(paths) > 2:
@@ -126,10 +127,10 @@ def _is_container(path: str) -> bool:
 
 
 def _table(
-    path: str, columns: Columns, layout: Layout, name_of_path: str = ""
+    path: str, columns: RequestedColumns, layout: Layout, name_of_path: str = ""
 ) -> dict[str, list[Caption]]:
     table: dict[str, list[Caption]] = {}
-    for line, (name, text) in two_columns(path, columns, layout):
+    for line, (name, text) in read_two_columns(path, columns, layout):
         name = re.sub(r"#\d+$", "", name.strip())
         table.setdefault(name, []).append(
             (f"{line.replace(path, name_of_path or path)} ({name})", text.strip(), ())
@@ -138,7 +139,7 @@ def _table(
 
 
 def _inside(
-    files: Files, columns: Columns, layout: Layout, *, labels: bool
+    files: Files, columns: RequestedColumns, layout: Layout, *, labels: bool
 ) -> dict[str, list[Caption]]:
     """The table that lies with the pictures; without one, the directory of each is its label."""
     stem = ("labels", "captions") if labels else ("captions",)

@@ -13,15 +13,16 @@ from seqlab.data.columns import NAMES, Profile, by_content, by_usual_name, is_nu
 from seqlab.data.image_archives import SUFFIXES
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
 from seqlab.data.series_files import read_series
-from seqlab.data.sources import PARTS_OF_DATA, TEXT_FILES
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
 from seqlab.data.tagged import ENDS, has_blank_lines, joining_mark, read_tagged
+from seqlab.data.text_pairs import TEXT_SUFFIXES
 from seqlab.data.time_columns import TIME_NAMES
 from seqlab.data.time_series import frequency_of
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 VECTORS = ("--set", "source.kind=vectors")
 PICTURES = ("--recipe", "row-lstm")
+PARTS_OF_DATA = ("train", "test", "valid", "validation", "val", "dev", "unsup")
 _WORDS_OF_A_TEXT = 3  # on average; what has fewer may be a name
 
 
@@ -190,7 +191,7 @@ def _labelled(count: str, files: Sequence[str], end: str) -> tuple[str, ...]:
     if _are_vectors(files):
         return "classify", f"{count}.npy files{end}"
     if files and not any(file.lower().endswith(SUFFIXES) for file in files):
-        if any(Path(file).suffix.lower() in TEXT_FILES for file in files):
+        if any(Path(file).suffix.lower() in TEXT_SUFFIXES for file in files):
             return "classify", f"{count}texts{end}"
         endings = ", ".join(sorted({Path(file).suffix for file in files})[:5])
         raise DataError(

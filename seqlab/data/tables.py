@@ -61,7 +61,7 @@ class Table:
     note: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file, and the line where its rows begin."""
         return f"{self.where}:{self.head[0][0]}" if self.head and self.head[0][0] else self.where
 
@@ -76,8 +76,10 @@ class Table:
         return self.names[place] if self.names else str(place + 1)
 
 
-def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] = ()) -> Table:
-    """The table in a file. `named` are the usual names of two columns, and then those that are asked for."""
+def open_table(
+    path: str, encoding: str | None = None, *, expected_names: Sequence[str] = ()
+) -> Table:
+    """The table in a file. `expected_names` are the usual names of two columns, and then the requested ones."""
     if extension(path) == ".parquet":
         return _parquet_table(path)
     if extension(path) in (".jsonl", ".json"):
@@ -96,7 +98,7 @@ def open_table(path: str, encoding: str | None = None, *, named: Sequence[str] =
     head = _below_title(head, extension(path), dialect, where)
     names, note = None, ""
     is_csv = extension(path) == ".csv"
-    has_names = bool(head) and _has_names(head[0][1], named)
+    has_names = bool(head) and _has_names(head[0][1], expected_names)
     usual = is_csv and dialect.delimiter == ","
     if has_names or has_header([cells for _, cells in head], usual=usual):
         names = [str(cell).strip() for cell in head.pop(0)[1]]

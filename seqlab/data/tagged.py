@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
 from seqlab.data.columns import NAMES, Profile, by_usual_name, words_of
+from seqlab.data.example import Example, at_least_one
 from seqlab.data.lines import display_name, extension, lines
-from seqlab.data.sources import Example, Layout, at_least_one, only, two_texts
 from seqlab.data.tables import TABLES, Table, open_table
+from seqlab.data.text_columns import Layout
+from seqlab.data.text_pairs import single_path, two_texts
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
 _LOOKED_AT = 100  # rows, to see whether words or characters are tagged
@@ -38,7 +40,7 @@ def read_tagged(
     table as `words` does, by either.
     """
     sentences = None
-    if len(paths) != 2 and extension(only(paths)) not in (".jsonl", ".json", ".parquet"):
+    if len(paths) != 2 and extension(single_path(paths)) not in (".jsonl", ".json", ".parquet"):
         sentences = _word_a_line(paths[0], words, tag, encoding)
     if sentences is None:
         sentences = _aligned(two_texts(paths, (words, tag), _TAGGED, encoding), paths)
@@ -59,7 +61,9 @@ def _word_a_line(
         )
     named = words is not None or not (tag or "0").isdecimal()
     if extension(path) == ".csv" or (named and extension(path) in TABLES):
-        table = open_table(path, encoding, named=("words", "tags", *filter(None, (words, tag))))
+        table = open_table(
+            path, encoding, expected_names=("words", "tags", *filter(None, (words, tag)))
+        )
         columns = _columns_of_words(table, words, tag, blank_lines=has_blank_lines(head))
         if columns is None:
             return None

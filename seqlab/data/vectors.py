@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Float32, Integer, Shaped
 
 from seqlab.data.arrays import SavedArray, leads_out, member, open_saved, texts_of
+from seqlab.data.example import Example, Vectors
 from seqlab.data.lines import display_name, extension, numbered_lines
-from seqlab.data.sources import Example, Layout, Vectors, two_columns
 from seqlab.data.tables import TABLES
+from seqlab.data.text_columns import Layout, read_two_columns
 from seqlab.errors import DataError, UsageError, shorten
 
 _LAYOUT = Layout(names=("file", "label"), positions=(0, 1))
@@ -86,7 +87,7 @@ def _labelled(path: str, target: str | None, layout: Layout, *, words: bool) -> 
 
 
 def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> Iterator[Labelled]:
-    for line, (name, text) in two_columns(path, (None, target), layout):
+    for line, (name, text) in read_two_columns(path, (None, target), layout):
         name = name.strip()
         where = f"{line} ({name})"
         if leads_out(name):

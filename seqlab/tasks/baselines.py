@@ -8,7 +8,7 @@ from jaxtyping import Integer
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.ngram import WittenBell

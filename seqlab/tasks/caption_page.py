@@ -7,8 +7,8 @@ from html import escape
 
 import numpy as np
 
+from seqlab.data.example import Box, Picture
 from seqlab.data.png import png
-from seqlab.data.sources import Box, Picture
 from seqlab.recipe import ImageConfig
 from seqlab.tasks.task import Baselines, Scores
 

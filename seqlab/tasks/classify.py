@@ -11,8 +11,9 @@ from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
+from seqlab.data.example import Example
 from seqlab.data.pictures import read_pictures
-from seqlab.data.sources import Example, read_labelled
+from seqlab.data.text_pairs import read_labelled
 from seqlab.data.vectors import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head

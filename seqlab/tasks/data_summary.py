@@ -8,7 +8,7 @@ import numpy as np
 from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.labels import LabelTarget, labels_of
 from seqlab.corpus.examples import example_key
-from seqlab.data.sources import Picture
+from seqlab.data.example import Picture
 from seqlab.errors import DataError, shorten
 from seqlab.recipe import Recipe
 from seqlab.tasks.task import Task

@@ -19,8 +19,8 @@ from seqlab.codecs.labels import labels_in, labels_of
 from seqlab.codecs.vectors import VectorSource
 from seqlab.corpus.examples import held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
+from seqlab.data.example import Example, Picture
 from seqlab.data.lines import display_name, lines
-from seqlab.data.sources import Example, Picture
 from seqlab.distributed import ALONE, World
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.padded import Batch, Padded, tensor_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from seqlab.codecs.labels import labels_of
 from seqlab.corpus.series import read_table
+from seqlab.data.example import Example
 from seqlab.data.time_series import usual_season
-from seqlab.data.sources import Example
 from seqlab.metrics.text_scores import separates_words
 from seqlab.recipe import Recipe
 

@@ -15,8 +15,8 @@ from seqlab.codecs.codec import Codec, Files, Json, Nothing
 from seqlab.codecs.series import SeriesSource, series_of
 from seqlab.corpus.examples import Corpus
 from seqlab.corpus.series import open_series, open_windows, prepare_series, read_table, windows_over
+from seqlab.data.example import Example
 from seqlab.data.time_series import future_times
-from seqlab.data.sources import Example
 from seqlab.data.windows import Windows
 from seqlab.distributed import World
 from seqlab.errors import DataError, UsageError

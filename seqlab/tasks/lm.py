@@ -21,7 +21,7 @@ from seqlab.corpus.stream import (
     read_tokens,
     stream_in_order,
 )
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.streams import Streams
 from seqlab.decode.beam import Hypothesis

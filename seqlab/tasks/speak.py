@@ -12,7 +12,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files
 from seqlab.codecs.text import TextSource
 from seqlab.codecs.vectors import VectorTarget, check_width
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.vectors import read_vectors
 from seqlab.layers.stack import CausalStack

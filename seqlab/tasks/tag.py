@@ -13,7 +13,7 @@ from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.spellings import SpellingSource
 from seqlab.codecs.words import WordSource
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.tagged import read_tagged
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import UsageError

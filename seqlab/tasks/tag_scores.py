@@ -10,7 +10,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.labels import labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.metrics.scores import (
     accuracy,
     f1,

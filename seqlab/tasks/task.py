@@ -14,7 +14,7 @@ from torch import nn
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, Files, Json, SourceType, TargetType
 from seqlab.corpus.examples import Corpus
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
 from seqlab.distributed import ALONE, World

@@ -7,7 +7,7 @@ import torch
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.labels import LabelTarget
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.calibration import Labels, Logits, calibration_error, fit_temperature
 from seqlab.models.interface import SequenceModel

@@ -11,7 +11,7 @@ from torch import nn
 
 from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Codec, padded
-from seqlab.data.sources import Example, Picture
+from seqlab.data.example import Example, Picture
 from seqlab.decode.beam import Beam, Hypothesis, beam_search
 from seqlab.decode.generate import Greedy, Limits, Rule, Sample, generate, stream
 from seqlab.decode.generate import score as forced

@@ -15,8 +15,9 @@ from seqlab.codecs.codec import Codec, Files, Json, SourceType
 from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.corpus.examples import Corpus
-from seqlab.data.sources import Example, read_pairs
+from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
+from seqlab.data.text_pairs import read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import share

@@ -13,7 +13,7 @@ from seqlab.codecs.series import SeriesSource
 from seqlab.codecs.text import TextSource, TextTarget, learn_codec, read_codec
 from seqlab.codecs.vectors import VectorSource, VectorTarget
 from seqlab.codecs.words import WordSource
-from seqlab.data.sources import Example, Picture
+from seqlab.data.example import Example, Picture
 from seqlab.errors import BundleError, DataError, UsageError
 from seqlab.padded import Measured, Tokens
 from seqlab.recipe import ImageConfig, load_recipe, override

@@ -12,7 +12,7 @@ from seqlab import laws
 from seqlab.bundle import Bundle, save_bundle
 from seqlab.codecs.codec import padded
 from seqlab.data import synthetic
-from seqlab.data.sources import Example, Picture
+from seqlab.data.example import Example, Picture
 from seqlab.decode.generate import Greedy, Limits, generate
 from seqlab.equations.attention import mean_pool
 from seqlab.layers.tap import listened_to

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.data.batching import Rows, plan, plan_in_order
-from seqlab.data.sources import read_pairs
 from seqlab.data.store import Column, write_stores
+from seqlab.data.text_pairs import read_pairs
 from seqlab.errors import DataError
 
 

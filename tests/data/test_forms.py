@@ -7,7 +7,7 @@ import json
 import pytest
 
 from seqlab.data.proposal import propose
-from seqlab.data.sources import read_labelled, read_pairs
+from seqlab.data.text_pairs import read_labelled, read_pairs
 from seqlab.errors import DataError, SeqlabWarning
 
 TEXTS = [

@@ -9,8 +9,8 @@ from seqlab import lab
 from seqlab.data.in_memory import as_files, inputs_of
 from seqlab.data.lines import names_of
 from seqlab.data.series_files import read_series
-from seqlab.data.sources import read_labelled, read_pairs
 from seqlab.data.tagged import read_tagged
+from seqlab.data.text_pairs import read_labelled, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 

@@ -9,10 +9,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from seqlab import lab
+from seqlab.data.example import Example
 from seqlab.data.parquet import parquet_rows
 from seqlab.data.series_files import read_series
-from seqlab.data.sources import Example, read_labelled, read_pairs
 from seqlab.data.tagged import read_tagged
+from seqlab.data.text_pairs import read_labelled, read_pairs
 from seqlab.data.time_series import future_times
 from seqlab.errors import DataError, SeqlabWarning
 

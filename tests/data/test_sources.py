@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import pytest
 
-from seqlab.data.sources import Example, read_labelled, read_pairs
+from seqlab.data.example import Example
 from seqlab.data.tagged import read_tagged
+from seqlab.data.text_pairs import read_labelled, read_pairs
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 
@@ -115,7 +116,7 @@ class TestPairs:
         message, hint = refusal(read_pairs([write("p.csv", "de,en,fr\n1,a,b\n")], source="en"))
         assert message == "p.csv:2: there is no column 'target'"
         assert (
-            hint == "say which column is the target, by name or by number; there are: de, en, fr."
+            hint == "choose the column of the target by name or by number; there are: de, en, fr."
         )
         assert found(read_pairs([write("p.csv", "id,en,fr\n1,a,b\n")], source="en")) == [("a", "b")]
 
@@ -159,7 +160,7 @@ class TestPairs:
 
     def test_parallel_files_have_no_columns(self, write):
         paths = [write("a.en", "a\n"), write("a.fr", "b\n")]
-        with pytest.raises(UsageError, match="the column 'en' was asked for"):
+        with pytest.raises(UsageError, match="column 'en' was requested"):
             list(read_pairs(paths, source="en"))
 
     def test_three_files_are_too_many(self):
@@ -212,7 +213,7 @@ class TestLabelled:
 
     def test_an_empty_label(self, write):
         assert refusal(read_labelled([write("a.tsv", "pos\tx\n \tfine film\n")]))[0] == (
-            "a.tsv:2: the label is empty, beside 'fine film'"
+            "a.tsv:2: the label of 'fine film' is empty"
         )
 
 

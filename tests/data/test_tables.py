@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from seqlab.data.sources import read_labelled, read_pairs
+from seqlab.data.text_pairs import read_labelled, read_pairs
 from seqlab.data.vectors import read_vectors
 from seqlab.errors import DataError, SeqlabWarning
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqlab.bundle import Bundle
-from seqlab.data.sources import Example
+from seqlab.data.example import Example
 from seqlab.recipe import build_recipe, override
 from seqlab.tasks import build_model
 from tests.codec_of_examples import learn
