@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -25,6 +25,7 @@ from seqlab.kernels import native
 from seqlab.kernels.products import WAYS, Way, has_onednn, linear, multiplying
 
 Precision = Literal["float32", "bfloat16", "auto"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 FORCED = "SEQLAB_PRODUCTS"  # names a way, whatever is the fastest
 EXACT: tuple[Way, ...] = ("torch", "onednn")

@@ -32,7 +32,7 @@ def even_small_ones(monkeypatch):
 
 
 def error(found, expected):
-    return float((found.double() - expected).abs().max() / expected.abs().max())
+    return float(((found.detach().double() - expected).abs().max() / expected.abs().max()).detach())
 
 
 @ways
@@ -161,3 +161,13 @@ class TestTheChoice:
         assert found.torch > 1e8
         assert found.copy > 1e8
         record_property("measured", f"products and memory of this machine: {found}")
+
+
+def test_info_shows_the_speeds_of_the_machine_and_what_they_decide(run, monkeypatch):
+    monkeypatch.setattr(calibration, "speeds", lambda: Speeds(110e9, 240e9, 430e9, 20e9))
+    facts = json.loads(run("info", "--machine", "--json").stdout)
+    assert facts["products, float32 through oneDNN"] == "240 GFLOP/s"
+    assert facts["memory, copied"] == "20 GB/s"
+    assert facts["train.precision=float32"] == "float32 through oneDNN"
+    assert facts["train.precision=auto"] == "bfloat16"
+    assert run("info", "somewhere", "--machine").code == 2
