@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.installed
+KERNELS := $(VENV)/.kernels
 RUNS := 20000
 DATA := ../shared/data
 NAMES :=
@@ -12,10 +13,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test browser slow golden golden-renew fuzz check kernels bench docs site gallery models wheel clean
 
-setup: $(STAMPS)-demo  ## install Seqlab into .venv
+setup: $(STAMPS)-demo $(KERNELS)  ## install Seqlab into .venv
 	@echo 'Seqlab is in $(BIN)/seqlab. Try: $(BIN)/seqlab --help'
 
-demo: $(STAMPS)-demo  ## train a model on dates in 48 languages, and try it on a page beside the shipped ones
+demo: $(STAMPS)-demo $(KERNELS)  ## train a model on dates in 48 languages, and try it on a page beside the shipped ones
 	$(BIN)/seqlab demo
 
 test: $(STAMPS)-test  ## the fast tests
@@ -71,6 +72,11 @@ wheel: $(STAMPS)-demo  ## a wheel in dist/
 
 clean:
 	rm -rf $(VENV) .venv-bench build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# Compiled again only when their sources change. Without a compiler all works through torch, so a failure is no error.
+$(KERNELS): $(STAMPS)-demo $(wildcard seqlab/kernels/native/*)
+	test "$$SEQLAB_NATIVE" = 0 || $(BIN)/seqlab kernels build || true
+	touch $@
 
 # One stamp for each extra: installed again only when the requirements change.
 $(STAMPS)-%: pyproject.toml constraints.txt

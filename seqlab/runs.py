@@ -20,6 +20,7 @@ from seqlab.data.lines import STDIN, spool
 from seqlab.distributed import World
 from seqlab.errors import DataError, RecipeError, RunError, UsageError
 from seqlab.held_out import HeldOut
+from seqlab.kernels.build import build_in_background
 from seqlab.machine import peak_memory
 from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe, override, parse_recipe, to_toml, value_of
@@ -223,6 +224,8 @@ def fit(
     else:
         run.progress.seconds = spent
     began = time.perf_counter() - run.progress.seconds
+    if world.leads:
+        build_in_background()
     outcome = run.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("SEQLAB_PRODUCTS", "torch")  # the same numbers on every machine
 os.environ.setdefault("SEQLAB_NATIVE", "0")  # except where a test asks for the native kernels
 
 import pytest
@@ -51,17 +50,19 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session")
 def built(request):
     """A cache with the native kernels, kept between runs: the library's name tells what it was built from."""
-    from seqlab.kernels import native  # not before the shapes in signatures are enforced
+    from seqlab.kernels import library  # not before the shapes in signatures are enforced
+    from seqlab.kernels.build import build
 
-    if native._compiler() is None:
+    if library.compiler() is None:
         pytest.skip("the native kernels need a C++ compiler")
     folder = request.config.cache.mkdir("kernels")
+    folder.chmod(0o700)  # from another nothing is loaded
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQLAB_CACHE", str(folder))
         for path in folder.glob("kernels-*"):
-            if path.stem != native.library().stem:
+            if path.stem != library.path().stem:
                 path.unlink(missing_ok=True)
-        native.build()
+        build()
     return folder
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import seqlab
 from experiments.bench.race import Result, Time, installed, processors
 from seqlab.errors import RunError
-from seqlab.kernels import native
+from seqlab.kernels import library, native
 
 CELLS = [(1, 1), (1, 4), (32, 1), (32, 4)]  # rows, and width of the beam
 WANTED = {"transformers": 3.0, "ctranslate2": 1.0}
@@ -87,7 +87,7 @@ def _run(setting: Setting, shape: str, cells: list[tuple[int, int]]) -> Answers:
         f"{library}_NUM_THREADS": threads for library in ("OMP", "OPENBLAS", "MKL")
     }
     if native.ready():
-        environment["SEQLAB_CACHE"] = str(native.library().parent)
+        environment["SEQLAB_CACHE"] = str(library.folder())
     pipe = subprocess.PIPE
     workers = [
         subprocess.Popen(

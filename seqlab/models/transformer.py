@@ -194,7 +194,12 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
     def quick(self) -> Decoder:
         """By the native kernel, where that is built and knows such a decoder: without it this one is as quick."""
         settings, dtype = self.settings, self.embedding.weight.dtype
-        suits = self.ponder is None and settings.normalise == "layer" and dtype == torch.float32
+        suits = (
+            self.ponder is None
+            and settings.normalise == "layer"
+            and dtype == torch.float32
+            and self.head.project is None
+        )
         return Stepping(self) if suits and native.ready() and not listened_to() else self
 
 

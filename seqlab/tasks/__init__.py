@@ -13,6 +13,7 @@ from seqlab.bundle import Bundle, read_bundle
 from seqlab.codecs.codec import Codec
 from seqlab.codecs.text import read_codec
 from seqlab.errors import RecipeError, UsageError, nearest
+from seqlab.kernels.build import build_in_background
 from seqlab.models.build import build_seeded
 from seqlab.recipe import (
     NUMBERS,
@@ -106,7 +107,9 @@ def subject(
 
 def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[Answer]:
     """An answer to each input, in the same order; `options` are those of `tasks.examples.answer_inputs`."""
-    return answer_inputs(task_of(bundle.recipe).predict, bundle, inputs, **options)
+    answers = answer_inputs(task_of(bundle.recipe).predict, bundle, inputs, **options)
+    build_in_background()  # for the next process; only now, so that these answers do not wait for it
+    return answers
 
 
 SPELLED = (

@@ -48,12 +48,13 @@ class Progress:
     pending: bool = False  # a validation follows this step, and is not made yet
     # what was decided by the clock, so that a resumed run goes on with it: each from which step on
     threads: list[list[int]] = field(default_factory=list)  # step, number of threads
-    # step, the precision that the recipe asked for, the way in which matrices are multiplied (`kernels/products.py`)
-    products: list[list[Any]] = field(default_factory=list)
     lengths: list[list[int]] = field(
         default_factory=list
     )  # step, the learner's length, steps between validations
     sample: int | None = None  # batches that a validation reads, where time is limited
+    native: bool | None = (
+        None  # whether the run began with the native kernels, which round otherwise than torch
+    )
 
     @property
     def length(self) -> int | None:

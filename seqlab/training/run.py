@@ -7,7 +7,7 @@ progress and its tensors, so a run that was resumed equals one that never stoppe
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.distributed import ALONE, World
-from seqlab.errors import RunError
+from seqlab.errors import RunError, warn
+from seqlab.kernels import native
 from seqlab.machine import StopNowError, ThreadChoice, abandonable, peak_memory, saving, state_lock
 from seqlab.recipe import TrainConfig
 from seqlab.training.budget import CHANGE, Budget
@@ -202,6 +203,22 @@ class Run:
 
         A run that was stopped while it validated does that first.
         """
+        with self._same_kernels():
+            return self._fit(stop)
+
+    def _same_kernels(self) -> AbstractContextManager[None]:
+        """A run goes on as it began: kernels that were built meanwhile, in the background, would round otherwise."""
+        began = self.progress.native
+        if began is None:
+            began = self.progress.native = native.ready()
+        if began and not native.ready():
+            warn(
+                "this run began with the native kernels, which are not in use now: it goes on without them, and is "
+                "not bit for bit what it would have been"
+            )
+        return nullcontext() if began else native.without_kernels()
+
+    def _fit(self, stop: Callable[[], bool]) -> Outcome:
         self._clock = time.perf_counter() - self.progress.seconds
         if self.progress.threads and len(self.threads) != 1:
             used = self.progress.threads[-1][1]

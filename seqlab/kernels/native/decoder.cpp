@@ -3,6 +3,7 @@
 // Keys and values of earlier tokens lie where they were written and are never moved: `table` says of each row and each
 // position in whose row of the cache its keys and values stand, so that a beam in another order is another table.
 
+#include "check.h"
 #include "linear.h"
 
 #include <ATen/ops/empty.h>
@@ -128,8 +129,11 @@ struct AddNorm {
   double epsilon;
   bool before;
 
-  AddNorm(Weights& weights, double epsilon, bool before)
-      : gain(weights.tensor()), bias(weights.tensor()), epsilon(epsilon), before(before) {}
+  AddNorm(Weights& weights, int64_t size, double epsilon, bool before)
+      : gain(weights.tensor()), bias(weights.tensor()), epsilon(epsilon), before(before) {
+    check_tensor("gain", gain, at::kFloat, {size});
+    check_tensor("bias", bias, at::kFloat, {size});
+  }
 
   const float* enter(const float* x, int64_t rows, float* room) const {
     if (!before) return x;
@@ -150,10 +154,28 @@ at::Tensor decoder_step(
     const at::Tensor& input, const std::vector<at::Tensor>& all, const at::Tensor& cache, const at::Tensor& table,
     const at::Tensor& source, const at::Tensor& cross, const at::Tensor& lengths, const at::Tensor& waves,
     int64_t heads, double epsilon, bool before, int64_t activation, int64_t window) {
-  const int64_t rows = input.size(0), size = input.size(1), depth = cache.size(0), now = table.size(1) - 1;
-  TORCH_CHECK(cache.is_contiguous() && cache.size(1) > now && cache.size(2) >= rows && cache.size(3) == 2 * size);
-  TORCH_CHECK(table.is_contiguous() && table.size(0) == rows && cross.is_contiguous() && size % heads == 0);
-  const int64_t head = size / heads, wide = 2 * size, places = cache.size(2), looks = cross.numel() > 0;
+  check_tensor("x", input, at::kFloat, {-1, -1});
+  const int64_t rows = input.size(0), size = input.size(1);
+  TORCH_CHECK(heads > 0 && size > 0 && size % heads == 0, heads, " heads cannot share ", size, " features");
+  TORCH_CHECK(epsilon >= 0 && 0 <= activation && activation < 3 && window >= 0, "an option is out of range");
+  check_tensor("cache", cache, at::kFloat, {-1, -1, -1, 2 * size});
+  check_tensor("table", table, at::kLong, {rows, -1});
+  const int64_t head = size / heads, wide = 2 * size, depth = cache.size(0), places = cache.size(2), now = table.size(1) - 1;
+  TORCH_CHECK(0 <= now && now < cache.size(1) && rows <= places, "the cache has no room for this step");
+  check_range("table", table, 0, places);
+  const bool looks = cross.dim() == 4;
+  if (looks) {
+    check_tensor("cross", cross, at::kFloat, {depth, -1, -1, wide});
+    check_tensor("lengths", lengths, at::kLong, {cross.size(1)});
+    check_range("lengths", lengths, 0, cross.size(2) + 1);
+    check_tensor("source", source, at::kLong, {-1});
+    check_range("source", source, 0, cross.size(1));
+    TORCH_CHECK(source.size(0) ? rows % source.size(0) == 0 : rows == 0, rows, " rows of ", source.size(0), " sources");
+  }
+  if (waves.numel()) {
+    TORCH_CHECK(head % 2 == 0, "heads of ", head, " features cannot be turned");
+    check_tensor("waves", waves, at::kFloat, {head});
+  }
   const int64_t first = window > 0 ? std::max<int64_t>(0, now + 1 - window) : 0;
   const int64_t* where = table.const_data_ptr<int64_t>();
   const float* angles = waves.numel() ? waves.const_data_ptr<float>() : nullptr;
@@ -164,7 +186,7 @@ at::Tensor decoder_step(
   three.resize(rows * 3 * size);
   for (int64_t d = 0; d < depth; ++d) {
     float* kept = cache.mutable_data_ptr<float>() + d * cache.size(1) * places * wide;
-    const AddNorm own(weights, epsilon, before);
+    const AddNorm own(weights, size, epsilon, before);
     weights.matrix(size).times(own.enter(x.data(), rows, room.data()), rows, three.data());
     for (int64_t r = 0; r < rows; ++r) {
       float *q = &three[r * 3 * size], *to = kept + (now * places + r) * wide;
@@ -178,7 +200,7 @@ at::Tensor decoder_step(
     weights.matrix(size).times(heard.data(), rows, mixed.data());
     own.leave(x.data(), mixed.data(), rows);
     if (looks) {
-      const AddNorm across(weights, epsilon, before);
+      const AddNorm across(weights, size, epsilon, before);
       weights.matrix(size).times(across.enter(x.data(), rows, room.data()), rows, mixed.data());
       const int64_t each = rows / source.size(0), span = cross.size(2);
       for (int64_t r = 0; r < rows; ++r) {
@@ -190,7 +212,7 @@ at::Tensor decoder_step(
       weights.matrix(size).times(heard.data(), rows, mixed.data());
       across.leave(x.data(), mixed.data(), rows);
     }
-    const AddNorm last(weights, epsilon, before);
+    const AddNorm last(weights, size, epsilon, before);
     const Matrix widen = weights.matrix(size);
     inner.resize(rows * widen.outputs);
     widen.times(last.enter(x.data(), rows, room.data()), rows, inner.data());
@@ -199,7 +221,7 @@ at::Tensor decoder_step(
     last.leave(x.data(), mixed.data(), rows);
   }
   const float* features = x.data();
-  if (before) features = AddNorm(weights, epsilon, before).enter(x.data(), rows, room.data());
+  if (before) features = AddNorm(weights, size, epsilon, before).enter(x.data(), rows, room.data());
   const Matrix output = weights.matrix(size);
   TORCH_CHECK(weights.next == all.size(), all.size() - weights.next, " weights too many");
   at::Tensor logits = at::empty({rows, output.outputs}, input.options());
@@ -209,8 +231,11 @@ at::Tensor decoder_step(
 
 // log Σ e^x of each row.
 at::Tensor log_total(const at::Tensor& logits) {
+  const at::Tensor all = logits.contiguous();
+  check_tensor("logits", all, at::kFloat, {-1, -1});
   const int64_t rows = logits.size(0), size = logits.size(1);
-  const at::Tensor all = logits.contiguous(), totals = at::empty({rows}, logits.options());
+  TORCH_CHECK(size > 0, "a row must have a logit");
+  const at::Tensor totals = at::empty({rows}, logits.options());
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = all.const_data_ptr<float>() + r * size;
     const float largest = largest_of(row, size);
@@ -229,9 +254,10 @@ at::Tensor log_total(const at::Tensor& logits) {
 
 // The `keep` largest of each row and where they stand, largest first, of equals the first; those of `never` as -inf.
 std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t keep, at::IntArrayRef never) {
+  const at::Tensor all = logits.contiguous();
+  check_tensor("logits", all, at::kFloat, {-1, -1});
   const int64_t rows = logits.size(0), size = logits.size(1);
   TORCH_CHECK(0 < keep && keep <= size, "the largest ", keep, " of ", size);
-  const at::Tensor all = logits.contiguous();
   at::Tensor values = at::empty({rows, keep}, logits.options()), places = at::empty({rows, keep}, at::kLong);
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = all.const_data_ptr<float>() + r * size;

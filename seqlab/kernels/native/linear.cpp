@@ -6,6 +6,8 @@
 
 #include "linear.h"
 
+#include "check.h"
+
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -31,6 +33,7 @@ int64_t panels_of(int64_t outputs) { return (outputs + PANEL - 1) / PANEL; }
 
 // Panels of 16 outputs; in a panel pair after pair of inputs, each as (output, input of the pair).
 at::Tensor pack_int8(const at::Tensor& q) {
+  check_tensor("q", q, at::kChar, {-1, -1});
   const int64_t outputs = q.size(0), inputs = q.size(1), pairs = pairs_of(inputs);
   const at::Tensor packed = at::zeros({panels_of(outputs), pairs, PANEL, 2}, q.options());
   const int8_t* from = q.const_data_ptr<int8_t>();
@@ -192,7 +195,10 @@ void put(const int32_t* sums, float worth, const float* scales, const float* bia
 
 at::Tensor int8_linear(
     const at::Tensor& x, const at::Tensor& packed, const at::Tensor& scale, const std::optional<at::Tensor>& bias) {
+  TORCH_CHECK(x.dim() > 0, "x must have features");
   const at::Tensor rows = x.contiguous();
+  check_tensor("x", rows, at::kFloat, x.sizes());
+  TORCH_CHECK(scale.defined(), "int8 weights need their scales");
   const Matrix matrix(packed, scale, bias.value_or(at::Tensor()), x.size(-1));
   auto shape = x.sizes().vec();
   shape.back() = scale.size(0);
@@ -206,11 +212,16 @@ at::Tensor int8_linear(
 
 Matrix::Matrix(const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias, int64_t inputs)
     : weight(weight), scale(scale), bias(bias), inputs(inputs) {
-  outputs = scale.defined() ? scale.size(0) : weight.size(0);
-  const bool fits = scale.defined()
-      ? weight.dim() == 4 && weight.size(0) == panels_of(outputs) && weight.size(1) == pairs_of(inputs)
-      : weight.dim() == 2 && weight.size(1) == inputs;
-  TORCH_CHECK(fits && weight.is_contiguous(), "a weight of shape ", weight.sizes(), " for ", inputs, " inputs");
+  TORCH_CHECK(weight.dim() > 0 && inputs > 0, "a weight must have inputs and outputs");
+  outputs = weight.size(0);
+  if (scale.defined()) {
+    check_tensor("scale", scale, at::kFloat, {-1});
+    outputs = scale.size(0);
+    check_tensor("packed", weight, at::kChar, {panels_of(outputs), pairs_of(inputs), PANEL, 2});
+  } else {
+    check_tensor("weight", weight, at::kFloat, {-1, inputs});
+  }
+  if (bias.defined()) check_tensor("bias", bias, at::kFloat, {outputs});
 }
 
 void Matrix::times(const float* x, int64_t rows, float* out) const {

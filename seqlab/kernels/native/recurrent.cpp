@@ -11,6 +11,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
+#include "check.h"
 #include "product.h"
 
 namespace seqlab {
@@ -109,8 +110,30 @@ void typed(const Tensor& x, F f) {
   x.scalar_type() == at::kFloat ? f(float()) : f(double());
 }
 
+// A layer of so many gates: gates [T, B, gates H], W [gates H, H], and others of a step each, or of one step more.
+void check_layer(const Tensor& gates, const Tensor& W, int64_t num_gates) {
+  const auto type = gates.scalar_type();
+  TORCH_CHECK(W.dim() == 2, "W must be a matrix");
+  check_shape("gates", gates, type, {-1, -1, W.size(0)});
+  check_shape("W", W, type, {-1, -1});
+  TORCH_CHECK(W.size(0) == num_gates * W.size(1), "W must have ", num_gates, " blocks, not the shape ", W.sizes());
+  TORCH_CHECK(gates.size(0) > 0, "gates must have a step");
+}
+void check_steps(const char* name, const Tensor& x, const Tensor& gates, const Tensor& W, int64_t more) {
+  check_shape(name, x, gates.scalar_type(), {gates.size(0) + more, gates.size(1), W.size(1)});
+}
+void check_step(const char* name, const Tensor& x, const Tensor& gates, const Tensor& W) {
+  check_shape(name, x, gates.scalar_type(), {gates.size(1), W.size(1)});
+}
+void check_bias(const Tensor& b, const Tensor& gates, int64_t size) {
+  check_tensor("b", b, gates.scalar_type(), {size});
+}
+
 // a Wᵀ, for all steps at once.
 Tensor times(const Tensor& a_, const Tensor& W_) {
+  check_shape("a", a_, a_.scalar_type(), {-1, -1});
+  TORCH_CHECK(a_.size(1) > 0, "a must have features");
+  check_shape("W", W_, a_.scalar_type(), {-1, a_.size(1)});
   const Tensor out_ = at::empty({a_.size(0), W_.size(0)}, a_.options());
   typed(a_, [&](auto zero) {
     using T = decltype(zero);
@@ -128,6 +151,7 @@ Tensor times(const Tensor& a_, const Tensor& W_) {
 
 // E17: h' = tanh(W h + U x + b), or relu.
 void rnn(const Tensor& gates_, const Tensor& h_, const Tensor& W_, const Tensor& b_, bool relu) {
+  check_layer(gates_, W_, 1), check_steps("h", h_, gates_, W_, 1), check_bias(b_, gates_, W_.size(0));
   const int64_t H = h_.size(2);
   typed(h_, [&](auto zero) {
     using T = decltype(zero);
@@ -149,6 +173,8 @@ void rnn(const Tensor& gates_, const Tensor& h_, const Tensor& W_, const Tensor&
 
 void rnn_back(
     const Tensor& gates_, const Tensor& h_, const Tensor& W_, bool relu, const Tensor& g_out_, const Tensor& g_h_) {
+  check_layer(gates_, W_, 1), check_steps("h", h_, gates_, W_, 1);
+  check_steps("g_out", g_out_, gates_, W_, 0), check_step("g_h", g_h_, gates_, W_);
   const int64_t H = h_.size(2);
   typed(h_, [&](auto zero) {
     using T = decltype(zero);
@@ -169,6 +195,8 @@ void rnn_back(
 
 // E24: i, f, o = σ(.), g = tanh(.); c' = f c + i g; h' = o tanh(c').
 void lstm(const Tensor& gates_, const Tensor& h_, const Tensor& c_, const Tensor& W_, const Tensor& b_) {
+  check_layer(gates_, W_, 4), check_steps("h", h_, gates_, W_, 1), check_steps("c", c_, gates_, W_, 1);
+  check_bias(b_, gates_, W_.size(0));
   const int64_t H = h_.size(2);
   typed(h_, [&](auto zero) {
     using T = decltype(zero);
@@ -194,6 +222,8 @@ void lstm(const Tensor& gates_, const Tensor& h_, const Tensor& c_, const Tensor
 void lstm_back(
     const Tensor& gates_, const Tensor& c_, const Tensor& W_, const Tensor& g_out_, const Tensor& g_h_,
     const Tensor& g_c_) {
+  check_layer(gates_, W_, 4), check_steps("c", c_, gates_, W_, 1), check_steps("g_out", g_out_, gates_, W_, 0);
+  check_step("g_h", g_h_, gates_, W_), check_step("g_c", g_c_, gates_, W_);
   const int64_t H = c_.size(2);
   typed(c_, [&](auto zero) {
     using T = decltype(zero);
@@ -219,6 +249,8 @@ void lstm_back(
 
 // E25: r, u = σ(.), n = tanh(W (r h) + .); h' = (1 - u) h + u n. `reset` keeps r h.
 void gru(const Tensor& gates_, const Tensor& h_, const Tensor& reset_, const Tensor& W_, const Tensor& b_) {
+  check_layer(gates_, W_, 3), check_steps("h", h_, gates_, W_, 1), check_steps("reset", reset_, gates_, W_, 0);
+  check_bias(b_, gates_, W_.size(0));
   const int64_t H = h_.size(2);
   typed(h_, [&](auto zero) {
     using T = decltype(zero);
@@ -247,6 +279,8 @@ void gru(const Tensor& gates_, const Tensor& h_, const Tensor& reset_, const Ten
 }
 
 void gru_back(const Tensor& gates_, const Tensor& h_, const Tensor& W_, const Tensor& g_out_, const Tensor& g_h_) {
+  check_layer(gates_, W_, 3), check_steps("h", h_, gates_, W_, 1), check_steps("g_out", g_out_, gates_, W_, 0);
+  check_step("g_h", g_h_, gates_, W_);
   const int64_t H = h_.size(2);
   const Tensor g_reset_ = at::empty_like(g_h_);
   typed(h_, [&](auto zero) {
@@ -280,6 +314,8 @@ void gru_back(const Tensor& gates_, const Tensor& h_, const Tensor& W_, const Te
 void gru_torch(
     const Tensor& gates_, const Tensor& h_, const Tensor& inner_, const Tensor& W_, const Tensor& b_,
     const Tensor& b_n_) {
+  check_layer(gates_, W_, 3), check_steps("h", h_, gates_, W_, 1), check_steps("inner", inner_, gates_, W_, 0);
+  check_bias(b_, gates_, W_.size(0)), check_bias(b_n_, gates_, W_.size(1));
   const int64_t H = h_.size(2);
   typed(h_, [&](auto zero) {
     using T = decltype(zero);
@@ -305,6 +341,8 @@ void gru_torch(
 void gru_torch_back(
     const Tensor& gates_, const Tensor& h_, const Tensor& inner_, const Tensor& W_, const Tensor& g_out_,
     const Tensor& g_h_) {
+  check_layer(gates_, W_, 3), check_steps("h", h_, gates_, W_, 1), check_steps("inner", inner_, gates_, W_, 0);
+  check_steps("g_out", g_out_, gates_, W_, 0), check_step("g_h", g_h_, gates_, W_);
   const int64_t H = h_.size(2);
   typed(h_, [&](auto zero) {
     using T = decltype(zero);
