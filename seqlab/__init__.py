@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 from seqlab.errors import SeqlabError
-from seqlab.machine import sleep_while_waiting
+from seqlab.machine import limit_product_caches, sleep_while_waiting
 
 _HOMES = {
     **dict.fromkeys(("Model", "Trained", "load", "train"), "seqlab.lab"),
@@ -40,4 +40,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seqlab' has no attribute '{name}'")
     sleep_while_waiting()
+    limit_product_caches()
     return getattr(import_module(_HOMES[name]), name)

@@ -29,6 +29,7 @@ RECENT = 9  # steps whose median is the present speed
 COLLAPSE = (
     3.0  # a speed that has fallen by this factor: the other numbers of threads are tried again
 )
+PREPARED = 128  # products of one shape each, more than a step of a model has
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc
 KEPT = 1 << 30  # bytes
 state_lock = threading.RLock()  # held while the state of a learner changes, and while it is written
@@ -46,6 +47,15 @@ def sleep_while_waiting() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault(SPIN, str(TURNS))
+
+
+def limit_product_caches() -> None:
+    """Let torch keep few prepared products, unless the user has decided how many. To be called before torch loads.
+
+    oneDNN prepares one for each shape, and batches have many shapes: a thousand take hundreds of megabytes.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(PREPARED))
 
 
 def use_threads(count: int | None) -> None:

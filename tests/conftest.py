@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SEQLAB_PRODUCTS", "torch")  # the same numbers on every machine
 os.environ.setdefault("SEQLAB_NATIVE", "0")  # except where a test asks for the native kernels
 
 import pytest

@@ -19,7 +19,7 @@ import typer
 from typer import Option
 
 from seqlab.errors import SeqlabError, SeqlabWarning, UsageError, nearest
-from seqlab.machine import sleep_while_waiting
+from seqlab.machine import limit_product_caches, sleep_while_waiting
 from seqlab.recipes import default_recipes
 
 P = ParamSpec("P")
@@ -48,6 +48,7 @@ Workers = Annotated[
 def main() -> None:
     """Run the command that was typed."""
     sleep_while_waiting()
+    limit_product_caches()
     warnings.simplefilter("default", SeqlabWarning)  # the same words once
     warnings.showwarning = _show_warning
     try:

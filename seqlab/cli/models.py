@@ -22,10 +22,19 @@ from seqlab.errors import UsageError
 
 def info(
     model: Path | None = Argument(None, help=f"{MODEL}; none: this installation"),
+    machine: bool = Option(
+        False, "--machine", help="how fast this machine is, and how training multiplies on it"
+    ),
     json: Json = False,
 ) -> None:
     """What a model is, or what this installation is and has."""
-    if model is None:
+    if machine:
+        if model is not None:
+            raise UsageError(
+                "--machine is about this machine, not about a model", hint="leave one of them out."
+            )
+        facts = _machine()
+    elif model is None:
         facts = _installation()
     else:
         import seqlab.lab as lab
@@ -178,4 +187,33 @@ def _installation() -> dict[str, Any]:
         "extras": ", ".join(name for name, package in extras.items() if find_spec(package))
         or "none",
         "shipped models": ", ".join(shipped()) or "none",
+    }
+
+
+def _machine() -> dict[str, Any]:
+    """The speeds that are measured at the first training, and the choice that follows from them."""
+    import torch
+
+    from seqlab.kernels import calibration
+
+    speeds = calibration.speeds()
+    names = {
+        "torch": "float32 through torch",
+        "onednn": "float32 through oneDNN",
+        "bfloat16": "bfloat16",
+    }
+    measured = {
+        f"products, {name}": f"{getattr(speeds, way) / 1e9:,.0f} GFLOP/s"
+        for way, name in names.items()
+        if getattr(speeds, way)
+    }
+    choices = {
+        f"train.precision={precision}": names[calibration.choose(precision)]
+        for precision in calibration.PRECISIONS
+    }
+    return {
+        "threads": torch.get_num_threads(),
+        **measured,
+        "memory, copied": f"{speeds.copy / 1e9:,.0f} GB/s",
+        **choices,
     }

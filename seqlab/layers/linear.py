@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Float32, Int8, Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
 
 from seqlab.equations.decoding import cross_entropy, smoothed_loss
-from seqlab.kernels import native
+from seqlab.kernels import native, products
+from seqlab.kernels.products import Way
 from seqlab.layers.tap import listened_to, tap
 from seqlab.types import Features, FlatIds, FlatLogits, FlatNumbers, FlatVectors, Scalar
 
@@ -30,7 +30,7 @@ class Matrix(NamedTuple):
 
     def __call__(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
         if self.scale is None:
-            return linear(x, self.weight, self.bias)
+            return products.linear(x, self.weight, self.bias)
         return torch.ops.seqlab.int8_linear(x, self.weight, self.scale, self.bias)
 
 
@@ -65,7 +65,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
         if not self.in_bytes:
-            return nn.functional.linear(x, self.weight, self.bias)
+            return products.linear(x, self.weight, self.bias)
         return self.part(0, self.out_features)(x)
 
     def part(self, first: int, last: int) -> Matrix:
@@ -116,33 +116,62 @@ class _HeadCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, smoothing: float
+        ctx: Any,
+        way: Way,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        gold: Tensor,
+        smoothing: float,
     ) -> Tensor:
         total = features.new_zeros(())
         d_features, d_weight, d_bias = (torch.zeros_like(part) for part in (features, weight, bias))
+        factor = products.rounded(weight, way)
         rows = max(1, LOGITS // len(weight))
-        logits, log_p = features.new_empty(2, min(rows, len(features)), len(weight))
         for x, label, back in zip(
             features.split(rows), gold.split(rows), d_features.split(rows), strict=True
         ):
-            o, p = logits[: len(x)], log_p[: len(x)]
-            torch.addmm(bias, x, weight.mT, out=o)
-            torch.log_softmax(o, dim=-1, out=p)
-            total += smoothed_loss(p, label, smoothing).sum()
-            _subtract_target(p.exp_(), label, smoothing)
-            torch.mm(p, weight, out=back)
-            torch.addmm(d_weight, p.mT, x, out=d_weight)
-            d_bias += p.sum(0)
+            x = products.rounded_rows(x, way)
+            logits = products.affine(x, factor, bias, way)
+            losses, gradient = _loss_and_gradient(logits, label, smoothing)
+            total += losses.sum()
+            back.copy_(products.product(gradient, factor, way)[: len(label)])
+            products.add_outer(d_weight, gradient, x, way)
+            d_bias += gradient[: len(label)].sum(0, dtype=bias.dtype)
         ctx.save_for_backward(d_features, d_weight, d_bias)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
+        return None, *(part.mul_(gradient) for part in ctx.saved_tensors), None, None
 
 
-head_cross_entropy = _HeadCrossEntropy.apply
+def head_cross_entropy(
+    features: FlatVectors, weight: Tensor, bias: Tensor, gold: FlatIds, smoothing: float
+) -> Scalar:
+    """The summed loss of a head, in the way in which layers multiply."""
+    way = products.current_way(features, features.numel() * len(weight))
+    return _HeadCrossEntropy.apply(way, features, weight, bias, gold, smoothing)
+
+
+def _loss_and_gradient(
+    logits: Float[Tensor, "P V"], gold: FlatIds, smoothing: float
+) -> tuple[FlatNumbers, Float[Tensor, "P V"]]:
+    """The loss of each row, in float32 at least, and its gradient with respect to the logits, in their type.
+
+    Rows of logits that follow those with a label are pads, whose gradient meets features that are zero.
+    """
+    real = logits[: len(gold)]
+    wide = torch.promote_types(logits.dtype, torch.float32)  # eight bits are too few for a sum
+    log_p = real.log_softmax(-1, dtype=wide)
+    losses = smoothed_loss(log_p, gold, smoothing)
+    gradient = log_p.exp_()
+    _subtract_target(gradient, gold, smoothing)
+    if wide == logits.dtype:
+        return losses, gradient
+    real.copy_(gradient)
+    return losses, logits
 
 
 def _subtract_target(p: FlatLogits, gold: FlatIds, smoothing: float) -> None:

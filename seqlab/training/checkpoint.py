@@ -48,6 +48,8 @@ class Progress:
     pending: bool = False  # a validation follows this step, and is not made yet
     # what was decided by the clock, so that a resumed run goes on with it: each from which step on
     threads: list[list[int]] = field(default_factory=list)  # step, number of threads
+    # step, the precision that the recipe asked for, the way in which matrices are multiplied (`kernels/products.py`)
+    products: list[list[Any]] = field(default_factory=list)
     lengths: list[list[int]] = field(
         default_factory=list
     )  # step, the learner's length, steps between validations

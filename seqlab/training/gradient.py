@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import nn
 
 from seqlab.distributed import ALONE, World
+from seqlab.errors import warn
+from seqlab.kernels import calibration
+from seqlab.kernels.products import Way, multiplying
 from seqlab.machine import release_memory, state_lock
 from seqlab.padded import Batch
 from seqlab.randomness import noise
@@ -73,6 +77,7 @@ class GradientLearner(Learner):
         self.progress = Progress()
         self.carried: State = ()  # of this process's rows
         self._num_rows = 0  # that are carried, of all processes
+        self._way: Way | None = None  # in which matrices are multiplied, once that is chosen
 
     @property
     def num_steps(self) -> int:
@@ -99,8 +104,9 @@ class GradientLearner(Learner):
             raise NotFiniteError(rows)
         with state_lock:
             set_rate(self.optimizers, rate, place.step, self.settings)
-            for optimizer in self.optimizers:
-                optimizer.step()
+            with multiplying(self._products()):
+                for optimizer in self.optimizers:
+                    optimizer.step()
             self.model.zero_grad()
             self.carried, self._num_rows = loss.carried, len(batch)
             place.step, place.epoch, place.index = place.step + 1, epoch, index + 1
@@ -124,6 +130,7 @@ class GradientLearner(Learner):
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
         super().restore(parts, progress)
+        self._way = None
         restore_optimizers(self.optimizers, parts.get("optimizer", {}))
         own = parameters_of(self.model)
         names = {
@@ -162,8 +169,9 @@ class GradientLearner(Learner):
             batch = self.batches.batch(0, max(0, place) * max(1, num_batches // REHEARSED))
             began = time.perf_counter()
             self._gradient(batch, 0, ())
-            for optimizer in trial:
-                optimizer.step()
+            with multiplying(self._products()):
+                for optimizer in trial:
+                    optimizer.step()
             self.model.zero_grad()
             times.append(time.perf_counter() - began)
             if len(times) > 1 and time.perf_counter() > ends:
@@ -175,9 +183,34 @@ class GradientLearner(Learner):
         self, batch: Batch, step: int, carried: State
     ) -> tuple[Loss, float, float, float]:
         """The clipped gradient of a batch; also its loss as an object and as a sum, its tokens, and the norm before."""
-        with noise(self.settings.seed, step, self.loss_of.share(batch).rows):
+        rows = self.loss_of.share(batch).rows
+        with multiplying(self._products()), noise(self.settings.seed, step, rows):
             loss, total, num_scored = self.loss_of(batch, carried)
         return loss, total, num_scored, clip_(self.model.parameters(), self.settings.clip)
+
+    def _products(self) -> Way:
+        """How matrices are multiplied: as recorded, else in the way that suits the precision and this machine.
+
+        It is recorded, so that a run which is resumed rounds as before. A run of an earlier version has no such record.
+        """
+        if self._way is not None:
+            return self._way
+        place, precision = self.progress, self.settings.precision
+        before = (place.products or [[0, "float32", "torch"]])[-1] if place.step else [0, "", ""]
+        if torch.get_default_device().type != "cpu":
+            self._way = "torch"
+        elif before[1] == precision and calibration.can(before[2], precision):
+            self._way = before[2]
+        else:
+            self._way = self.world.heard(calibration.choose(precision))
+            if before[1] == precision:
+                warn(
+                    f"until step {place.step} matrices were multiplied in the way '{before[2]}', which this machine "
+                    f"lacks or which is slow here: the run goes on with '{self._way}', and rounds differently"
+                )
+        if [precision, self._way] != before[1:] or not place.products:
+            place.products.append([place.step, precision, self._way])
+        return self._way
 
     def _culprits(self, batch: Batch) -> list[int]:
         """The rows that have no finite gradient even alone; if there are none, all rows."""

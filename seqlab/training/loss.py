@@ -215,8 +215,11 @@ class _ModelLoss(nn.Module):
 
     def forward(self, batch: Batch, carried: State) -> Loss:
         model: SequenceModel = self.model  # type: ignore[assignment]
-        half = self.settings.precision == "bfloat16"
-        with torch.autocast(batch.rows.device.type, torch.bfloat16, enabled=half):
+        device = batch.rows.device.type
+        half = (
+            self.settings.precision == "bfloat16" and device != "cpu"
+        )  # there: `kernels/products.py`
+        with torch.autocast(device, torch.bfloat16, enabled=half):
             return batch_loss(model, batch, carried, label_smoothing=self.settings.label_smoothing)
 
 

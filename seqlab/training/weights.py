@@ -1,8 +1,8 @@
 """The weights of a model as a run handles them: read, set, moved by an optimiser, and averaged.
 
 Optimisers are AdamW, SGD, and Muon for the matrices of a network (Jordan et al. 2024). A gradient of a matrix has few
-large singular values; Muon moves all directions of its momentum by the same amount. In float32 and batched by shape:
-on a CPU this is many times quicker than bfloat16, one matrix at a time.
+large singular values; Muon moves all directions of its momentum by the same amount. Matrices of one shape are batched,
+and multiplied in the way in which layers multiply.
 
 An average of the weights along the way is often better than the last ones, and free at inference. It follows the
 weights (`after_step`, `after_validation`) and gives those to validate and keep (`weights`). A checkpoint holds its
@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqlab.kernels import products
 from seqlab.layers.inputs import Embedding
 from seqlab.layers.linear import Head
 from seqlab.models.build import fill
@@ -309,7 +310,11 @@ def orthogonalise(x: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    way = products.current_way(x, x[0].numel() * x.shape[1])
+    orthogonal = products.rounded(x, way)
     for _ in range(5):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), x, beta=_A)
-    return x.mT if tall else x
+        gram = products.products(orthogonal, orthogonal.mT, way)
+        gram = products.add_products(gram, gram, gram, way, beta=_B, alpha=_C)
+        orthogonal = products.add_products(orthogonal, gram, orthogonal, way, beta=_A)
+    orthogonal = orthogonal.to(x.dtype)
+    return orthogonal.mT if tall else orthogonal

@@ -9,6 +9,7 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["SEQLAB_NATIVE"] = "0"  # native kernels depend on the compiler of the machine
+os.environ["SEQLAB_PRODUCTS"] = "torch"  # which way is the fastest depends on the machine
 os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "100"
 

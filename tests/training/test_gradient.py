@@ -9,13 +9,14 @@ from seqlab.codecs.codec import Codec, Nothing
 from seqlab.codecs.text import TextTarget
 from seqlab.data import synthetic
 from seqlab.errors import RunError, SeqlabWarning
+from seqlab.kernels import calibration, products
 from seqlab.layers.tap import listening
 from seqlab.padded import Batch, Padded
 from seqlab.randomness import current_noise
 from seqlab.recipe import TrainConfig, build_recipe
 from seqlab.tasks import build_model
 from seqlab.text import Normaliser, learn
-from seqlab.training.checkpoint import read_checkpoint
+from seqlab.training.checkpoint import read_checkpoint, write_checkpoint
 from seqlab.training.gradient import Batches, GradientLearner, num_steps
 from seqlab.training.run import Run
 from seqlab.training.weights import load_weights, parameters_of
@@ -214,6 +215,86 @@ def test_resuming_equals_never_having_stopped(tmp_path, make, settings):
     assert [row["step"] for row in metrics(tmp_path / "whole")] == [7, 14, 20, 21, 24, 24]
     epoch = read_checkpoint(tmp_path / "whole" / "run" / "last.safetensors")[0].epoch
     assert epoch >= 1
+
+
+class TestProducts:
+    """How matrices are multiplied is chosen for this machine, recorded, and kept."""
+
+    SETTINGS = (*HEADS.format("encoder").split(), *HEADS.format("decoder").split(), "train.steps=8")
+
+    @pytest.fixture(autouse=True)
+    def fast(self, monkeypatch):
+        """A machine on which bfloat16 is the fastest way; the fixture is called with others."""
+
+        def machine(**speeds):
+            figures = {"torch": 1.0, "onednn": 2.0, "bfloat16": 4.0, "copy": 1.0} | speeds
+            monkeypatch.setattr(calibration, "speeds", lambda: calibration.Speeds(**figures))
+
+        monkeypatch.delenv("SEQLAB_PRODUCTS")
+        monkeypatch.setattr(products, "SMALL", 0)
+        machine()
+        return machine
+
+    def train(self, folder, name, *settings, **options):
+        return run(
+            folder,
+            translate,
+            *self.SETTINGS,
+            "train.optimizer=muon",
+            *settings,
+            name=name,
+            **options,
+        )
+
+    def recorded(self, folder):
+        return read_checkpoint(folder / "run" / "last.safetensors")[0].products
+
+    def test_a_resumed_run_goes_on_as_it_began_whatever_is_the_fastest_by_then(
+        self, tmp_path, fast
+    ):
+        self.train(tmp_path, "whole", "train.precision=auto")
+        self.train(tmp_path, "parts", "train.precision=auto", stops=[5])
+        fast(onednn=9.0)
+        self.train(tmp_path, "parts", resume=True)
+        assert_same(tmp_path / "parts", tmp_path / "whole")
+        assert self.recorded(tmp_path / "parts") == [[0, "auto", "bfloat16"]]
+
+    def test_a_machine_that_is_slow_in_that_way_says_so_and_takes_another(self, tmp_path, fast):
+        self.train(tmp_path, "run", "train.precision=auto", stops=[5])
+        fast(bfloat16=0.2)
+        with pytest.warns(
+            SeqlabWarning, match="until step 5 .* 'bfloat16'.* goes on with 'onednn'"
+        ):
+            self.train(tmp_path, "run", resume=True)
+        assert self.recorded(tmp_path / "run") == [[0, "auto", "bfloat16"], [5, "auto", "onednn"]]
+
+    def test_another_precision_is_another_choice_and_float32_stays_float32(self, tmp_path, fast):
+        self.train(tmp_path, "run", "train.precision=float32", stops=[5])
+        lab.train(out=tmp_path / "run", resume=True, settings=["train.precision=bfloat16"])
+        assert self.recorded(tmp_path / "run") == [
+            [0, "float32", "onednn"],
+            [5, "bfloat16", "bfloat16"],
+        ]
+
+    def test_a_run_of_an_earlier_version_goes_on_with_torchs_own_products(
+        self, tmp_path, monkeypatch
+    ):
+        monkeypatch.setenv("SEQLAB_PRODUCTS", "torch")
+        self.train(tmp_path, "whole")
+        self.train(tmp_path, "parts", stops=[5])
+        last = tmp_path / "parts" / "run" / "last.safetensors"
+        progress, parts = read_checkpoint(last)
+        progress.products = []
+        write_checkpoint(last, progress, parts)
+        monkeypatch.delenv("SEQLAB_PRODUCTS")
+        self.train(tmp_path, "parts", resume=True)
+        assert_same(tmp_path / "parts", tmp_path / "whole")
+        assert self.recorded(tmp_path / "parts") == [[5, "float32", "torch"]]
+
+    def test_what_learnt_with_bfloat16_products_predicts_in_float32(self, tmp_path):
+        trained = self.train(tmp_path, "run", "train.precision=auto").model
+        assert {weight.dtype for weight in trained.bundle.model.parameters()} == {torch.float32}
+        assert products.current_way(torch.ones(1), 1 << 40) == "torch"
 
 
 def test_kernels_that_were_built_meanwhile_change_no_run(tmp_path, kernels, monkeypatch):
