@@ -21,7 +21,7 @@ from jaxtyping import Float64, Shaped
 
 from seqlab.bundle import save_bundle
 from seqlab.data.example import Vectors
-from seqlab.data.vectors import as_vectors
+from seqlab.data.vector_files import as_vectors
 from seqlab.errors import DataError, nearest, shorten
 from seqlab.lab import Model, train
 from seqlab.recipe import Recipe

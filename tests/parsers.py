@@ -16,12 +16,12 @@ from PIL import Image as Pillow
 
 from seqlab import lab
 from seqlab.bundle import read_codec_file
-from seqlab.data.pictures import load_picture, read_pictures
+from seqlab.data.picture_files import load_picture, read_pictures
 from seqlab.data.series_files import read_series
 from seqlab.data.store import Column, TokenStore, write_stores
 from seqlab.data.tagged import read_tagged
 from seqlab.data.text_pairs import read_labelled, read_pairs
-from seqlab.data.vectors import read_vectors, read_word_vectors
+from seqlab.data.vector_files import read_vectors, read_word_vectors
 from seqlab.errors import SeqlabError
 from seqlab.recipe import ImageConfig, load_recipe, parse_recipe, to_toml
 from seqlab.tasks import codec_of, load_bundle

@@ -13,8 +13,8 @@ from jaxtyping import Shaped
 from seqlab.codecs.codec import Codec, Examples, Files, Json, Row, parse_numbers
 from seqlab.codecs.vectors import NO_FILES, VectorSource, check_width, learn_scale, read_scale
 from seqlab.data.example import Example, Picture
-from seqlab.data.images import picture_values
-from seqlab.data.pictures import load_picture
+from seqlab.data.picture_files import load_picture
+from seqlab.data.pixels import picture_values
 from seqlab.data.png import png
 from seqlab.data.store import PIXELS, VECTORS, Column, TokenStore, write_stores
 from seqlab.errors import UsageError

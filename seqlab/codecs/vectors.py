@@ -20,7 +20,7 @@ from seqlab.codecs.codec import (
 )
 from seqlab.data.example import Example
 from seqlab.data.store import VECTORS, Column
-from seqlab.data.vectors import load_vectors
+from seqlab.data.vector_files import load_vectors
 from seqlab.errors import BundleError, DataError, UsageError
 from seqlab.padded import Measured
 from seqlab.recipe import Recipe

@@ -1,6 +1,6 @@
-"""Which examples are held out, and which rows go into one batch: rows of like length, up to a budget of tokens.
+"""Batches of rows of similar length, up to a budget of tokens; and the choice of the held-out examples.
 
-The first depends on the seed and on the source alone, the second on (seed, epoch).
+Batches depend on (seed, epoch), the held-out examples on the seed and their sources.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,19 @@ from seqlab.data.store import Places, TokenStore
 from seqlab.errors import DataError
 from seqlab.padded import Batch, Padded, tensor_of
 
-Lengths = Int[np.ndarray, "N parts"]  # of each row, in each part that there is
+Lengths = Int[np.ndarray, "N parts"]  # of each row in source and target, if it has both
 Keys = UInt64[np.ndarray, " N"]
-Strata = Int[
-    np.ndarray, " N"
-]  # of each example its label, as a number from 0 in the order of their names
+Strata = Int[np.ndarray, " N"]  # the label of each example as a number, in the order of the names
 _POOL = (
-    200  # batches that are sorted together: more means fewer pads, less means more varied batches
+    200  # batches that are sorted together: more give fewer pads, fewer give more varied batches
 )
 
 
 def plan(lengths: Lengths, *, budget: int, seed: int, epoch: int) -> list[Places]:
-    """The batches of one epoch, each as the indices of its rows; every row occurs once.
+    """Return the batches of one epoch, each as the indices of its rows; every row occurs once.
 
     Rows are shuffled, sorted by length within large pools, and cut so that rows x longest <= budget, where longest
-    is the larger of the parts. A row longer than the budget is a batch of its own. The batches are shuffled in turn.
+    is over source and target. A row longer than the budget is a batch of its own. The batches are shuffled too.
     """
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(lengths))
@@ -41,13 +39,13 @@ def plan(lengths: Lengths, *, budget: int, seed: int, epoch: int) -> list[Places
 
 
 def plan_in_order(lengths: Lengths, *, budget: int) -> list[Places]:
-    """The batches of an evaluation: all rows from short to long, nothing shuffled."""
+    """Return the batches for evaluation: all rows from short to long, without shuffling."""
     return _by_length(np.arange(len(lengths)), lengths, budget)
 
 
 @final
 class Rows:
-    """A data set of parallel stores, of ids or of vectors, from which batches are made."""
+    """A data set of a source store and a target store, from which batches are made."""
 
     def __init__(
         self, *, source: TokenStore | None = None, target: TokenStore | None = None
@@ -57,7 +55,7 @@ class Rows:
         counts = {len(part) for part in self._parts}
         if len(counts) != 1:
             raise DataError(
-                f"a source of {len(source or ())} rows beside a target of {len(target or ())}",
+                f"the source has {len(source or ())} rows and the target {len(target or ())}",
                 hint="both stores must come from the same examples: prepare the data again.",
             )
 
@@ -66,11 +64,11 @@ class Rows:
 
     @property
     def lengths(self) -> Lengths:
-        """How long each row is in each part that is there."""
+        """The length of each row in source and target."""
         return np.stack([part.lengths for part in self._parts], axis=1)
 
     def batch(self, indices: Places | Sequence[int]) -> Batch:
-        """The rows at these places, side by side."""
+        """Return the rows of these indices as a batch."""
         rows = np.asarray(indices, dtype=np.int64)
         return Batch(
             rows=tensor_of(rows.copy()),
@@ -89,19 +87,20 @@ def _widths(lengths: Lengths) -> Places:
 
 
 def _by_length(rows: Places, lengths: Lengths, budget: int) -> list[Places]:
-    """Rows sorted by their longer part, cut where the next one would burst the budget.
+    """Sort rows by the longer of source and target, and start a new batch where the next row would exceed the budget.
 
-    Among equals by how much longer the first part is than the last, so that both have few pads: up for even widths and
-    down for odd ones, so that a batch across two widths meets like with like.
+    Rows of equal width are sorted by how much longer the source is than the target, so that both have few pads:
+    ascending for even widths and descending for odd ones, so that rows of adjacent widths are similar as well.
     """
-    widths, excess = _widths(lengths[rows]), lengths[rows, 0] - lengths[rows, -1]
+    widths = _widths(lengths[rows])
+    excess = lengths[rows, 0] - lengths[rows, -1]
     order = np.lexsort((np.where(widths % 2, -excess, excess), widths))
     rows, widths = rows[order], widths[order]
-    batches, start = [], 0
+    batches: list[Places] = []
+    start = 0
     while start < len(rows):
-        most = max(
-            1, budget // int(widths[start])
-        )  # the first row is the shortest: no more than this can fit
+        # The first row is the shortest, so no more rows than this can fit.
+        most = max(1, budget // int(widths[start]))
         window = widths[start : start + most]
         sizes = np.arange(1, len(window) + 1) * window
         count = max(1, int(np.searchsorted(sizes, budget, side="right")))
@@ -111,17 +110,16 @@ def _by_length(rows: Places, lengths: Lengths, budget: int) -> list[Places]:
 
 
 def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
-    """A number from 0 to 2**64 that depends on the source and on the seed: it decides whether an example is held out.
+    """Return a hash of the source, keyed by the seed, from 0 to 2**64: it decides whether an example is held out.
 
-    A source that occurs twice, with two targets, is on one side both times, so nothing leaks; and the order of a file
-    changes nothing.
+    A source that occurs with two targets is in the same part both times, so nothing leaks; and the order of the file
+    does not matter.
     """
     if isinstance(source, np.ndarray):
         content = source.tobytes()
     else:
-        content = (source if isinstance(source, str) else "\t".join(source)).encode(
-            "utf-8", "surrogatepass"
-        )
+        text = source if isinstance(source, str) else "\t".join(source)
+        content = text.encode("utf-8", "surrogatepass")
     digest = blake2b(content, digest_size=8, key=str(seed).encode()).digest()
     return int.from_bytes(digest, "big")
 
@@ -129,10 +127,10 @@ def source_key(source: str | tuple[str, ...] | np.ndarray, *, seed: int) -> int:
 def held_out_keys(
     keys: Keys, strata: Strata, *, fraction: float, most: int, fold: int = 1
 ) -> set[int]:
-    """The keys of a fold: of each stratum those that are smallest, or that come after the folds before.
+    """Return the keys of the examples held out in a fold: the smallest of each stratum after those of earlier folds.
 
-    At least one source is held out and one is left, up to `most`; of a stratum that has two, one is left as well. A
-    source that occurs with several labels belongs to the first of them. Nothing where all sources are the same.
+    At least one source is held out and one is left, up to `most`; of a stratum with two sources, one is left. A source
+    that occurs with several labels belongs to the first of them. If all sources are equal, nothing is held out.
     """
     if not len(keys):
         return set()
@@ -154,22 +152,23 @@ def held_out_keys(
 
 
 def _in_proportion(sizes: Int[np.ndarray, " K"], total: int) -> list[int]:
-    """How many of each stratum: its share of the total, rounded so that strata that would have none come first."""
+    """Divide the total among strata in proportion to their sizes; rounding favours strata that would get none."""
     counts, remainders = np.divmod(sizes * total, sizes.sum())
-    waiting = np.lexsort((-remainders, counts > 0))
-    waiting = waiting[(sizes[waiting] > 1) & (remainders[waiting] > 0)]
-    counts[waiting[: total - counts.sum()]] += 1
+    order = np.lexsort((-remainders, counts > 0))
+    order = order[(sizes[order] > 1) & (remainders[order] > 0)]
+    counts[order[: total - counts.sum()]] += 1
     return [int(count) for count in counts]
 
 
 def _slice(ranked: Keys, count: int, fold: int) -> Sequence[int]:
-    """So many keys of a stratum, after those of the folds before; a source that occurs twice is in one fold."""
-    before, chosen = ranked[: (fold - 1) * count], ranked[(fold - 1) * count : fold * count]
+    """Return `count` keys of a stratum after those of earlier folds; a source that occurs twice is in one fold."""
+    begin = (fold - 1) * count
+    chosen = ranked[begin : begin + count]
     if not len(chosen):
         return []
-    is_in = ranked <= chosen[-1]
-    if len(before):
-        is_in &= ranked > before[-1]
-    elif chosen[-1] == ranked[-1]:  # something is left to learn from
-        is_in = ranked < ranked[-1]
-    return [int(key) for key in ranked[is_in]]
+    in_fold = ranked <= chosen[-1]
+    if begin:
+        in_fold &= ranked > ranked[begin - 1]
+    elif chosen[-1] == ranked[-1]:  # leave one source to learn from
+        in_fold = ranked < ranked[-1]
+    return [int(key) for key in ranked[in_fold]]

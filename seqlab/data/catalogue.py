@@ -1,6 +1,6 @@
-"""Public data sets that somebody with a network can fetch: where they are, what they weigh, whose they are.
+"""Public data sets that can be downloaded: address, size, checksum and licence of each.
 
-Nothing here is part of Seqlab or travels with it. A file is kept only if it is, byte for byte, the one described.
+They are not part of Seqlab. A downloaded file is kept only if its checksum is right.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Dataset:
-    """One file on the network; `size` in bytes."""
+    """One file on the network; `size` is in bytes."""
 
     name: str
     address: str
@@ -35,19 +35,19 @@ class Dataset:
 
     @property
     def file_name(self) -> str:
-        """The name with the endings of the address: "multi30k-train-en.gz"."""
+        """The name of the data set with the suffix of its address: "multi30k-train-en.gz"."""
         return self.name + PurePosixPath(urlsplit(self.address).path).suffix
 
 
 @cache
 def datasets() -> tuple[Dataset, ...]:
-    """All that are known."""
+    """Return all data sets of the catalogue."""
     table = tomllib.loads((files("seqlab.data") / "catalogue.toml").read_text("utf-8"))
     return tuple(Dataset(**entry) for entry in table["dataset"])
 
 
 def find(name: str) -> Dataset:
-    """The data set of that name."""
+    """Return the data set of a name."""
     by_name = {dataset.name: dataset for dataset in datasets()}
     if name not in by_name:
         raise UsageError(f"there is no data set '{name}'", hint=nearest(name, by_name))
@@ -55,9 +55,9 @@ def find(name: str) -> Dataset:
 
 
 def fetch(dataset: Dataset, directory: str | Path, *, address: str | None = None) -> Path:
-    """Download a data set (from `address`, where a mirror is nearer), check it, and only then give it its name.
+    """Download a data set, check it, and only then give it its name; `address` is that of a mirror.
 
-    A file that is already there and right is not fetched again.
+    A file that exists and is right is not downloaded again.
     """
     directory = Path(directory)
     path = directory / dataset.file_name
@@ -86,9 +86,9 @@ def fetch(dataset: Dataset, directory: str | Path, *, address: str | None = None
 def _download(address: str, target: BinaryIO, *, limit: int) -> None:
     request = urllib.request.Request(address, headers={"User-Agent": "seqlab"})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
             size = 0
-            while chunk := answer.read(_CHUNK):
+            while chunk := response.read(_CHUNK):
                 size += len(chunk)
                 if size > limit:
                     raise _not_the_file(address, f"it is longer than {limit:,} bytes")
@@ -96,7 +96,7 @@ def _download(address: str, target: BinaryIO, *, limit: int) -> None:
     except urllib.error.HTTPError as error:
         raise DataError(
             f"{address}: the server answers {error.code} {error.reason}",
-            hint="the file may have moved; give the address of another copy, which is checked all the same.",
+            hint="the file may have moved; give the address of another copy, which is checked as well.",
         ) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
@@ -113,6 +113,6 @@ def _sha256(path: Path) -> str:
 
 def _not_the_file(address: str, reason: str) -> DataError:
     return DataError(
-        f"{address}: this is not the file that is described: {reason}",
-        hint="it was changed or cut on the way, or a new version stands there. Nothing was kept.",
+        f"{address}: this is not the file of the catalogue: {reason}",
+        hint="the download was changed or cut short, or the address has a new version. Nothing was kept.",
     )

@@ -1,4 +1,4 @@
-"""How a table is written as text: its delimiter, its quotation marks, and whether its first row names the columns."""
+"""The dialect of a text table: its delimiter, its quotation marks, and whether it has a header."""
 
 import csv
 import re
@@ -10,32 +10,26 @@ from typing import Any
 
 from seqlab.data.columns import FILE, KNOWN_NAMES, Profile, is_number, is_time
 
-DELIMITERS = {
-    "\t": "tab",
-    " ||| ": "|||",
-    ";": "semicolon",
-    "|": "pipe",
-    ",": "comma",
-}  # where two fit as well, the first is meant
-_LABEL = re.compile(  # at the beginning of a line: of fastText, a class of TREC, or a number
-    r"__label__\S+|[A-Z]{2,}:\w+|[+-]?\d{1,2}"
-)
-_SOME = 10  # lines that show how a file is written
-_LONGEST = 1 << 24  # characters of a cell
+# If two fit equally well, the first is chosen.
+DELIMITERS = {"\t": "tab", " ||| ": "|||", ";": "semicolon", "|": "pipe", ",": "comma"}
+# A label at the beginning of a line: of fastText, a class of TREC, or a number.
+_LABEL = re.compile(r"__label__\S+|[A-Z]{2,}:\w+|[+-]?\d{1,2}")
+_MIN_LINES = 10  # lines that show how a file is written
+_MAX_CELL = 1 << 24  # characters of a cell
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What separates the cells of a row, and whether a cell may stand in quotation marks."""
+    """The delimiter of the cells, and whether and how cells may be quoted."""
 
     delimiter: str
     quoted: bool
-    escape: str | None = None  # what stands before a quotation mark within a cell, if not another
-    blanks: bool = False  # whether a blank after each delimiter is no part of the cell
+    escape: str | None = None  # precedes a quotation mark in a cell; None: the mark is doubled
+    blanks: bool = False  # whether to drop the space after each delimiter
 
     def reader(self, lines: Iterable[str]) -> Any:
-        """The rows of quoted cells in lines with their ends; a csv.Error where it is not written like this."""
-        csv.field_size_limit(_LONGEST)
+        """Iterate over the rows of cells; raise csv.Error if the lines are not in this dialect."""
+        csv.field_size_limit(_MAX_CELL)
         return csv.reader(
             lines,
             delimiter=self.delimiter,
@@ -46,35 +40,37 @@ class Dialect:
         )
 
     def split(self, line: str) -> list[str]:
-        """The cells of a line without quotation; a blank is a delimiter only after the label of a line."""
+        """Split a line without quotation marks; a space separates only the label from the text."""
         if self.delimiter == " ":
             return line.split(None, 1)
         return line.split(self.delimiter)
 
 
 def find_dialect(lines: Sequence[str], ending: str) -> Dialect:
-    """The dialect of a file by its first lines; a .csv has commas unless something fits better."""
+    """Detect the dialect from the first lines; a .csv has commas unless another delimiter fits better."""
     filled = [line for line in lines if line.strip()]
-    own = "," if ending == ".csv" else "\t"
+    default = "," if ending == ".csv" else "\t"
     fits = {each: _fit(filled, each) for each in DELIMITERS}
-    if own == "\t" and fits["\t"] >= 0.5:
-        return Dialect("\t", quoted=_is_quoted(filled, "\t"))
-    if own == "\t" and _begin_with_labels(filled):
-        return Dialect(" ", quoted=False)
-    best = max(DELIMITERS, key=lambda each: fits[each])  # of equal ones the first
-    if fits[best] < (0.98 if own == "\t" else max(0.9, fits[own])):
-        best = own
-    if best in ",;" and own == "\t" and len(filled) < 5 and any(map(str.isalpha, "".join(filled))):
-        best = own  # a few lines of prose have as many commas each
+    if default == "\t":
+        if fits["\t"] >= 0.5:
+            return Dialect("\t", quoted=_is_quoted(filled, "\t"))
+        if _begin_with_labels(filled):
+            return Dialect(" ", quoted=False)
+    best = max(DELIMITERS, key=lambda each: fits[each])  # the first of equal ones
+    if fits[best] < (0.98 if default == "\t" else max(0.9, fits[default])):
+        best = default
+    few_lines = default == "\t" and len(filled) < 5
+    if best in ",;" and few_lines and any(map(str.isalpha, "".join(filled))):
+        best = default  # a few lines of prose may have equally many commas
     if best in ",;":
         return _quotation(filled, best)
     return Dialect(best, quoted=len(best) == 1 and _is_quoted(filled, best))
 
 
 def _quotation(lines: Sequence[str], delimiter: str) -> Dialect:
-    """How quotation marks are used: as in RFC 4180, after a blank, or escaped by a backslash.
+    """Detect how quotation marks are used: as in RFC 4180, after a space, or escaped by a backslash.
 
-    Where none of these reads the lines and no cell is enclosed, marks are part of the texts.
+    If none of these reads the lines and no cell is quoted, the marks are part of the texts.
     """
     usual = Dialect(delimiter, quoted=True)
     text = "\n".join(lines)
@@ -85,7 +81,7 @@ def _quotation(lines: Sequence[str], delimiter: str) -> Dialect:
     if '\\"' in text and _reads(escaped := replace(usual, escape="\\"), lines):
         return escaped
     enclosed = re.search(rf'(^|{delimiter})"[^"]*"({delimiter}|$)', text, re.MULTILINE)
-    many = len(lines) >= _SOME and all(delimiter in line for line in lines)
+    many = len(lines) >= _MIN_LINES and all(delimiter in line for line in lines)
     return usual if enclosed or not many else replace(usual, quoted=False)
 
 
@@ -97,7 +93,7 @@ def _reads(dialect: Dialect, lines: Sequence[str]) -> bool:
 
 
 def _begin_with_labels(lines: Sequence[str]) -> bool:
-    """Whether each line is a label of a usual form, a blank, and a text."""
+    """Whether each line is a label of a usual form, a space, and a text."""
     parts = [line.split(None, 1) for line in lines]
     labels = Counter(part[0] for part in parts)
     texts = sum(any(map(str.isalpha, part[-1])) for part in parts if len(part) == 2)
@@ -106,29 +102,31 @@ def _begin_with_labels(lines: Sequence[str]) -> bool:
 
 
 def has_header(rows: Sequence[Sequence[object]], *, usual: bool) -> bool:
-    """Whether the first row names the columns: its cells are unlike those below. `usual` decides where nothing does."""
+    """Whether the first row names the columns. If its cells do not show it, return `usual`."""
     if len(rows) < 2:
         return usual and bool(rows)
     first = [str(cell).strip().lower() for cell in rows[0]]
-    known = sum(cell in KNOWN_NAMES for cell in first)  # one may be a label, as "pos" is
-    if known >= 2 and 2 * known > len(first) == len({*first}):
+    num_known = sum(cell in KNOWN_NAMES for cell in first)  # one may be a label, such as "pos"
+    if num_known >= 2 and 2 * num_known > len(first) == len({*first}):
         return True
-    verdicts = list(names_like(rows))
-    return False not in verdicts and (usual or True in verdicts or known > (len(rows) < 10))
+    verdicts = list(are_names(rows))
+    if False in verdicts:
+        return False
+    return usual or True in verdicts or num_known > (len(rows) < 10)
 
 
-def names_like(rows: Sequence[Sequence[object]]) -> Iterator[bool | None]:
-    """Whether each cell of the first row is unlike those below it; None where that cannot be told."""
+def are_names(rows: Sequence[Sequence[object]]) -> Iterator[bool | None]:
+    """For each cell of the first row, whether it differs in kind from the cells below; None if undecided."""
     first, *rest = [[str(cell).strip() for cell in row] for row in rows]
     columns = [
-        [row[place] for row in rest if place < len(row) and row[place]]
-        for place in range(len(first))
+        [row[index] for row in rest if index < len(row) and row[index]]
+        for index in range(len(first))
     ]
     return map(_is_name, first, columns)
 
 
 def _is_name(cell: str, below: Sequence[str]) -> bool | None:
-    """Whether a cell names its column; None where that cannot be told."""
+    """Whether a cell names its column, rather than being one of its values; None if undecided."""
     if not below:
         return None
     cells = Profile("", tuple(below))
@@ -145,21 +143,17 @@ def _is_name(cell: str, below: Sequence[str]) -> bool | None:
         return False
     if len(below) < 10:
         return None
-    if (
-        len(counts) <= len(below) / 4 and min(counts.values()) > 1
-    ):  # labels, each there more than once
+    are_labels = len(counts) <= len(below) / 4 and min(counts.values()) > 1
+    if are_labels:
         return True
-    shorter = sum(len(each) <= len(cell) for each in below)
-    texts = sum(len(each.split()) for each in below) / len(below) >= 4
-    return (
-        True
-        if texts and len(cell.split()) <= 2 and cell[-1].isalnum() and 50 * shorter < len(below)
-        else None
-    )
+    are_texts = sum(len(each.split()) for each in below) / len(below) >= 4
+    num_shorter = sum(len(each) <= len(cell) for each in below)
+    like_a_name = len(cell.split()) <= 2 and cell[-1].isalnum() and 50 * num_shorter < len(below)
+    return True if are_texts and like_a_name else None
 
 
 def _fit(lines: Sequence[str], delimiter: str) -> float:
-    """The share of rows that have the same number of cells, at least two."""
+    """Return the share of rows that have the most common number of cells, if that is at least two."""
     rows = [line.split(delimiter) for line in lines]
     if len(delimiter) == 1:
         with suppress(csv.Error):
@@ -170,22 +164,24 @@ def _fit(lines: Sequence[str], delimiter: str) -> float:
 
 
 def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether quotation marks enclose cells, rather than words in them: every cell that begins with one ends with one,
-    and they are needed somewhere, or stand around all cells of a row."""
+    """Whether quotation marks enclose cells, rather than words in them.
+
+    Every cell that begins with a mark must end with one; and some cell must need its marks, or a row have all its
+    cells quoted.
+    """
     mark = re.escape(delimiter)
     cell = rf'(?:"(?:[^"]|"")*"|[^"{mark}\n][^{mark}\n]*|)'
     row = re.compile(rf"{cell}(?:{mark}{cell})*\n")
     text = "\n".join(lines) + "\n"
-    place, is_quoted = 0, False
-    while place < len(text):
-        match = row.match(text, place)
-        if match is None:
-            return (
-                is_quoted and text.count('"', place) % 2 == 1 and len(lines) > 500
-            )  # cut in a cell
+    start = 0
+    is_quoted = False
+    while start < len(text):
+        match = row.match(text, start)
+        if match is None:  # the sample may end within a quoted cell
+            return is_quoted and text.count('"', start) % 2 == 1 and len(lines) > 500
         cells = re.findall(rf"(?:^|{mark})({cell})", match[0][:-1])
         quoted = [each[1:-1] for each in cells if each[:1] == '"']
         needed = any(re.search(rf'""|\n|{mark}', each) for each in quoted)
         is_quoted |= needed or len(quoted) == len(cells) > 1
-        place = match.end()
+        start = match.end()
     return is_quoted

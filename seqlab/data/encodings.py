@@ -1,8 +1,8 @@
-"""Which encoding the bytes of a text are in, where they are not UTF-8.
+"""Guess the encoding of a text that is not UTF-8.
 
-Bytes that one encoding cannot decode rule it out. Of those that are left, the right one is the one in which many
-characters are the frequent ones of its language: a tenth of Chinese characters make half of a Chinese text, and
-Russian bytes in the wrong Cyrillic table give letters that Russian hardly uses.
+Encodings that cannot decode the bytes are ruled out. Of the others, the best is the one in which the most characters
+are frequent in its language: a tenth of all Chinese characters make half of a Chinese text, and Russian bytes in the
+wrong Cyrillic table give letters that Russian hardly uses.
 """
 
 import codecs
@@ -13,8 +13,8 @@ from itertools import islice
 from seqlab.errors import UsageError
 
 SAMPLE = 1 << 20  # bytes from the beginning of a file
-_LINES = 300  # lines that are not ASCII, on which the encodings are tried
-_LEAST = 5  # characters outside ASCII, to be certain of anything
+_MAX_LINES = 300  # lines outside ASCII on which the encodings are tried
+_MIN_CHARACTERS = 5  # outside ASCII, for a certain guess
 _HIRAGANA = "".join(map(chr, range(0x3041, 0x3094)))
 _KATAKANA = "".join(map(chr, range(0x30A1, 0x30F7))) + "ー"
 _CJK_MARKS = "，。！？、：；（）「」『』《》“”…～　"
@@ -38,12 +38,12 @@ _WESTERN = ("windows-1252",)
 
 @dataclass(frozen=True)
 class _Language:
-    """What is written in some encodings, and the characters outside ASCII that are frequent in it."""
+    """A language: its encodings, and its frequent characters outside ASCII."""
 
     encodings: tuple[str, ...]
     frequent: str
-    usual: float  # the share of these among the characters outside ASCII, in an ordinary text
-    latin: bool = False  # whether these stand among ASCII letters in one word
+    usual: float  # the share of these among the characters outside ASCII in an ordinary text
+    latin: bool = False  # whether words mix these with ASCII letters
 
     @property
     def single_byte(self) -> bool:
@@ -76,7 +76,7 @@ _LANGUAGES = (
     _Language(("cp874",), "านรอกเงยลมดว่้", 0.65),
     *(_Language(encodings, letters + _MARKS, 0.95, latin=True) for encodings, letters in _LATIN),
 )
-_WIDE = {  # marks at the beginning of a file
+_BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -86,7 +86,7 @@ _WIDE = {  # marks at the beginning of a file
 
 @dataclass(frozen=True)
 class Guess:
-    """The likeliest encoding, whether it is beyond doubt, and a few characters as they look in it."""
+    """The likeliest encoding, whether it is certain, and a few words decoded by it."""
 
     name: str
     certain: bool
@@ -94,8 +94,8 @@ class Guess:
 
 
 def guess_encoding(head: bytes) -> Guess:
-    """The encoding of a text by its first bytes; "utf-8" where nothing speaks against it, and where nothing fits."""
-    for mark, name in _WIDE.items():
+    """Guess the encoding of a text from its first bytes; "utf-8" also if no encoding fits."""
+    for mark, name in _BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return Guess(name, certain=True)
     if (wide := _wide_without_mark(head)) is not None:
@@ -103,34 +103,31 @@ def guess_encoding(head: bytes) -> Guess:
     head = head[: head.rfind(b"\n") + 1] or head  # a character may be cut at the end
     if _is_utf8(head):
         return Guess("utf-8", certain=True)
-    head = b"\n".join(islice((line for line in head.split(b"\n") if not line.isascii()), _LINES))
+    lines = (line for line in head.split(b"\n") if not line.isascii())
+    head = b"\n".join(islice(lines, _MAX_LINES))
     scores = [
         (_score(head, name, language), name)
         for language in _LANGUAGES
         for name in language.encodings
     ]
-    best, name = max(scores, key=lambda pair: pair[0])  # of equal ones the first
+    best, name = max(scores, key=lambda pair: pair[0])  # the first of equal ones
     if best < 0.1:
         return Guess("utf-8", certain=False)
     text = head.decode(name)
     count = sum(character > "\x7f" for character in text)
-    doubt = max(0.3, best - 1.2 / count**0.5)
-    if (
-        name in _WESTERN
-    ):  # far more files are in it than in those that differ from it in a few letters
-        doubt = best
-    rivals = [
-        other
+    threshold = max(0.3, best - 1.2 / count**0.5)
+    if name in _WESTERN:  # much more common than encodings that differ in a few letters
+        threshold = best
+    has_rivals = any(
+        score > threshold and other != name and head.decode(other) != text
         for score, other in scores
-        if score > doubt and other != name and head.decode(other) != text
-    ]
-    return Guess(
-        name, certain=best > 0.6 and not rivals and count >= _LEAST, sample=_sample_of(text)
     )
+    certain = best > 0.6 and not has_rivals and count >= _MIN_CHARACTERS
+    return Guess(name, certain=certain, sample=_sample_of(text))
 
 
 def check_encoding(name: str) -> str:
-    """The name, if Python can decode text by it."""
+    """Return the name if Python knows the encoding."""
     try:
         b"a".decode(name)
     except LookupError:
@@ -144,18 +141,22 @@ def check_encoding(name: str) -> str:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Whether it is UTF-8, as a whole or with a few bytes that are damaged."""
+    """Whether the bytes are UTF-8, perhaps with a few damaged ones."""
     text = head.decode("utf-8", "replace")
-    wrong = text.count("\ufffd")
-    return wrong == 0 or 20 * wrong < sum(character > "\x7f" for character in text) - wrong
+    num_damaged = text.count("\ufffd")
+    num_good = sum(character > "\x7f" for character in text) - num_damaged
+    return num_damaged == 0 or 20 * num_damaged < num_good
 
 
 def _wide_without_mark(head: bytes) -> str | None:
-    """UTF-16 without its mark: the other byte of each ASCII letter, blank and newline is 0."""
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    if even + odd < max(4, len(head) // 100) or min(even, odd) > 0.5 * max(even, odd):
+    """Detect UTF-16 without a byte order mark: every other byte of ASCII characters is 0."""
+    num_even = head[0::2].count(0)
+    num_odd = head[1::2].count(0)
+    if num_even + num_odd < max(4, len(head) // 100):
         return None
-    name = "utf-16-le" if odd > even else "utf-16-be"
+    if min(num_even, num_odd) > 0.5 * max(num_even, num_odd):
+        return None
+    name = "utf-16-le" if num_odd > num_even else "utf-16-be"
     try:
         text = head[: len(head) // 2 * 2].decode(name)
     except UnicodeDecodeError:
@@ -165,10 +166,10 @@ def _wide_without_mark(head: bytes) -> str | None:
 
 
 def _score(head: bytes, name: str, language: _Language) -> float:
-    """How near the bytes come to an ordinary text of a language in this encoding: about 1 if it is one.
+    """Score how well the bytes fit an ordinary text of a language in this encoding: about 1 if they do.
 
-    What such a text does not have counts against it: signs that are no letters, capitals within a word, and letters
-    of one script within a word of another.
+    Characters that such a text does not have count against it: symbols, capitals within a word, and letters of one
+    script within a word of another.
     """
     try:
         text = head.decode(name)
@@ -181,16 +182,15 @@ def _score(head: bytes, name: str, language: _Language) -> float:
             continue
         total += 1
         run = run + 1 if character.isalpha() else 0
-        beside = _is_ascii_letter(left) + _is_ascii_letter(right)
-        misplaced = run >= 3 if language.latin else beside > (not language.single_byte)
+        is_frequent = character in language.frequent
+        num_ascii = _is_ascii_letter(left) + _is_ascii_letter(right)
+        misplaced = run >= 3 if language.latin else num_ascii > (not language.single_byte)
         if language.single_byte:
             misplaced |= character.isupper() and left.islower()
-            misplaced |= (
-                character not in language.frequent and unicodedata.category(character)[0] in "SN"
-            )
+            misplaced |= not is_frequent and unicodedata.category(character)[0] in "SN"
         if misplaced:
             good -= 1
-        elif character in language.frequent:
+        elif is_frequent:
             good += 1
     return good / total / language.usual if total else 0.0
 
@@ -200,9 +200,7 @@ def _is_ascii_letter(character: str) -> bool:
 
 
 def _sample_of(text: str) -> str:
-    """The words around the first character outside ASCII."""
-    first = next(place for place, character in enumerate(text) if character > "\x7f")
-    start = (
-        max(text.rfind(" ", 0, first), text.rfind("\n", 0, first), text.rfind("\t", 0, first)) + 1
-    )
+    """Return the words around the first character outside ASCII."""
+    first = next(index for index, character in enumerate(text) if character > "\x7f")
+    start = max(text.rfind(space, 0, first) for space in " \n\t") + 1
     return text[start : first + 20].split("\n")[0].split("\t")[0]

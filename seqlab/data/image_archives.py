@@ -1,4 +1,4 @@
-"""Where pictures lie, each under a name: a directory, a .zip, arrays of an .npz, tensors of a .safetensors."""
+"""Collections of named pictures: a directory, a .zip, arrays of an .npz, tensors of a .safetensors."""
 
 import os
 import zipfile
@@ -10,24 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from seqlab.data.arrays import leads_out, member, readable
+from seqlab.data.arrays import is_outside, open_member, readable
 from seqlab.errors import DataError
 
-MOST_BYTES = 256 * 2**20  # of one file
+MAX_BYTES = 256 * 2**20  # of one file
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".npy")
 CONTAINERS = (".zip", ".npz", ".safetensors")
 
 
 @contextmanager
 def open_archive(path: str) -> "Iterator[ImageArchive]":
-    """What holds the pictures: each is found by its name with `get`."""
+    """Open a collection of pictures."""
     kind = Path(path).suffix.lower()
     if kind not in CONTAINERS or os.path.isdir(path):
         yield Files(path, None)
     elif not os.path.isfile(path):
         raise DataError(
             f"{path}: there is no such file",
-            hint="it should hold the pictures, or features of them.",
+            hint="give the file that holds the pictures, or features of them.",
         )
     elif kind == ".safetensors":
         from safetensors import safe_open
@@ -36,59 +36,61 @@ def open_archive(path: str) -> "Iterator[ImageArchive]":
             file = safe_open(path, framework="np")
         yield Tensors(path, file)
     else:
-        with readable(path, "cannot be read", hint="it is damaged, or no archive at all."):
+        with readable(path, "cannot be read", hint="it is damaged, or not an archive."):
             archive = zipfile.ZipFile(path)
         with archive:
             yield Arrays(path, archive) if kind == ".npz" else Files(path, archive)
 
 
 class Files:
-    """Files of a directory or of a .zip; a name alone will do where it is the only one."""
+    """Files of a directory or of a .zip, by their path or, if it is unique, by their name alone."""
 
     def __init__(self, path: str, archive: zipfile.ZipFile | None) -> None:
         self.path, self.archive = path, archive
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Every picture by its path, and by its name alone."""
+        """All pictures by their path, and by their name alone."""
         if self.archive is not None:
             files = self.archive.namelist()
         else:
-            files = [
-                p.relative_to(self.path).as_posix()
-                for p in sorted(Path(self.path).rglob("*"))
-                if p.is_file()
-            ]
-        visible = [
-            f
-            for f in files
-            if f.lower().endswith(SUFFIXES) and not PurePosixPath(f).name.startswith(".")
+            paths = sorted(Path(self.path).rglob("*"))
+            files = [path.relative_to(self.path).as_posix() for path in paths if path.is_file()]
+        pictures = [
+            file
+            for file in files
+            if file.lower().endswith(SUFFIXES) and not PurePosixPath(file).name.startswith(".")
         ]
-        return {PurePosixPath(f).name: f for f in reversed(visible)} | {f: f for f in visible}
+        by_name = {PurePosixPath(file).name: file for file in reversed(pictures)}
+        return by_name | {file: file for file in pictures}
 
     def others(self, names: Iterable[str]) -> set[str]:
-        """The pictures that are not among these."""
+        """Return the pictures that are not among these names."""
         return {*self.files.values()} - {self.files.get(name, name) for name in names}
 
     def get(self, name: str, where: str) -> bytes:
-        if leads_out(name):
+        """Read the file of a name; `where` is its location in messages."""
+        if is_outside(name):
             raise DataError(
-                f"{where}: this path leads out of {self.path}",
-                hint="names in a table are relative to where the pictures lie, without '..'.",
+                f"{where}: this path is outside {self.path}",
+                hint="names in a table are relative to the directory of the pictures, without '..'.",
             )
-        place = name if self.size(name) is not None else self.files.get(name, name)
-        size = self.size(place)
+        path = name if self.size(name) is not None else self.files.get(name, name)
+        size = self.size(path)
         if size is None:
-            raise _missing(where, f"'{name}' was looked for in {self.path or 'this directory'}.")
-        if size > MOST_BYTES:
-            raise DataError(f"{where}: a file of {size:,} bytes", hint="make the picture smaller.")
+            raise _missing(where, f"there is no '{name}' in {self.path or 'this directory'}.")
+        if size > MAX_BYTES:
+            raise DataError(
+                f"{where}: a file of {size:,} bytes, more than {MAX_BYTES:,}",
+                hint="make the picture smaller.",
+            )
         if self.archive is None:
-            return (Path(self.path) / place).read_bytes()
+            return (Path(self.path) / path).read_bytes()
         with readable(where, "cannot be unpacked", hint="the .zip is damaged; make it again."):
-            return self.archive.read(place)
+            return self.archive.read(path)
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file, where there is one of that name."""
+        """Return the number of bytes of a file, or None if there is no such file."""
         if self.archive is None:
             path = Path(self.path) / name
             return path.stat().st_size if path.is_file() else None
@@ -111,7 +113,7 @@ class Arrays:
     def whole(self, name: str, kind: str = "numbers") -> np.ndarray:
         if name not in self._read:
             with readable(f"{self.path}: '{name}'"):
-                self._read[name] = member(self.archive, self.path, name, kind).all()
+                self._read[name] = open_member(self.archive, self.path, name, kind).all()
         return self._read[name]
 
     def get(self, name: str, where: str) -> np.ndarray:

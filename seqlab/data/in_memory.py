@@ -1,7 +1,7 @@
-"""Data that is in Python already, where a path may stand: lists, dicts of columns, NumPy arrays, frames of pandas or
-polars. It is written to a file of a temporary directory, so that everything reads it in one way.
+"""Data given in Python instead of a path: lists, dicts of columns, NumPy arrays, frames of pandas or polars.
 
-Frames are known by their methods, so neither library is imported.
+They are written to a temporary file, so that the readers of files read them too. Frames are recognised by their
+methods, so neither library is imported.
 """
 
 import json
@@ -28,15 +28,15 @@ Columns = dict[str, list[Any]]
 
 @contextmanager
 def as_files(*data: Any) -> Iterator[list[list[str]]]:
-    """The paths of each of the data; what is no path is written to a file that is there for as long as this lasts."""
+    """Yield the paths of each data set; data that are not paths are written to files for the duration of the block."""
     with tempfile.TemporaryDirectory() as folder:
         yield [
-            _in_file(each, os.path.join(folder, str(number))) for number, each in enumerate(data)
+            _to_paths(each, os.path.join(folder, str(number))) for number, each in enumerate(data)
         ]
 
 
 def inputs_of(data: Any, column: str | None) -> Any:
-    """What a model of texts is to answer, as a list where it is a column of something; `column` is its name."""
+    """Return the inputs of a model of texts; of a table or a frame, `column` or the only column of texts as a list."""
     table = _columns(data)
     if table is not None:
         return table[_text_column(table, column)]
@@ -46,22 +46,22 @@ def inputs_of(data: Any, column: str | None) -> Any:
 
 
 def is_table(data: Any) -> bool:
-    """Whether this is a table of columns: a dict, or a frame."""
+    """Whether the data are a table of columns: a dict, or a frame."""
     return isinstance(data, Mapping) or _is_frame(data)
 
 
-def _in_file(data: Any, folder: str) -> list[str]:
+def _to_paths(data: Any, folder: str) -> list[str]:
     if isinstance(data, Iterator):
         data = list(data)
     paths = paths_of(data)
     if paths is None:
         os.makedirs(folder)
-        paths = [_written(data, os.path.join(folder, IN_MEMORY))]
+        paths = [_write(data, os.path.join(folder, IN_MEMORY))]
     return paths
 
 
-def _written(data: Any, path: str) -> str:
-    """The file to which data was written, with the ending that fits."""
+def _write(data: Any, path: str) -> str:
+    """Write data to a file; return its path with the suffix that fits."""
     table = _columns(data) or _numbers(data)
     if table is not None:
         return _write_rows(table, path)
@@ -86,7 +86,7 @@ def _are_inputs_and_labels(inputs: Any, labels: Any) -> bool:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column as a list of Python values; of an array of sequences, a list of arrays."""
+    """Return a column as a list of Python values; an array of sequences as a list of arrays."""
     if getattr(column, "ndim", 1) == 1:
         for name in ("to_list", "tolist"):
             if hasattr(column, name):
@@ -95,25 +95,24 @@ def _values(column: Any) -> list[Any]:
 
 
 def _numbers(data: Any) -> Columns | None:
-    """Columns of numbers, of an array or of a list; None for anything else."""
-    if isinstance(data, list | tuple) and not (
-        data and all(isinstance(each, int | float | np.number) for each in data)
-    ):
-        return None
-    if not isinstance(data, list | tuple | np.ndarray) and not _is_column(data):
+    """Return the columns of an array or a list of numbers; None for anything else."""
+    if isinstance(data, list | tuple):
+        if not data or not all(isinstance(each, int | float | np.number) for each in data):
+            return None
+    elif not isinstance(data, np.ndarray) and not _is_column(data):
         return None
     values = np.asarray(data)
     if values.dtype.kind not in "biuf" or values.ndim not in (1, 2):
         return None
     columns = values.reshape(len(values), -1).T.tolist()
     return {
-        "value" if len(columns) == 1 else str(place): column
-        for place, column in enumerate(columns, start=1)
+        "value" if len(columns) == 1 else str(number): column
+        for number, column in enumerate(columns, start=1)
     }
 
 
 def _columns(data: Any) -> Columns | None:
-    """Columns by name, of a dict of columns, of dicts as rows, or of a frame; None for anything else."""
+    """Return columns by name, from a dict of columns, a list of dicts, or a frame; None for anything else."""
     index = type(getattr(data, "index", None)).__name__
     if _is_column(data) and index == "DatetimeIndex":
         data = data.to_frame("value")
@@ -151,17 +150,17 @@ def _text_column(table: Columns, column: str | None) -> str:
         for row in zip(*table.values(), strict=True)
     ]
     profiles = profiles_of(list(table), rows)
-    texts = [place for place, profile in enumerate(profiles) if profile.cells]
-    named = [by_usual_name(profiles, role, None) for role in ("text", "source")]
-    place = next(
-        (place for place in named if place is not None), texts[0] if len(texts) == 1 else None
-    )
-    if place is None:
+    for role in ("text", "source"):
+        index = by_usual_name(profiles, role, None)
+        if index is not None:
+            return profiles[index].name
+    texts = [profile.name for profile in profiles if profile.cells]
+    if len(texts) != 1:
         raise UsageError(
             f"which column holds the inputs? There are: {', '.join(table)}",
             hint="give it alone: model.predict(data['name']).",
         )
-    return list(table)[place]
+    return texts[0]
 
 
 def _write_rows(table: Columns, path: str) -> str:
@@ -190,7 +189,7 @@ def _write_pairs(sources: list[Any], targets: list[Any], path: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: what is not a number, NaN and NaT, is nothing; a time is text."""
+    """Return a value that JSON can hold: None for NaN and NaT, a text for a time."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple | np.ndarray):

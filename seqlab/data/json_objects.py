@@ -1,7 +1,7 @@
-"""The rows of a JSON file, in whichever of the usual forms they stand.
+"""Read the rows of a JSON file in any of the usual forms.
 
 One object a line; an array of objects or of arrays; columns by name, as pandas writes them; texts by label; values by
-time; or any of these below a key, as in {"version": 1, "data": [...]}. What is nested in a row becomes cells of it.
+time; or any of these below a key, as in {"version": 1, "data": [...]}. Nested objects of a row become cells of it.
 """
 
 import json
@@ -14,27 +14,23 @@ from seqlab.data.lines import display_name, lines
 from seqlab.errors import DataError, shorten
 
 _OBJECTS = "each line is one object, or the whole file is one array of objects."
-_LEAST_KEYS = 8  # of an object whose keys are times or texts rather than names of columns
+_MIN_KEYS = 8  # of an object whose keys are times or texts rather than names of columns
 Object = dict[str, Any]
 
 
 def json_objects(path: str, encoding: str | None) -> Iterator[tuple[int, Object]]:
-    """The rows of a file as objects, each with its number or that of its line."""
+    """Yield the rows as objects, each with its number or the number of its line."""
     name = display_name(path)
-    text = ((number, line) for number, line in lines(path, encoding) if line.strip())
-    head = list(islice(text, 2))
+    filled = ((number, line) for number, line in lines(path, encoding) if line.strip())
+    head = list(islice(filled, 2))
+    text = chain(head, filled)
     by_line = _is_object(head[0][1]) and len(head) > 1
     values: Iterator[tuple[int, Any]]
     if by_line or (len(head) == 1 and head[0][1].lstrip()[0] not in "[{"):
-        values = (
-            (n, _parsed(line, f"{name}:{n}: this line is not JSON"))
-            for n, line in chain(head, text)
-        )
+        values = ((n, _parse(line, f"{name}:{n}: this line is not JSON")) for n, line in text)
     else:
-        whole = _parsed(
-            "\n".join(line for _, line in chain(head, text)), f"{name}: this is not JSON"
-        )
-        values = enumerate(_rows(whole), start=1)
+        document = _parse("\n".join(line for _, line in text), f"{name}: this is not JSON")
+        values = enumerate(_rows(document), start=1)
     for number, value in values:
         if not isinstance(value, dict):
             problem = f"{name}:{number}: a JSON {type(value).__name__} where an object is needed"
@@ -43,16 +39,9 @@ def json_objects(path: str, encoding: str | None) -> Iterator[tuple[int, Object]
 
 
 def _rows(value: Any) -> list[Any]:
-    """The rows in a whole document."""
+    """Return the rows of a whole document."""
     if isinstance(value, list):
-        if len(value) >= _LEAST_KEYS and all(isinstance(each, int | float) for each in value):
-            return [{"value": each} for each in value]
-        return [
-            {str(place): cell for place, cell in enumerate(each, start=1)}
-            if isinstance(each, list)
-            else each
-            for each in value
-        ]
+        return _rows_of_list(value)
     if not isinstance(value, dict) or not value:
         return [value]
     parts = list(value.values())
@@ -63,13 +52,23 @@ def _rows(value: Any) -> list[Any]:
     lists = [part for part in parts if isinstance(part, list) and part]
     if len(lists) == len(parts) > 1 and all(isinstance(t, str) for part in lists for t in part):
         return [{"label": label, "text": text} for label in value for text in value[label]]
-    if rows := max(
-        (part for part in lists if isinstance(part[0], dict | list)), key=len, default=None
-    ):
-        return _rows(rows)
-    if len(parts) >= _LEAST_KEYS and not any(isinstance(part, dict | list) for part in parts):
+    tables = [part for part in lists if isinstance(part[0], dict | list)]
+    if tables:
+        return _rows(max(tables, key=len))
+    if len(parts) >= _MIN_KEYS and not any(isinstance(part, dict | list) for part in parts):
         return [{"key": key, "value": part} for key, part in value.items()]
     return [value]
+
+
+def _rows_of_list(values: list[Any]) -> list[Any]:
+    """Return a row for each entry: an object, an array whose cells are named "1", "2" and so on, or a number."""
+    if len(values) >= _MIN_KEYS and all(isinstance(each, int | float) for each in values):
+        return [{"value": each} for each in values]
+    rows = []
+    for each in values:
+        is_array = isinstance(each, list)
+        rows.append({str(n): cell for n, cell in enumerate(each, 1)} if is_array else each)
+    return rows
 
 
 def _are_columns(names: list[str], parts: list[Any]) -> bool:
@@ -86,7 +85,7 @@ def _are_columns(names: list[str], parts: list[Any]) -> bool:
 
 
 def _flat(row: Object) -> Object:
-    """A row whose nested objects are cells of their own, named by their own key where it is free."""
+    """Return a row with the entries of nested objects as cells, named by their own key if no other cell has it."""
     flat: Object = {}
     for name, value in row.items():
         inner = _flat(value) if isinstance(value, dict) and value else {}
@@ -104,7 +103,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _parsed(text: str, problem: str) -> Any:
+def _parse(text: str, problem: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

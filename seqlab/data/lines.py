@@ -1,4 +1,4 @@
-"""Files as numbered lines of text, read as a stream: plain or gzip, a path or stdin, and every refusal says where."""
+"""Read text files as a stream of numbered lines: plain or gzip, a path or stdin."""
 
 import gzip
 import io
@@ -16,9 +16,10 @@ from seqlab.data.encodings import SAMPLE, Guess, check_encoding, guess_encoding
 from seqlab.errors import DataError, shorten, warn
 
 STDIN = "-"
-IN_MEMORY = "in-memory"  # the name, before its ending, of a file that holds data given in Python
+IN_MEMORY = "in-memory"  # the stem of the name of a file with data given in Python
 _BOM = b"\xef\xbb\xbf"
-_SIGNATURES = {  # how files begin that are no text, what they are, and what to do with them
+# The first bytes of files that are not text, what they are, and what to do with them.
+_SIGNATURES = {
     b"PK": "a zip archive, as Excel's .xlsx is too: unpack it, or save the sheet as CSV.",
     b"\xd0\xcf\x11\xe0": "a document of Excel or Word: save it as CSV or as plain text.",
     b"%PDF": "a PDF: save its text as plain text first.",
@@ -37,11 +38,11 @@ _SIGNATURES = {  # how files begin that are no text, what they are, and what to 
 
 
 def lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1, without their ends.
+    """Yield the lines of a text file with their numbers from 1, without their line ends.
 
-    Only "\\n" (or "\\r\\n", and "\\r" in a file that has no other) ends a line: U+2028 and its kin are text, so that a
-    line here is a line for `wc` too.
-    Without `encoding` the file is UTF-8, or what its first bytes are beyond doubt, with a warning.
+    Only "\\n" (or "\\r\\n", and "\\r" in a file that has no other) ends a line, as for `wc`; U+2028 and similar
+    characters are text. Without `encoding` the file is UTF-8; if its first bytes are certainly in another encoding,
+    that is used, with a warning.
     """
     blank = True
     for number, text in numbered_lines(path, encoding):
@@ -54,10 +55,10 @@ def lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
 
 
 def numbered_lines(path: str, encoding: str | None = None) -> Iterator[tuple[int, str]]:
-    """The same from a file that may be empty: what is to be answered, rather than learnt from."""
+    """Yield the lines of a text file as `lines` does, but allow a file without text."""
     name = display_name(path)
     with _opened(path) as stream:
-        head = b"" if path == STDIN else _head(stream)  # a person may be typing
+        head = b"" if path == STDIN else _head(stream)  # reading ahead would wait for more input
         _check_signature(head, name)
         plain = not head or _is_plain_utf8(head)
         guess = Guess("utf-8", certain=True) if plain else guess_encoding(head)
@@ -65,32 +66,28 @@ def numbered_lines(path: str, encoding: str | None = None) -> Iterator[tuple[int
             chosen = check_encoding(encoding)
         else:
             chosen = guess.name if guess.certain else "utf-8"
-            _note(guess, name)
-        wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
-        source: Iterable[bytes] = _narrow(stream, chosen) if wide else stream
+            _warn_of_encoding(guess, name)
+        source: Iterable[bytes] = stream
+        if chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+            source = _recoded(stream, chosen)
+            chosen = "utf-8"
         if b"\r" in head and b"\n" not in head:
-            source = _between_returns(stream)
+            source = _split_at_returns(stream)
         for number, raw in enumerate(_raw_lines(source, name), start=1):
             if number == 1:
                 raw = raw.removeprefix(_BOM)
-            yield (
-                number,
-                _decoded(raw, "utf-8" if wide else chosen, guess, f"{name}:{number}", name),
-            )
+            yield number, _decoded(raw, chosen, guess, f"{name}:{number}", name)
 
 
 def read_text(paths: Sequence[str], encoding: str | None = None) -> Iterator[str]:
-    """The lines of plain text files, one file after the other, each line with its "\\n".
-
-    A last line without one gets it, so that two files never run into each other.
-    """
+    """Yield the lines of text files, one file after the other, each line with "\\n", the last of a file too."""
     for path in paths:
         for _, text in lines(path, encoding):
             yield text + "\n"
 
 
 def spool(path: str, directory: str) -> str:
-    """A path that can be read more than once: stdin is copied into `directory`, a file stays where it is."""
+    """Return a path that can be read more than once: stdin is copied into `directory`."""
     if path != STDIN:
         return path
     Path(directory).mkdir(parents=True, exist_ok=True)
@@ -101,8 +98,11 @@ def spool(path: str, directory: str) -> str:
 
 
 def paths_of(data: Any) -> list[str] | None:
-    """The paths that data consists of: one, none, or a list of one or two strings or of files that exist; a longer list
-    is of texts, and None stands for anything else."""
+    """Return the paths if the data are paths, else None.
+
+    Paths are one string or Path, or a list of them: up to two, or of files that exist. A longer list of strings is
+    texts.
+    """
     if isinstance(data, str | Path):
         return [str(data)]
     if not isinstance(data, list | tuple) or not all(isinstance(each, str | Path) for each in data):
@@ -116,7 +116,7 @@ def paths_of(data: Any) -> list[str] | None:
 
 
 def names_of(data: Any) -> list[str]:
-    """The paths that data consists of, else a name for it; nothing where it is empty."""
+    """Return the paths if the data are paths, else a name for data in memory; an empty list for empty data."""
     if hasattr(data, "__len__") and len(data) == 0:
         return []
     paths = paths_of(data)
@@ -124,14 +124,14 @@ def names_of(data: Any) -> list[str]:
 
 
 def display_name(path: str) -> str:
-    """How messages call a file."""
+    """Return the name of a file for messages."""
     if path == STDIN:
         return "stdin"
     return "the data" if Path(path).name.startswith(f"{IN_MEMORY}.") else path
 
 
 def extension(path: str) -> str:
-    """What kind of file it is by its name, compression aside: "pairs.tsv.gz" is ".tsv"."""
+    """Return the suffix of a file without compression: ".tsv" for "pairs.tsv.gz"."""
     return Path(path.lower().removesuffix(".gz")).suffix
 
 
@@ -155,16 +155,14 @@ def _opened(path: str) -> Iterator[io.BufferedIOBase]:
 
 
 def _head(stream: io.BufferedIOBase) -> bytes:
-    """The beginning of a file; the stream stands at its beginning again."""
+    """Read the beginning of a file, and rewind the stream."""
     try:
         head = stream.read(SAMPLE)
         stream.seek(0)
-    except (
-        EOFError,
-        OSError,
-        zlib.error,
-    ):  # a damaged .gz, or a pipe: whoever reads on names the line
-        return b""
+    except (EOFError, OSError, zlib.error):
+        return (
+            b""  # a damaged .gz, or a pipe: reading the lines raises an error that names the line
+        )
     return head
 
 
@@ -178,14 +176,14 @@ def _is_plain_utf8(head: bytes) -> bool:
 
 
 def _check_signature(head: bytes, name: str) -> None:
-    """Refuse a file that is no text by its first bytes."""
+    """Refuse a file whose first bytes show that it is not text."""
     hint = next((hint for start, hint in _SIGNATURES.items() if head.startswith(start)), None)
     if hint is not None and (b"\0" in head or not head.isascii()):
-        raise DataError(f"{name}: this is no text", hint=f"it looks like {hint}")
+        raise DataError(f"{name}: this is not text", hint=f"it looks like {hint}")
 
 
-def _between_returns(stream: io.BufferedIOBase) -> Iterator[bytes]:
-    """The lines of a file in which only carriage returns end them, as old Macs wrote them."""
+def _split_at_returns(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """Split a file at carriage returns, with which old Macs ended lines."""
     rest = b""
     while block := stream.read(SAMPLE):
         *whole, rest = (rest + block).split(b"\r")
@@ -194,14 +192,14 @@ def _between_returns(stream: io.BufferedIOBase) -> Iterator[bytes]:
         yield rest
 
 
-def _note(guess: Guess, name: str) -> None:
+def _warn_of_encoding(guess: Guess, name: str) -> None:
     if guess.certain and guess.sample:
         message = f"{name}: read as {guess.name}, for instance {shorten(guess.sample, 30)}"
         warn(f"{message} (--set data.encoding=NAME chooses another)")
 
 
-def _narrow(stream: io.BufferedIOBase, encoding: str) -> Iterator[bytes]:
-    """The lines of UTF-16 or UTF-32 in UTF-8: there a newline is not one byte."""
+def _recoded(stream: io.BufferedIOBase, encoding: str) -> Iterator[bytes]:
+    """Convert UTF-16 or UTF-32 to lines of UTF-8, in which a newline is one byte."""
     with io.TextIOWrapper(cast(Any, stream), encoding, newline="\n") as text:
         for line in text:
             yield line.encode("utf-8", "surrogatepass")
@@ -224,7 +222,7 @@ def _decoded(raw: bytes, encoding: str, guess: Guess, where: str, name: str) -> 
     if 0 in raw:
         raise DataError(
             f"{where}: a NUL byte at position {raw.index(0) + 1}",
-            hint="this looks like a binary file; if it is text, name its encoding: --set data.encoding=utf-16-le",
+            hint="this looks like a binary file; if it is text, set its encoding: --set data.encoding=utf-16-le",
         )
     try:
         return raw.decode(encoding)
@@ -238,9 +236,9 @@ def _encoding_hint(raw: bytes, guess: Guess, name: str) -> str:
     if raw.startswith(b"\x1f\x8b"):
         return "the file is compressed: give it a name that ends in .gz."
     if guess.sample:
-        looks = f"in {guess.name} there stands {shorten(guess.sample, 30)}; if that is right"
-        return f"{looks}: --set data.encoding={guess.name}"
-    return f"a few bytes are damaged, or the encoding is another: iconv -c -t UTF-8 {name} > mended.txt drops them."
+        sample = f"as {guess.name} it contains {shorten(guess.sample, 30)}; if that is right"
+        return f"{sample}: --set data.encoding={guess.name}"
+    return f"a few bytes are damaged, or the encoding is another: iconv -c -t UTF-8 {name} > clean.txt drops them."
 
 
 def _nearest_file(path: str) -> str:
@@ -256,6 +254,6 @@ def _nearest_file(path: str) -> str:
 def _files_in(directory: str, limit: int = 5) -> str:
     files = sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
     if not files:
-        return f"'{directory}' holds no files."
+        return f"'{directory}' contains no files."
     more = f" and {len(files) - limit} more" if len(files) > limit else ""
-    return f"'{directory}' holds {', '.join(files[:limit])}{more}."
+    return f"'{directory}' contains {', '.join(files[:limit])}{more}."

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, read as a stream: memory holds a batch of rows, however long the file is."""
+"""Read the rows of a Parquet file as a stream: memory holds one batch of rows, however long the file is."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,24 +11,23 @@ from seqlab.errors import DataError, nearest, package
 BATCH_ROWS = 1024  # rows that are decoded at a time
 BUFFER_BYTES = 1 << 20  # bytes of a column that are read from disk at a time
 PROBLEM = "this cannot be read as Parquet"
-HINT = "the file is cut short, damaged, or something else by that name. Fetch or write it again."
+HINT = "the file is cut short, damaged, or not Parquet. Fetch or write it again."
 
 
 def parquet_names(path: str) -> list[str]:
-    """The names of a file's columns."""
+    """Return the names of the columns."""
     with _opened(path) as file, readable(path, PROBLEM, hint=HINT):
         names: list[str] = file.schema_arrow.names
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise DataError(
-            f"{path}: two columns are called '{repeated[0]}'", hint="rename one of them."
+            f"{path}: two columns are named '{repeated[0]}'", hint="rename one of them."
         )
     return names
 
 
 def parquet_rows(path: str, names: Sequence[str]) -> Iterator[tuple[int, list[object]]]:
-    """Each row's number from 1 and its values in the columns of these names, as Python has them; None where there is
-    none."""
+    """Yield each row's number from 1 and its values in the named columns, None for a missing value."""
     number = 0
     with _opened(path) as file:
         with readable(path, PROBLEM, hint=HINT):
@@ -46,7 +45,7 @@ def parquet_rows(path: str, names: Sequence[str]) -> Iterator[tuple[int, list[ob
 
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    """The file as the library opens it. One that is absent, damaged or not Parquet raises a DataError."""
+    """Open the file with pyarrow; raise a DataError if it is missing, damaged or not Parquet."""
     if path.lower().endswith(".gz"):
         raise DataError(
             f"{path}: a compressed Parquet file cannot be read in parts",
@@ -68,7 +67,7 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 def _python_values(column: Any) -> list[object]:
-    """A column as Python values. Nanoseconds, which Python's times do not have, are cut to microseconds."""
+    """Return a column as Python values; nanoseconds, which datetime does not have, are cut to microseconds."""
     import pyarrow
 
     if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":

@@ -1,8 +1,8 @@
-"""Pictures that need no download: coloured shapes in known places, and small handwritten digits.
+"""Pictures that need no download: coloured shapes at known positions, and small handwritten digits.
 
-shapes          "a red circle above a blue square", and "a blue square below a red circle", of the same picture
+shapes          captions "a red circle above a blue square" and "a blue square below a red circle" of one picture
 digits          scikit-learn's 8 x 8 digits, four in five of them; digits-test is the rest
-shifted-digits  the same, somewhere on a field of 20 x 20; so is shifted-digits-test
+shifted-digits  the same at random positions on a field of 20 x 20; shifted-digits-test likewise
 """
 
 from pathlib import Path
@@ -25,11 +25,11 @@ COLOURS = {
 SHAPES = ("circle", "square", "triangle", "cross", "ring")
 SETS = ("shapes", "digits", "digits-test", "shifted-digits", "shifted-digits-test")
 FIELD = 20  # pixels on a side of a shifted digit's field
-_FINE = 4  # points on a side of a pixel that are looked at
+_SAMPLES = 4  # points per side of a pixel, for smooth edges
 
 
 class Scene(NamedTuple):
-    """Two things of different shape, what can be said of them, and where they are: left, top, right, bottom, of 1."""
+    """A picture of two shapes, two captions, and a box for each noun: left, top, right, bottom, as fractions."""
 
     pixels: UInt8[np.ndarray, "H W C"]
     captions: tuple[str, str]
@@ -38,24 +38,25 @@ class Scene(NamedTuple):
 
 
 def make_pictures(kind: str, num: int, path: str | Path, *, seed: int) -> int:
-    """Write a set of pictures as an .npz that `train` reads; how many there are in it."""
+    """Write a set of pictures as an .npz that `train` reads; return the number of pictures."""
     if kind not in SETS:
         raise UsageError(
             f"there is no set of pictures '{kind}'", hint=f"there are: {', '.join(SETS)}."
         )
     if Path(path).suffix != ".npz":
-        raise UsageError(f"{path}: pictures are written into an .npz file", hint="name it so.")
+        raise UsageError(
+            f"{path}: pictures are written into an .npz file", hint="give a name that ends in .npz."
+        )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     if kind == "shapes":
-        pixels, captions, nouns, boxes = zip(
-            *(scene(row, seed=seed) for row in range(num)), strict=True
+        scenes = [scene(row, seed=seed) for row in range(num)]
+        np.savez_compressed(
+            path,
+            images=np.stack([each.pixels for each in scenes]),
+            captions=[each.captions for each in scenes],
+            nouns=[each.nouns for each in scenes],
+            boxes=np.asarray([each.boxes for each in scenes], dtype=np.float32),
         )
-        arrays = {
-            "captions": captions,
-            "nouns": nouns,
-            "boxes": np.asarray(boxes, dtype=np.float32),
-        }
-        np.savez_compressed(path, images=np.stack(pixels), **arrays)
         return num
     images, labels = _digits(test=kind.endswith("-test"))
     if kind.startswith("shifted"):
@@ -65,12 +66,14 @@ def make_pictures(kind: str, num: int, path: str | Path, *, seed: int) -> int:
 
 
 def scene(row: int, *, seed: int) -> Scene:
-    """The picture of this number; what is in it depends on (seed, row) alone."""
+    """Draw picture `row` of the set; it depends on (seed, row) alone."""
     random = np.random.default_rng((seed, row))
     upright = bool(random.integers(2))
     nouns = random.choice(SHAPES, 2, replace=False).tolist()
     colours = random.choice(list(COLOURS), 2).tolist()
-    while True:  # until they are clear of each other, and further apart in the one direction than in the other
+    while (
+        True
+    ):  # until they do not overlap, and are further apart in one direction than in the other
         radii = random.integers(10, 15, 2) / 2
         first, second = (random.uniform(r, SIDE - r, 2) for r in radii)
         across, along = (second - first) if upright else (second - first)[::-1]
@@ -79,32 +82,36 @@ def scene(row: int, *, seed: int) -> Scene:
     pixels = random.integers(20, 100) + random.normal(0, 6, (SIDE, SIDE, 3))
     for noun, colour, radius, centre in zip(nouns, colours, radii, (first, second), strict=True):
         shade = np.asarray(COLOURS[colour]) + random.normal(0, 8, 3)
-        share = _drawn(noun, float(radius), centre)[..., None]
-        pixels = (1 - share) * pixels + share * shade
-    ahead, back = ("above", "below") if upright else ("left of", "right of")
-    one, other = (f"a {colour} {noun}" for colour, noun in zip(colours, nouns, strict=True))
-    corners = [(*(c - r), *(c + r)) for c, r in zip((first, second), radii, strict=True)]
-    boxes = [tuple(float(corner) / SIDE for corner in box) for box in corners]
+        coverage = _coverage(noun, float(radius), centre)[..., None]
+        pixels = (1 - coverage) * pixels + coverage * shade
+    relation, inverse = ("above", "below") if upright else ("left of", "right of")
+    left, right = (f"a {colour} {noun}" for colour, noun in zip(colours, nouns, strict=True))
+    boxes = [
+        tuple(float(corner) / SIDE for corner in (*(centre - radius), *(centre + radius)))
+        for centre, radius in zip((first, second), radii, strict=True)
+    ]
     return Scene(
         pixels.clip(0, 255).astype(np.uint8),
-        (f"{one} {ahead} {other}", f"{other} {back} {one}"),
+        (f"{left} {relation} {right}", f"{right} {inverse} {left}"),
         (nouns[0], nouns[1]),
         (boxes[0], boxes[1]),
     )
 
 
-def _drawn(noun: str, radius: float, centre: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "H W"]:
-    """How much of each pixel a shape covers."""
-    points = (np.arange(SIDE * _FINE) + 0.5) / _FINE
-    inside = _inside(
-        noun, (points - centre[0])[None, :] / radius, (points - centre[1])[:, None] / radius
-    )
-    return inside.reshape(SIDE, _FINE, SIDE, _FINE).mean((1, 3))
+def _coverage(
+    noun: str, radius: float, centre: Float[np.ndarray, " 2"]
+) -> Float[np.ndarray, "H W"]:
+    """Return the share of each pixel that a shape covers."""
+    points = (np.arange(SIDE * _SAMPLES) + 0.5) / _SAMPLES
+    x = (points - centre[0])[None, :] / radius
+    y = (points - centre[1])[:, None] / radius
+    return _inside(noun, x, y).reshape(SIDE, _SAMPLES, SIDE, _SAMPLES).mean((1, 3))
 
 
 def _inside(
     noun: str, x: Float[np.ndarray, "1 W"], y: Float[np.ndarray, "H 1"]
 ) -> Bool[np.ndarray, "H W"]:
+    """Whether each point is inside a shape of radius 1 around the origin."""
     match noun:
         case "circle":
             return x**2 + y**2 <= 1

@@ -1,10 +1,10 @@
-"""Sequences on disk, mapped into memory: a corpus larger than memory is read at the same speed as a small one.
+"""Sequences on disk, memory-mapped: a corpus larger than memory is read at the same speed as a small one.
 
-A store is three files: the numbers of all rows end to end (`path`), where each row begins (`path.offsets`,
-uint64), and what they are (`path.json`). The last is written last, so a store that has it is whole.
+A store is three files: the numbers of all rows end to end (`path`), the offset of each row (`path.offsets`, uint64),
+and a header (`path.json`). The header is written last, so a store that has it is complete.
 
-A position of a row is one id, or several side by side (a word spelled in characters), or a vector of features.
-Offsets, lengths and `num_tokens` count positions, so that whatever plans batches need not know which.
+A position of a row is one id, several ids (a word and its characters), or a vector of features. Offsets, lengths and
+`num_tokens` count positions, so batches are planned in the same way for all of them.
 """
 
 import json
@@ -35,17 +35,17 @@ _IN_MEMORY = {
 _FLUSH = 1 << 20  # numbers held in memory while writing
 
 Places = Int[np.ndarray, " _"]
-"""Whole numbers, one for each of some rows: their places in a store, or their lengths."""
+"""Indices of rows in a store, or their lengths."""
 Values = Num[np.ndarray, "T *W"]
 Row = Sequence[int] | Sequence[Sequence[int]] | Values
 
 
 @final
 class TokenStore:
-    """Rows of ids or of vectors on disk; `store[i]` is a copy of one row, `store.flat` all end to end without a copy.
+    """Rows of ids or vectors on disk; `store[i]` copies one row, `store.flat` has all of them end to end.
 
-    Rows have the shape (T,) where a position is one id, else (T, width); vectors of one feature keep that axis too.
-    What is copied out is int64 for ids, float32 for vectors and uint8 for pixels, whatever lies on disk.
+    Rows have the shape (T,) if a position is one id, else (T, width), also for vectors of one feature. Copies are
+    int64 for ids, float32 for vectors and uint8 for pixels, whatever type the file has.
     """
 
     def __init__(self, flat: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> None:
@@ -53,16 +53,17 @@ class TokenStore:
 
     @classmethod
     def open(cls, path: str | Path) -> "TokenStore":
+        """Open the store of a path; raise a DataError if it is missing or damaged."""
         path = Path(path)
         header = _read_header(path)
+        num_tokens = header["num_tokens"]
         dtype = np.dtype(header["dtype"]).newbyteorder("<")
-        flat = _mapped(
-            path, dtype, (header["num_tokens"], *_features(header["dtype"], header["width"]))
-        )
-        place = _beside(path, ".offsets")
-        offsets = _mapped(place, np.dtype("<u8"), (header["num_rows"] + 1,))
-        if offsets[0] != 0 or offsets[-1] != header["num_tokens"]:
-            raise _damaged(place, f"its rows end at {offsets[-1]}, not at {header['num_tokens']}")
+        features = _features(header["dtype"], header["width"])
+        flat = _mapped(path, dtype, (num_tokens, *features))
+        offsets_path = _with_suffix(path, ".offsets")
+        offsets = _mapped(offsets_path, np.dtype("<u8"), (header["num_rows"] + 1,))
+        if offsets[0] != 0 or offsets[-1] != num_tokens:
+            raise _damaged(offsets_path, f"its rows end at {offsets[-1]}, not at {num_tokens}")
         return cls(flat, offsets[:-1], offsets[1:])
 
     def __len__(self) -> int:
@@ -71,13 +72,12 @@ class TokenStore:
     def __getitem__(self, row: int) -> Values:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store with {len(self)} rows")
-        return self.flat[int(self.begins[row]) : int(self.ends[row])].astype(
-            _IN_MEMORY[self.flat.dtype.name]
-        )
+        values = self.flat[int(self.begins[row]) : int(self.ends[row])]
+        return values.astype(_IN_MEMORY[values.dtype.name])
 
     @property
     def num_tokens(self) -> int:
-        """How many positions there are in all rows."""
+        """The number of positions in all rows."""
         return int(self.lengths.sum())
 
     @cached_property
@@ -85,11 +85,11 @@ class TokenStore:
         return self.ends.astype(np.int64) - self.begins.astype(np.int64)
 
     def rows_at(self, places: Places) -> "TokenStore":
-        """Some of its rows, in this order, one perhaps many times, without a copy: several examples may share a row."""
+        """Return the store of these rows, which may repeat, without a copy: several examples can share a row."""
         return TokenStore(self.flat, self.begins[places], self.ends[places])
 
     def gather(self, rows: Places) -> tuple[Num[np.ndarray, "B T *W"], Places]:
-        """Many rows side by side, with zeros on the right of the shorter ones, and their lengths."""
+        """Return rows as one array, shorter ones filled with zeros on the right, and their lengths."""
         lengths = self.lengths[rows]
         position = np.arange(lengths.max(initial=0))
         real = position < lengths[:, None]
@@ -102,23 +102,23 @@ class TokenStore:
 
 @dataclass(frozen=True)
 class Column:
-    """Where one part of each example goes, and what a position of it holds: `width` numbers.
+    """The path of the store of the source or the target, and the type of a position: `width` numbers.
 
-    Ids are 0 to vocabulary_size - 1; dtype "int32" allows -1 beside them. Vectors are "float32" and pixels "uint8", of
-    no vocabulary (0).
+    Ids are 0 to vocabulary_size - 1, and with dtype "int32" also -1. Vectors are "float32" and pixels "uint8", with a
+    vocabulary_size of 0.
     """
 
     path: Path
     vocabulary_size: int
     dtype: str | None = None
     width: int = 1
-    gaps: bool = False  # of vectors: NaN stands where a number is not known
+    gaps: bool = False  # whether vectors may have NaN for unknown numbers
 
 
 def write_stores(columns: Sequence[Column], rows: Iterable[Sequence[Row]]) -> list[TokenStore]:
-    """Stream rows with one sequence for each column to disk, side by side.
+    """Stream rows to disk; a row has one sequence for each column.
 
-    Everything is written under temporary names first: until it is whole, a store of that name stays as it was.
+    The files have temporary names until they are complete, so an existing store is kept if something fails.
     """
     with ExitStack() as stack:
         writers = [stack.enter_context(_Writer(column)) for column in columns]
@@ -126,7 +126,7 @@ def write_stores(columns: Sequence[Column], rows: Iterable[Sequence[Row]]) -> li
             for writer, part in zip(writers, row, strict=True):
                 writer.add(part)
         for writer in writers:
-            writer.flush()  # all of them before one gets its name: a bad id leaves every store as it was
+            writer.flush()  # before any file is renamed, so that a bad id leaves every store unchanged
         for writer in writers:
             writer.finish()
     return [TokenStore.open(column.path) for column in columns]
@@ -134,7 +134,7 @@ def write_stores(columns: Sequence[Column], rows: Iterable[Sequence[Row]]) -> li
 
 @final
 class _Writer:
-    """One store being written; leaving it before `finish` leaves nothing behind."""
+    """Writes one store; without `finish`, its temporary files are deleted."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
@@ -146,8 +146,12 @@ class _Writer:
         self.features = _features(self.dtype, column.width)
         self.in_memory = np.dtype(_IN_MEMORY[self.dtype])
         column.path.parent.mkdir(parents=True, exist_ok=True)
-        self.parts = [column.path, _beside(column.path, ".offsets"), _beside(column.path, ".json")]
-        self.temporary = [_beside(part, ".tmp") for part in self.parts]
+        self.parts = [
+            column.path,
+            _with_suffix(column.path, ".offsets"),
+            _with_suffix(column.path, ".json"),
+        ]
+        self.temporary = [_with_suffix(part, ".tmp") for part in self.parts]
         self.num_rows = self.num_tokens = 0
         self._numbers, self._ends = self._empty(), array("q", [0])
 
@@ -165,7 +169,7 @@ class _Writer:
         if self.features or isinstance(row, np.ndarray):
             self._numbers.frombytes(self._checked(row).tobytes())
         else:
-            self._numbers.extend(row)  # a list of ids: the way through NumPy would only be slower
+            self._numbers.extend(row)  # for a list of ids this is faster than NumPy
         self.num_rows += 1
         self.num_tokens += len(row)
         self._ends.append(self.num_tokens)
@@ -184,12 +188,10 @@ class _Writer:
         return array(self.in_memory.char)
 
     def _checked(self, row: Row) -> Values:
-        """A row as an array in the column's own type; what does not fit is refused while its number is known."""
-        if len(row) == 0:  # an empty list cannot show how wide its positions are
+        """Convert a row to an array of the column's type; refuse wrong shapes and values that are not finite."""
+        if len(row) == 0:  # an empty list does not show its width
             return np.empty((0, *self.features), dtype=self.in_memory)
-        with np.errstate(
-            over="ignore"
-        ):  # a number too large for float32 becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite
             values = np.asarray(row).astype(self.in_memory, casting="same_kind")
         if values.shape[1:] != self.features:
             expected = ", ".join(map(str, ("T", *self.features)))
@@ -201,7 +203,7 @@ class _Writer:
             position, feature = np.argwhere(wrong)[0]
             raise DataError(
                 f"{self.column.path}: row {self.num_rows}, position {position} holds {values[position, feature]}",
-                hint="features are finite numbers; mend or drop that sequence. Nothing was written.",
+                hint="features are finite numbers; correct or drop that sequence. Nothing was written.",
             )
         return values
 
@@ -215,15 +217,13 @@ class _Writer:
             )
 
     def finish(self) -> None:
-        """Give the files their names, the header last."""
+        """Rename the temporary files, the header last."""
         self.tokens.close()
         self.offsets.close()
         header = {
             "format": FORMAT,
             "dtype": self.dtype,
             "vocabulary_size": self.column.vocabulary_size,
-        }
-        header |= {
             "width": self.column.width,
             "num_rows": self.num_rows,
             "num_tokens": self.num_tokens,
@@ -239,18 +239,18 @@ def _features(dtype: str, width: int) -> tuple[int, ...]:
     return (width,) if width > 1 or dtype in (VECTORS, PIXELS) else ()
 
 
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
+def _with_suffix(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 def _read_header(path: Path) -> dict:
-    name = _beside(path, ".json")
+    name = _with_suffix(path, ".json")
     try:
         header = json.loads(name.read_text(encoding="utf-8"))
-        header.setdefault("width", 1)  # older stores do not say: each position was one id
+        header.setdefault("width", 1)  # in older stores each position was one id
         sizes = [header[key] for key in ("num_rows", "num_tokens", "vocabulary_size", "width")]
-        whole = all(isinstance(size, int) and size >= 0 for size in sizes)
-        valid = header["dtype"] in _IN_MEMORY and whole and header["width"] > 0
+        are_counts = all(isinstance(size, int) and size >= 0 for size in sizes)
+        valid = header["dtype"] in _IN_MEMORY and are_counts and header["width"] > 0
     except FileNotFoundError as error:
         raise DataError(
             f"{path}: there is no token store here", hint="prepare the data first."
@@ -262,20 +262,19 @@ def _read_header(path: Path) -> dict:
             name, f"its format is {header.get('format')}, and this version reads {FORMAT}"
         )
     if not valid:
-        raise _damaged(name, f"it says {json.dumps(header)}")
+        raise _damaged(name, f"its values are invalid: {json.dumps(header)}")
     return header
 
 
 def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """The file as an array that the operating system pages in when it is touched."""
-    size, needed = path.stat().st_size if path.exists() else 0, math.prod(shape) * dtype.itemsize
+    """Map a file into memory as an array."""
+    size = path.stat().st_size if path.exists() else 0
+    needed = math.prod(shape) * dtype.itemsize
     if size != needed:
         raise _damaged(path, f"{size} bytes where {needed} are needed")
-    return (
-        np.memmap(path, dtype=dtype, mode="r", shape=shape)
-        if needed
-        else np.empty(shape, dtype=dtype)
-    )
+    if not needed:  # an empty file cannot be mapped
+        return np.empty(shape, dtype=dtype)
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape)
 
 
 def _damaged(path: Path, reason: str) -> DataError:

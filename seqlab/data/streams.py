@@ -1,4 +1,4 @@
-"""Text as parallel streams for truncated backpropagation through time: each batch goes on where the last one ended.
+"""Parallel streams of a text for truncated backpropagation through time: each batch continues the one before.
 
 row 0   t0  t1  t2  t3 | t3  t4  t5  t6 | ...      a chunk of T steps holds T + 1 tokens: it reads the first T
 row 1   t9 t10 t11 t12 |t12 t13 t14 t15 | ...      and predicts the last T, and shares one with the next chunk
@@ -19,14 +19,13 @@ Flat = Integer[np.ndarray, " N"]  # the tokens of a text
 
 @final
 class Streams:
-    """One long text cut into `rows` streams, read `steps` tokens at a time; only what a batch needs is copied.
+    """One long text cut into `rows` streams, read `steps` tokens at a time; only the tokens of a batch are copied.
 
-    Each epoch starts at another offset, so that the borders between chunks and between rows move, and what is left
-    over at the end (less than one batch) is not always the same. A text too short for what is asked gets
-    fewer rows, then fewer steps.
+    Each epoch starts at another offset, so that the borders between chunks and between rows move, and the tokens left
+    over at the end (less than one batch) vary. A text that is too short gets fewer rows, then fewer steps.
 
-    A recurrent model `carries` its state on from where the last batch ended (E35); a Transformer begins each chunk
-    anew: the chunk is its context.
+    A recurrent model `carries` its state from the batch before (E35); for a Transformer each chunk is a context of its
+    own.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Streams:
         return self._length(epoch) // self.steps
 
     def batch(self, epoch: int, index: int) -> Batch:
-        """Chunk `index` of every row; row b of each batch of an epoch continues row b of the batch before."""
+        """Return chunk `index` of every row; row b of each batch of an epoch continues row b of the batch before."""
         if not 0 <= index < self.num_batches(epoch):
             raise IndexError(f"batch {index} of an epoch with {self.num_batches(epoch)}")
         starts = (
@@ -50,7 +49,7 @@ class Streams:
         return _batch(self.flat[starts[:, None] + np.arange(self.steps + 1)])
 
     def _length(self, epoch: int) -> int:
-        """Predictions in one row."""
+        """Return the number of predictions in one row."""
         return (len(self.flat) - 1 - self._offset(epoch)) // self.rows
 
     def _offset(self, epoch: int) -> int:
@@ -63,17 +62,17 @@ class Streams:
 
 
 def in_chunks(flat: Flat, *, steps: int, rows: int) -> Iterator[Batch]:
-    """For evaluation, every token but the first predicted once: chunks that overlap by a token, `rows` side by side.
+    """Yield batches that predict every token but the first once, for evaluation: `rows` chunks, overlapping by a token.
 
-    One row is one stream from beginning to end, along which a state can be carried.
+    With one row the chunks are consecutive, so that a state can be carried from one to the next.
     """
     _need_two_tokens(flat)
-    whole = (len(flat) - 1) // steps
-    for first in range(0, whole, rows):
-        starts = np.arange(first, min(first + rows, whole)) * steps
+    num_chunks = (len(flat) - 1) // steps
+    for first in range(0, num_chunks, rows):
+        starts = np.arange(first, min(first + rows, num_chunks)) * steps
         yield _batch(flat[starts[:, None] + np.arange(steps + 1)])
-    if whole * steps < len(flat) - 1:
-        yield _batch(flat[None, whole * steps :])
+    if num_chunks * steps < len(flat) - 1:
+        yield _batch(flat[None, num_chunks * steps :])
 
 
 def _batch(tokens: Integer[np.ndarray, "B T"]) -> Batch:

@@ -1,4 +1,4 @@
-"""Data that needs no download: dates as people write them in many languages, and toy tasks that a test can learn."""
+"""Synthetic data: dates as they are written in many languages, and toy tasks that a small model can learn."""
 
 import datetime
 import random
@@ -21,7 +21,7 @@ LANGUAGES = (
     *("th", "vi", "id", "ja", "ko", "zh"),
     "sw",
 )
-"""Languages whose dates never contradict each other: no text that one of them writes is another day in another."""
+"""Languages whose dates are unambiguous: no text is one day in one of them and another day in another."""
 
 STYLES = ("medium", "long", "full")
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
@@ -31,29 +31,28 @@ Dated = tuple[str, str, str]  # the text, the ISO date, the language
 
 
 def dates(num: int, *, seed: int, languages: Sequence[str] = LANGUAGES) -> Iterator[Dated]:
-    """Dates of two centuries as they are written in many languages, with what they mean: date normalisation."""
+    """Generate dates of two centuries as they are written in many languages, with the ISO date of each."""
     return islice(_endless_dates(seed, languages), num)
 
 
 def split_dates(num_train: int, num_test: int, *, seed: int) -> tuple[list[Dated], list[Dated]]:
-    """Training and test dates; a day of the test part occurs in no language of the training part."""
+    """Generate training and test dates; no day of the test part occurs in the training part, in any language."""
     share = num_test / max(1, num_train + num_test)
-    border = min(0.9, max(0.01, share)) * 2**64  # either side always fills in the end
+    border = min(0.9, max(0.01, share)) * 2**64  # both parts get some of the days
     train: list[Dated] = []
     test: list[Dated] = []
     endless = _endless_dates(seed, LANGUAGES)
     while len(train) < num_train or len(test) < num_test:
         dated = next(endless)
-        part, size = (
-            (test, num_test) if source_key(dated[1], seed=seed) < border else (train, num_train)
-        )
+        in_test = source_key(dated[1], seed=seed) < border
+        part, size = (test, num_test) if in_test else (train, num_train)
         if len(part) < size:
             part.append(dated)
     return train, test
 
 
 def make(kind: str, num: int, *, seed: int) -> Iterator[tuple[str, str]]:
-    """The two columns of a synthetic task's file, as training reads it: source and target, or label and text."""
+    """Generate the rows of a synthetic task's file, as training reads it: source and target, or label and text."""
     if kind == "dates":
         return ((text, iso) for text, iso, _ in dates(num, seed=seed))
     if kind == "parity":
@@ -70,19 +69,19 @@ def make(kind: str, num: int, *, seed: int) -> Iterator[tuple[str, str]]:
 def copies(
     num: int, *, seed: int, longest: int = 10, letters: str = string.ascii_lowercase
 ) -> Iterator[tuple[str, str]]:
-    """Random words and themselves: the least that an encoder and a decoder must learn."""
+    """Generate random words with themselves as targets, the simplest task of an encoder and a decoder."""
     return ((word, word) for word in _words(num, seed, longest, letters))
 
 
 def reversals(
     num: int, *, seed: int, longest: int = 10, letters: str = string.ascii_lowercase
 ) -> Iterator[tuple[str, str]]:
-    """Random words and what they are backwards: attention becomes an anti-diagonal."""
+    """Generate random words with their reversal as target: attention becomes an anti-diagonal."""
     return ((word, word[::-1]) for word in _words(num, seed, longest, letters))
 
 
 def parity(num: int, *, seed: int, longest: int = 10) -> Iterator[tuple[str, str]]:
-    """Bits and whether their ones are "odd" or "even": a label that needs one bit of memory, and all of the row."""
+    """Generate bits labelled by whether their ones are "odd" or "even": one bit of memory over the whole row."""
     return (
         (bits, "odd" if bits.count("1") % 2 else "even")
         for bits in _words(num, seed, longest, "01")

@@ -1,6 +1,6 @@
-"""A table in a file: TSV, CSV and their kin, JSON in any of its forms, Parquet with named columns.
+"""Read the table in a file: TSV, CSV and similar text, JSON in any of its usual forms, Parquet.
 
-What stands above the rows, as titles and comments do, is left out.
+Titles and comments above the rows are left out.
 """
 
 import csv
@@ -13,14 +13,15 @@ from functools import cached_property
 from itertools import chain, islice
 
 from seqlab.data.columns import KNOWN_NAMES, Profile, profiles_of
-from seqlab.data.dialect import DELIMITERS, Dialect, find_dialect, has_header, names_like
+from seqlab.data.dialect import DELIMITERS, Dialect, are_names, find_dialect, has_header
 from seqlab.data.json_objects import json_objects
 from seqlab.data.lines import display_name, extension, lines
 from seqlab.data.parquet import parquet_names, parquet_rows
 from seqlab.errors import DataError, shorten, warn
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
-_FORMATS = (  # how texts begin that are no tables, what they are, and what to do
+# How a text begins that is not a table, what it is, and what to do.
+_FORMATS = (
     (
         ("<?xml", "<!doctype", "<html", "<tmx"),
         "XML or HTML",
@@ -41,17 +42,17 @@ _FORMATS = (  # how texts begin that are no tables, what they are, and what to d
     ),
 )
 HEAD = 1000  # rows that show what the columns hold
-_SOME = 10  # rows that show what is usual
-_MOST_TITLES = 20  # lines above a table
-_MOST_UNITS = 2  # rows below a header that are no data
+_MIN_ROWS = 10  # rows that must be alike, for another to be unlike them
+_MAX_TITLES = 20  # lines above a table
+_MAX_UNITS = 2  # rows of units or types below a header
 _DECLARED_SEPARATOR = re.compile(r"sep=[;,|\t]$", re.IGNORECASE)  # Excel's first line
-Cells = Sequence[object]  # texts, or whatever JSON and Parquet hold
+Cells = Sequence[object]  # texts, or any values of JSON and Parquet
 Row = tuple[int, Cells]  # line number and cells
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is being read: the names of its columns, if it has any, its first rows, and all rows in one pass."""
+    """An open table: the names of its columns, if it has any, its first rows, and an iterator over all rows."""
 
     where: str
     names: list[str] | None
@@ -62,7 +63,7 @@ class Table:
 
     @property
     def location(self) -> str:
-        """The file, and the line where its rows begin."""
+        """The file, and the line of the first row."""
         return f"{self.where}:{self.head[0][0]}" if self.head and self.head[0][0] else self.where
 
     @cached_property
@@ -71,15 +72,15 @@ class Table:
             self.names, [[text_of(cell) for cell in cells] for _, cells in self.head]
         )
 
-    def name_of(self, place: int) -> str:
-        """What a message calls a column."""
-        return self.names[place] if self.names else str(place + 1)
+    def name_of(self, index: int) -> str:
+        """Return the name of a column, or its number from 1."""
+        return self.names[index] if self.names else str(index + 1)
 
 
 def open_table(
     path: str, encoding: str | None = None, *, expected_names: Sequence[str] = ()
 ) -> Table:
-    """The table in a file. `expected_names` are the usual names of two columns, and then the requested ones."""
+    """Open the table in a file. `expected_names` are the usual names of two columns, then the requested ones."""
     if extension(path) == ".parquet":
         return _parquet_table(path)
     if extension(path) in (".jsonl", ".json"):
@@ -94,9 +95,9 @@ def open_table(
     dialect = find_dialect([line for _, line in first], extension(path))
     text = chain(first, text)
     rows = _quoted_rows(path, text, dialect) if dialect.quoted else _plain_rows(text, dialect)
-    head = list(islice(rows, HEAD))
-    head = _below_title(head, extension(path), dialect, where)
-    names, note = None, ""
+    head = _below_title(list(islice(rows, HEAD)), extension(path), dialect, where)
+    names = None
+    note = ""
     is_csv = extension(path) == ".csv"
     has_names = bool(head) and _has_names(head[0][1], expected_names)
     usual = is_csv and dialect.delimiter == ","
@@ -107,113 +108,108 @@ def open_table(
         names = _with_row_names(names, head)
         head = _below_units(head, where)
     table = Table(where, names, head, chain(head, rows), dialect.delimiter, note)
-    return _of_one_width(table, dialect)
+    return _with_joined_cells(table, dialect)
 
 
 def _check_format(line: str, where: str) -> None:
-    """Refuse a text that is no table by its first line, with what makes it one."""
+    """Refuse a text whose first line shows that it is not a table."""
     start = line.lstrip().lower()
-    for begins, what, hint in _FORMATS:
-        if start.startswith(begins):
-            raise DataError(f"{where}: this is {what}, not a table", hint=hint)
+    for prefixes, kind, hint in _FORMATS:
+        if start.startswith(prefixes):
+            raise DataError(f"{where}: this is {kind}, not a table", hint=hint)
 
 
 def _below_comments(first: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """The lines below those at the beginning that start with #; the last of these may name the columns."""
-    count = next((place for place, (_, line) in enumerate(first) if line[:1] != "#"), 0)
-    if not count or sum(line[:1] == "#" for _, line in first[count:]) * 10 > len(first):
+    """Drop the lines at the beginning that start with #, but keep the last of them if it names the columns."""
+    count = next((index for index, (_, line) in enumerate(first) if line[:1] != "#"), 0)
+    rows = first[count:]
+    if not count or sum(line[:1] == "#" for _, line in rows) * 10 > len(first):
         return first
     number, last = first[count - 1]
-    marks = [mark for mark in DELIMITERS if mark in last]
-    like = [m for m in marks if last.count(m) == first[count][1].count(m)]
-    return ([(number, last.lstrip("# "))] if like else []) + first[count:]
+    is_header = any(
+        mark in last and last.count(mark) == rows[0][1].count(mark) for mark in DELIMITERS
+    )
+    return [(number, last.lstrip("# ")), *rows] if is_header else rows
 
 
 def _below_title(head: list[Row], ending: str, dialect: Dialect, where: str) -> list[Row]:
-    """The rows below a title, if a header of more columns follows it."""
-    width = _usual_width(head)
-    least = width - (width > 2)  # R names the columns and not the rows
-    count = next((place for place, (_, row) in enumerate(head) if len(row) >= least), 0)
-    names = sum(str(cell).strip().lower() in KNOWN_NAMES for cell in head[0][1]) if head else 0
-    if not 0 < count <= _MOST_TITLES or names > 1:
+    """Drop the lines of a title, if a header with more columns follows."""
+    width = _most_common_width(head)
+    header_width = width - (width > 2)  # R writes no name above the names of the rows
+    count = next((index for index, (_, row) in enumerate(head) if len(row) >= header_width), 0)
+    num_names = sum(str(cell).strip().lower() in KNOWN_NAMES for cell in head[0][1]) if head else 0
+    if not 0 < count <= _MAX_TITLES or num_names > 1:
         return head
     rows = [cells for _, cells in head[count:]]
-    if width == 2 and not has_header(rows, usual=ending == ".csv"):  # a row that is damaged
-        return head
-    what = f"{count} line{'s' if count > 1 else ''} above the table"
+    if width == 2 and not has_header(rows, usual=ending == ".csv"):
+        return head  # the short line is a damaged row
     title = dialect.delimiter.join(map(str, head[0][1]))
-    warn(f"{where}: {what} are left out, the first is {shorten(title)}")
+    subject = "1 line above the table is" if count == 1 else f"{count} lines above the table are"
+    warn(f"{where}: {subject} left out, the first is {shorten(title)}")
     return head[count:]
 
 
 def _below_units(head: list[Row], where: str) -> list[Row]:
-    """The rows without those right below the header that are unlike all others: units, or types."""
+    """Drop rows of units or types right below the header: all their cells differ in kind from those below."""
     rows = [[str(cell) for cell in cells] for _, cells in head]
-    for count in range(min(_MOST_UNITS, len(rows) - _SOME), 0, -1):
-        if all(row and all(names_like([row, *rows[count:]])) for row in rows[:count]):
-            what = f"left out, because it is unlike the rows below: {shorten(' '.join(rows[0]))}"
-            warn(f"{where}:{head[0][0]}: {what}")
+    for count in range(min(_MAX_UNITS, len(rows) - _MIN_ROWS), 0, -1):
+        if all(row and all(are_names([row, *rows[count:]])) for row in rows[:count]):
+            reason = f"left out, because it is unlike the rows below: {shorten(' '.join(rows[0]))}"
+            warn(f"{where}:{head[0][0]}: {reason}")
             return head[count:]
     return head
 
 
-def _usual_width(head: Sequence[Row]) -> int:
-    """How many cells most rows have."""
+def _most_common_width(head: Sequence[Row]) -> int:
     widths = Counter(len(cells) for _, cells in head)
     return widths.most_common(1)[0][0] if widths else 0
 
 
 def _with_row_names(names: list[str], head: Sequence[Row]) -> list[str]:
-    """The names of the columns; R writes none above the names of the rows."""
+    """Add an empty name for a first column of row names, above which R writes nothing."""
     short = bool(head) and all(len(cells) == len(names) + 1 for _, cells in head)
     return ["", *names] if short and head[0][1][-1] != "" else names
 
 
-def _of_one_width(table: Table, dialect: Dialect) -> Table:
-    """The table with as many cells in each row: delimiters that are not quoted belong to the texts of one column.
+def _with_joined_cells(table: Table, dialect: Dialect) -> Table:
+    """If many rows have too many cells, join some: the commas are part of a text that should have been quoted.
 
-    That is the column without which the other columns differ least from row to row.
+    The text column is the one for which the other columns then have the fewest different values.
     """
     counts = [len(cells) for _, cells in table.head]
     width = len(table.names) if table.names else min(counts, default=0)
-    more = sum(count > width for count in counts)
-    if (
-        not more
-        or width < 2
-        or 5 * more < len(counts)
-        or dialect.delimiter != ","
-        or min(counts) < width
-    ):
+    num_long = sum(count > width for count in counts)
+    if dialect.delimiter != "," or width < 2 or not num_long:
+        return table
+    if 5 * num_long < len(counts) or min(counts) < width:
         return table
 
-    def joined(row: Row, elastic: int) -> Row:
+    def joined(row: Row, text: int) -> Row:
         number, cells = row
         if len(cells) <= width:
             return row
-        end = len(cells) - (width - elastic - 1)
-        text = ",".join(map(str, cells[elastic:end]))
-        return number, [*cells[:elastic], text, *cells[end:]]
+        end = len(cells) - (width - text - 1)
+        return number, [*cells[:text], ",".join(map(str, cells[text:end])), *cells[end:]]
 
-    def variety(elastic: int) -> int:
-        rows = [joined(row, elastic)[1] for row in table.head]
-        columns = [{row[place] for row in rows} for place in range(width) if place != elastic]
-        return sum(map(len, columns))
+    def num_other_values(text: int) -> int:
+        rows = [joined(row, text)[1] for row in table.head]
+        others = [index for index in range(width) if index != text]
+        return sum(len({row[index] for row in rows}) for index in others)
 
-    elastic = min(range(width), key=variety)
+    text = min(range(width), key=num_other_values)
     warn(
-        f"{table.where}: {more} of the first {len(counts)} rows have more commas than columns; they are read as part "
-        f"of column {table.name_of(elastic)}"
+        f"{table.where}: {num_long} of the first {len(counts)} rows have more commas than columns; they are read as "
+        f"part of column {table.name_of(text)}"
     )
     return replace(
         table,
-        head=[joined(row, elastic) for row in table.head],
-        rows=(joined(row, elastic) for row in table.rows),
+        head=[joined(row, text) for row in table.head],
+        rows=(joined(row, text) for row in table.rows),
     )
 
 
 def text_of(value: object) -> str | None:
-    """Numbers and truth values serve as labels in the way JSON writes them, a list of words as words with spaces
-    between; null and nested values as nothing."""
+    """Return a value of a cell as text: numbers and truth values as in JSON, a list as words; None for other values."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -223,21 +219,23 @@ def text_of(value: object) -> str | None:
     return None if isinstance(value, dict | bytes) else str(value)  # a date
 
 
-def _has_names(row: Cells, named: Sequence[str]) -> bool:
-    """Whether a first row must be names: it holds the two usual ones, or a column is asked for by its name."""
-    by_name = any(not name.isdecimal() for name in named[2:])
-    return by_name or bool(named and set(named[:2]) <= {str(cell).strip().lower() for cell in row})
+def _has_names(row: Cells, expected_names: Sequence[str]) -> bool:
+    """Whether the first row must be a header: it holds both usual names, or the user named a column."""
+    if any(not name.isdecimal() for name in expected_names[2:]):
+        return True
+    cells = {str(cell).strip().lower() for cell in row}
+    return bool(expected_names) and set(expected_names[:2]) <= cells
 
 
 def _plain_rows(text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
-    """No quoting: the delimiter always separates."""
+    """Split rows without quotation marks."""
     for number, line in text:
         if line.strip():
             yield number, dialect.split(line)
 
 
 def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -> Iterator[Row]:
-    """A quoted cell may hold newlines, so a row is named by the line it starts on."""
+    """Split rows with quoted cells, which may hold newlines; a row is numbered by its first line."""
     reader = dialect.reader(line + "\n" for _, line in text)
     start = 1
     try:
@@ -249,13 +247,13 @@ def _quoted_rows(path: str, text: Iterator[tuple[int, str]], dialect: Dialect) -
         mark = DELIMITERS[dialect.delimiter]
         raise DataError(
             f"{display_name(path)}:{start}: this is not CSV: {error}",
-            hint=f'a cell with {mark}s, newlines or quotation marks stands in "...", and its own marks are doubled; '
-            "perhaps one is never closed. Very long cells are better kept as JSONL.",
+            hint=f'put a cell with {mark}s, newlines or quotation marks in "...", and double the marks inside it; '
+            "perhaps one is never closed. For very long cells use JSONL.",
         ) from error
 
 
 def _json_table(path: str, encoding: str | None) -> Table:
-    """Objects, one a line, or all in one array."""
+    """Open the objects of a JSON file as a table of all their keys."""
     objects = json_objects(path, encoding)
     first = list(islice(objects, HEAD))
     names = list(dict.fromkeys(name for _, value in first for name in value))

@@ -1,7 +1,7 @@
-"""Sentences whose words have a tag each: CoNLL-U, a word a line, a word a row of a table, or a sentence a row.
+"""Read sentences with a tag for each word: CoNLL-U, a word a line, a word a row of a table, or a sentence a row.
 
-Which of these a file is follows from its name and from its first lines. A sentence a row may also be written as
-word/TAG word/TAG or word_TAG word_TAG.
+The format follows from the file's name and its first lines. A sentence in a row may also be written as word/TAG
+word/TAG or word_TAG word_TAG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,15 @@ from seqlab.data.text_columns import Layout
 from seqlab.data.text_pairs import single_path, two_texts
 from seqlab.errors import DataError, UsageError, nearest, shorten, warn
 
-_LOOKED_AT = 100  # rows, to see whether words or characters are tagged
-_HEAD = 1000  # lines, to see how a file is written
-_JOINING = ("/", "_", "|")  # marks between a word and its tag
+SENTENCE_ENDS = {".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u0964"}
+_SAMPLE_ROWS = 100  # rows that show whether words or characters are tagged
+_HEAD = 1000  # lines that show the format
+_TAG_MARKS = ("/", "_", "|")  # between a word and its tag
 _TAGGED = Layout(names=("words", "tags"), positions=(0, 1))
-ENDS = {".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u0964"}
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
-Words = Iterator[
-    tuple[int, list[str]]
-]  # the number of each line and its cells; none between two sentences
+# The number of each line and its cells; no cells mark the end of a sentence.
+Words = Iterator[tuple[int, list[str]]]
 
 
 def read_tagged(
@@ -34,10 +33,10 @@ def read_tagged(
     tag: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Example]:
-    """Sentences as tuples of words with a tag each: CoNLL-U, CoNLL, two columns of a table, or two parallel files.
+    """Read sentences as tuples of words and tags: CoNLL-U, CoNLL, two columns of a table, or two parallel files.
 
-    `tag` chooses the column: in CoNLL-U by name (upos unless told) or number, in CoNLL by number (else the last), in a
-    table as `words` does, by either.
+    `tag` chooses the column: in CoNLL-U by name (default upos) or number, in CoNLL by number (default the last), in a
+    table by either. `words` does the same for tables.
     """
     sentences = None
     if len(paths) != 2 and extension(single_path(paths)) not in (".jsonl", ".json", ".parquet"):
@@ -50,17 +49,17 @@ def read_tagged(
 def _word_a_line(
     path: str, words: str | None, tag: str | None, encoding: str | None
 ) -> Iterator[Example] | None:
-    """The sentences of a file that has a word on each line; None where a line is a sentence."""
+    """Read a file that has a word on each line, or words joined to tags; return None if a row is a sentence."""
     where = display_name(path)
+    kind = extension(path)
     head = [text.strip() for _, text in islice(lines(path, encoding), _HEAD)]
-    if mark := joining_mark(head):
+    if mark := find_tag_mark(head):
         return _joined_sentences(where, path, encoding, mark)
-    if extension(path) == ".conllu" or (extension(path) not in TABLES and _is_conllu(head)):
-        return _sentences(
-            where, _conllu_words(path, encoding), 1, _conllu_column(tag), len(_CONLLU)
-        )
-    named = words is not None or not (tag or "0").isdecimal()
-    if extension(path) == ".csv" or (named and extension(path) in TABLES):
+    if kind == ".conllu" or (kind not in TABLES and _is_conllu(head)):
+        rows = _conllu_words(path, encoding)
+        return _sentences(where, rows, 1, _conllu_column(tag), len(_CONLLU))
+    names_columns = words is not None or not (tag or "0").isdecimal()
+    if kind == ".csv" or (names_columns and kind in TABLES):
         table = open_table(
             path, encoding, expected_names=("words", "tags", *filter(None, (words, tag)))
         )
@@ -75,12 +74,13 @@ def _word_a_line(
     return _sentences(where, _conll_words(path, encoding), word, last, max(word + 1, last + 1, 2))
 
 
-def joining_mark(head: Sequence[str]) -> str:
-    """What joins each word to its tag, as in "the/DT dog/NN"; empty where tags are written otherwise."""
+def find_tag_mark(head: Sequence[str]) -> str:
+    """Return the mark that joins each word to its tag, as in "the/DT dog/NN"; empty if there is none."""
     tokens = " ".join(head).split()
-    for mark in _JOINING:
+    for mark in _TAG_MARKS:
         pairs = [_word_and_tag(token, mark) for token in tokens]
-        words, tags = {word for word, _ in pairs}, {tag for _, tag in pairs}
+        words = {word for word, _ in pairs}
+        tags = {tag for _, tag in pairs}
         joined = len(pairs) > len(head) > 1 and "" not in words | tags
         if joined and len(tags) < len(words) and 4 * len(tags) <= len(pairs):
             return mark
@@ -88,7 +88,7 @@ def joining_mark(head: Sequence[str]) -> str:
 
 
 def _word_and_tag(token: str, mark: str) -> tuple[str, str]:
-    """What stands before and after the mark; of word|POS|TAG the first and the last. A word may hold other marks."""
+    """Split a token at its last mark; of word|POS|TAG return the first and the last."""
     parts = token.rsplit(mark)
     if mark == "|" and len(parts) == 3:
         return parts[0], parts[2]
@@ -96,7 +96,7 @@ def _word_and_tag(token: str, mark: str) -> tuple[str, str]:
 
 
 def _joined_sentences(file: str, path: str, encoding: str | None, mark: str) -> Iterator[Example]:
-    """Sentences of words that are joined to their tags."""
+    """Read sentences of words that are joined to their tags."""
     for number, text in lines(path, encoding):
         pairs = [_word_and_tag(token, mark) for token in text.split()]
         untagged = [tag for word, tag in pairs if not (word and tag)]
@@ -111,52 +111,55 @@ def _joined_sentences(file: str, path: str, encoding: str | None, mark: str) -> 
 
 
 def _has_sentences(head: list[str], path: str) -> bool:
-    """Whether a row is a sentence. A .tsv may as well have a word a row: then blank lines stand between sentences."""
+    """Whether a row is a sentence. If a .tsv has a word a row, there are blank lines between sentences."""
     while head and not head[-1]:
         head.pop()
-    cells = [text.split("\t") for text in head]
-    if extension(path) == ".conll" or (
-        extension(path) != ".tsv" and min(map(len, cells), default=0) < 2
-    ):
+    rows = [text.split("\t") for text in head]
+    kind = extension(path)
+    if kind == ".conll" or (kind != ".tsv" and min(map(len, rows), default=0) < 2):
         return False
-    like = [len(row) > 1 and len(row[0]) == len(row[1]) > 1 for row in cells]
-    return "" not in head and (any(" " in text for text in head) or 2 * sum(like) > len(like))
+    if "" in head:
+        return False
+    num_aligned = sum(len(row) > 1 and len(row[0]) == len(row[1]) > 1 for row in rows)
+    return any(" " in text for text in head) or 2 * num_aligned > len(rows)
 
 
 def _aligned(pairs: Iterator[Example], paths: Sequence[str]) -> Iterator[Example]:
-    """A word is what stands between spaces, or where there are none, a character."""
-    head = list(islice(pairs, _LOOKED_AT))
-    cut = tuple if _spelled(head) else words_of
+    """Split sentences and their tags at spaces; if there are none, into characters."""
+    head = list(islice(pairs, _SAMPLE_ROWS))
+    by_character = _are_characters(head)
+    split = tuple if by_character else words_of
     for pair in chain(head, pairs):
         words, tags = str(pair.source).strip(), str(pair.target).strip()
-        source, target = tuple(cut(words)), tuple(cut(tags))
+        source, target = tuple(split(words)), tuple(split(tags))
         if len(source) != len(target):
             line, file = pair.where.rpartition(":")[2], display_name(paths[-1])
-            what = "characters" if cut is tuple else "words"
+            unit = "characters" if by_character else "words"
             raise DataError(
-                f"{pair.where}: {len(source)} {what} but {len(target)} tags: {shorten(words)}",
+                f"{pair.where}: {len(source)} {unit} but {len(target)} tags: {shorten(words)}",
                 hint=f"each word needs one tag, separated by spaces; line {line} of {file} has {shorten(tags)}.",
             )
         if source:
             yield Example(source, target, pair.where)
 
 
-def _spelled(pairs: Sequence[Example]) -> bool:
-    """Whether characters are tagged, as in proteins: there is no space anywhere, and the lengths agree as a rule."""
-    sides = [(str(pair.source).strip(), str(pair.target).strip()) for pair in pairs]
-    like = [len(words) == len(tags) > 1 for words, tags in sides]
-    return 2 * sum(like) > len(like) and not any(" " in side for both in sides for side in both)
+def _are_characters(pairs: Sequence[Example]) -> bool:
+    """Whether characters are tagged, as in proteins: no text has a space, and most pairs have equal lengths."""
+    texts = [(str(pair.source).strip(), str(pair.target).strip()) for pair in pairs]
+    num_aligned = sum(len(words) == len(tags) > 1 for words, tags in texts)
+    has_spaces = any(" " in words or " " in tags for words, tags in texts)
+    return 2 * num_aligned > len(texts) and not has_spaces
 
 
 def _sentences(file: str, words: Words, word: int, tag: int, needed: int) -> Iterator[Example]:
-    """The words up to a line without any are a sentence; `needed` cells are on a line."""
+    """Collect the words of each sentence; `word` and `tag` are columns, and each line needs `needed` cells."""
     sentence: list[tuple[str, str, str]] = []
     for number, cells in chain(words, [(0, [])]):
         where = f"{file}:{number}"
         if not cells:
             if sentence:
-                places, source, target = zip(*sentence, strict=True)
-                yield Example(source, target, places[0])
+                locations, source, target = zip(*sentence, strict=True)
+                yield Example(source, target, locations[0])
             sentence = []
         elif len(cells) < needed or not cells[tag]:
             raise _missing_tag(where, cells, needed)
@@ -167,107 +170,116 @@ def _sentences(file: str, words: Words, word: int, tag: int, needed: int) -> Ite
 def _columns_of_words(
     table: Table, words: str | None, tag: str | None, *, blank_lines: bool
 ) -> tuple[int, int, int | None] | None:
-    """The columns of the words, of their tags and of what numbers the sentences, where each row is a word.
+    """Return the columns of the words, the tags, and the sentence numbers (if any) of a table with a word in each row.
 
-    None where a row is a sentence.
+    Return None if a row is a sentence.
     """
     profiles = table.profiles
     group = next(
-        (place for place, each in enumerate(profiles) if _numbers_sentences(table, place, each)),
+        (index for index, each in enumerate(profiles) if _numbers_sentences(table, index, each)),
         None,
     )
     if group is None and not blank_lines:
         return None
-    rest = [place for place in range(len(profiles)) if place != group]
     single = [
-        place
-        for place in rest
-        if profiles[place].cells and all(len(c.split()) == 1 for c in profiles[place].cells)
+        index
+        for index, profile in enumerate(profiles)
+        if index != group
+        and profile.cells
+        and all(len(cell.split()) == 1 for cell in profile.cells)
     ]
     names = table.names or []
     word = names.index(words) if words in names else by_usual_name(profiles, "words", group)
     if word not in single:
-        word = max(single, key=lambda place: profiles[place].num_distinct, default=None)
-    tags = [place for place in single if place != word and profiles[place].is_label]
+        word = max(single, key=lambda index: profiles[index].num_distinct, default=None)
+    tags = [index for index in single if index != word and profiles[index].is_label]
     if word is None or not tags:
         return None
     if tag in names:
         return word, names.index(tag), group
     if len(tags) > 1:
-        message = f"{table.where}: of the columns {', '.join(map(table.name_of, tags))} the last is the tag"
+        candidates = ", ".join(map(table.name_of, tags))
+        message = f"{table.where}: of the columns {candidates} the last is read as the tag"
         warn(f"{message} (--set data.target=NAME chooses another)")
     return word, tags[-1], group
 
 
-def _numbers_sentences(table: Table, place: int, profile: Profile) -> bool:
-    """Whether a column says to which sentence a word belongs: on its first word alone, or the same on each of them."""
-    column = [str(cells[place]).strip() if place < len(cells) else "" for _, cells in table.head]
+def _numbers_sentences(table: Table, index: int, profile: Profile) -> bool:
+    """Whether a column identifies sentences: it has a number on the first word of each, or on all of its words."""
+    column = [str(cells[index]).strip() if index < len(cells) else "" for _, cells in table.head]
     if len(column) < 4 or not column[0]:
         return False
     if "" in column:
         return profile.num_distinct == len(profile.cells) <= len(column) / 2
-    changes = 1 + sum(a != b for a, b in pairwise(column))
-    numbered = (
+    num_sentences = 1 + sum(cell != following for cell, following in pairwise(column))
+    like_a_number = (
         "sent" in profile.name.lower() or profile.is_numeric or len(profile.cells[0].split()) == 2
     )
-    return numbered and 1 < profile.num_distinct == changes <= len(column) / 2
+    return like_a_number and 1 < profile.num_distinct == num_sentences <= len(column) / 2
 
 
 def _table_words(table: Table, group: int | None) -> Words:
-    """A sentence ends where the next one has its number, or at a blank line."""
-    sentence, before = "", 0
+    """Yield the rows; a sentence ends before the next sentence number, or at a blank line."""
+    sentence = ""
+    previous = 0
     for number, row in table.rows:
         cells = [str(cell).strip() for cell in row]
-        here = cells[group] if group is not None and group < len(cells) else ""
-        if (here and here != sentence) or (group is None and number > before + 1):
+        current = cells[group] if group is not None and group < len(cells) else ""
+        if (current and current != sentence) or (group is None and number > previous + 1):
             yield number, []
-            sentence = here
-        before = number
+            sentence = current
+        previous = number
         yield number, cells
 
 
 def _conll_words(path: str, encoding: str | None) -> Words:
-    """The cells of each line without comments, which begin with # and have not as many cells as other lines.
+    """Yield the cells of each line, without the header and comments.
 
-    Where no line is blank, a sentence ends after a full stop, a question mark or an exclamation mark.
+    A comment begins with # and has another number of cells than the other lines. If no line is blank, a sentence ends
+    after a full stop, a question mark or an exclamation mark.
     """
     head = [text for _, text in islice(lines(path, encoding), _HEAD)]
     tabs = any("\t" in text for text in head)
     widths = {len(_conll_cells(text)) for text in head if not text.startswith("#")}
-    continuous = len(head) > _LOOKED_AT and not has_blank_lines(head)
+    continuous = len(head) > _SAMPLE_ROWS and not has_blank_lines(head)
     if continuous:
-        what = "no line is blank, so each sentence ends with its full stop, ? or !"
-        warn(f"{display_name(path)}: {what}")
+        rule = "no line is blank, so each sentence ends at a full stop, ? or !"
+        warn(f"{display_name(path)}: {rule}")
     for number, text in lines(path, encoding):
         cells = _conll_cells(text)
         is_comment = len(cells) not in widths or (tabs and "\t" not in text)
         if not text.strip() or text.startswith("-DOCSTART-"):
             yield number, []
-        elif not (text.startswith("#") and is_comment) and not (number == 1 and _are_names(cells)):
+        elif not (text.startswith("#") and is_comment) and not (number == 1 and _is_header(cells)):
             yield number, cells
-            if continuous and ENDS & {*cells}:
+            if continuous and SENTENCE_ENDS & {*cells}:
                 yield number, []
 
 
-def _are_names(cells: Sequence[str]) -> bool:
-    """Whether a line names the columns."""
+def _is_header(cells: Sequence[str]) -> bool:
     return cells[0].lower() in NAMES["words"] and cells[-1].lower() in NAMES["tags"]
 
 
 def has_blank_lines(head: Sequence[str]) -> bool:
-    """Whether lines without anything, or with nothing but delimiters, stand between others."""
+    """Whether there are empty lines, or lines of delimiters only, before the last filled line."""
     filled = [bool(text.strip(" \t,;|")) for text in head]
-    return False in filled[: len(filled) - filled[::-1].index(True)] if True in filled else False
+    if True not in filled:
+        return False
+    last = len(filled) - filled[::-1].index(True)
+    return False in filled[:last]
 
 
 def _conll_cells(text: str) -> list[str]:
-    # A word may hold spaces where tabs separate the columns.
+    # A word may contain spaces if tabs separate the columns.
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
 def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int, int]:
-    """Where the words and the tags are, -1 for the last column. A column that counts the words is left out; the first
-    one may hold the tags and the last one the words."""
+    """Return the columns of the words and the tags, -1 for the last column.
+
+    The words are in the first column that is not a word count and has many values. Of two columns, the first may hold
+    the tags.
+    """
     if tag is not None and (not tag.isdecimal() or int(tag) < 1):
         raise UsageError(
             f"'{tag}' is not a column of tags in a CoNLL file",
@@ -277,22 +289,19 @@ def _conll_columns(path: str, head: Sequence[str], tag: str | None) -> tuple[int
         _conll_cells(line) for line in head if line and not line.startswith(("#", "-DOCSTART-"))
     ]
     width = min(map(len, rows), default=0)
-    distinct = [len({row[place] for row in rows}) for place in range(max(1, width - 1))]
-    numbers = [all(row[place].isdecimal() for row in rows) for place in range(len(distinct))]
-    word = next(
-        (p for p, many in enumerate(distinct) if 2 * many >= max(distinct) and not numbers[p]), 0
-    )
+    columns = [[row[index] for row in rows] for index in range(max(1, width - 1))]
+    num_distinct = [len({*column}) for column in columns]
+    word = 0
+    for index, column in enumerate(columns):
+        if 2 * num_distinct[index] >= max(num_distinct) and not all(map(str.isdecimal, column)):
+            word = index
+            break
     if tag is not None:
         return (1 if word == 0 and tag == "1" else word), int(tag) - 1
-    if (
-        width == 2
-        and len(rows) >= 50
-        and 3 * len({row[0] for row in rows}) < len({row[1] for row in rows})
-    ):
-        message = (
-            f"{display_name(path)}: the words are read from column 2 and the tags from column 1"
-        )
-        warn(f"{message} (--set data.target=2 turns them round)")
+    if width == 2 and len(rows) >= 50 and 3 * num_distinct[0] < len({row[1] for row in rows}):
+        name = display_name(path)
+        message = f"{name}: the words are read from column 2 and the tags from column 1"
+        warn(f"{message} (--set data.target=2 swaps them)")
         return 1, 0 if max(map(len, rows)) == 2 else -1
     return word, -1
 
@@ -314,17 +323,17 @@ def _conllu_column(tag: str | None) -> int:
 
 
 def _conllu_words(path: str, encoding: str | None) -> Words:
-    """Multiword tokens ("3-4") and empty nodes ("5.1") are not words of their own."""
+    """Yield the cells of each line, without comments, multiword tokens ("3-4") and empty nodes ("5.1")."""
     for number, text in lines(path, encoding):
+        if text.startswith("#"):
+            continue
         cells = text.split("\t") if text.strip() else []
-        if not text.startswith("#") and not (
-            len(cells) == len(_CONLLU) and set("-.") & set(cells[0])
-        ):
+        if len(cells) != len(_CONLLU) or not set("-.") & set(cells[0]):
             yield number, cells
 
 
 def _missing_tag(where: str, cells: Sequence[str], needed: int) -> DataError:
-    row = ", ".join(f"{place} {shorten(cell, 20)}" for place, cell in enumerate(cells, start=1))
+    row = ", ".join(f"{column} {shorten(cell, 20)}" for column, cell in enumerate(cells, start=1))
     problem = f"{len(cells)} column{'s' if len(cells) != 1 else ''} where {needed} are needed"
     return DataError(
         f"{where}: {problem if len(cells) != needed else 'an empty tag'}: {shorten(' '.join(cells))}",

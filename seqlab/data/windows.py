@@ -1,4 +1,4 @@
-"""Windows over a series: what was, what was to come, and what was known of both."""
+"""Windows over a series: the past, the horizon to be forecast, and the covariates of both."""
 
 from collections.abc import Iterator
 from typing import final
@@ -12,13 +12,13 @@ from seqlab.padded import Batch, Padded, tensor_of
 
 @final
 class Windows:
-    """Every window of a table whose `horizon` lies in rows `begin` to `end`; it looks back into what comes before.
+    """All windows of a table whose `horizon` is within rows `begin` to `end`; their past may be before `begin`.
 
-    It holds the `history` rows before its horizon, of which the last `look_back` are what a model must have seen whole.
-    Where a window reaches back beyond the first row, what it would hold there is missing.
+    A window has `history` rows before its horizon, of which a model needs at least the last `look_back`. Values before
+    the first row of the table are missing.
 
-    The first columns of the table are the variables, missing where they are not a number; the others are known for all
-    rows. Window r is of variable r % C, and its horizon begins at row begin + r // C.
+    The first columns of the table are the variables, with NaN for missing values; the others are covariates, known for
+    all rows. Window r is of variable r % C, and its horizon begins at row begin + r // C.
     """
 
     def __init__(
@@ -42,32 +42,29 @@ class Windows:
 
     @property
     def lengths(self) -> Int[np.ndarray, "N 1"]:
-        """How much of a batch's budget each window takes."""
+        """The share of a batch's budget that each window takes."""
         return np.full((len(self), 1), max(self.look_back, self.horizon), dtype=np.int64)
 
     def batch(self, rows: Int[np.ndarray, " B"]) -> Batch:
-        """The windows at these places, side by side."""
+        """Return the windows of these indices as a batch."""
         steps = self.origins(rows)[:, None] + np.arange(-self.history, self.horizon)
-        values = np.array(
-            self.table[np.maximum(steps, 0), (rows % self.num_variables)[:, None]], dtype=np.float32
-        )
+        table_rows = np.maximum(steps, 0)
+        variables = (rows % self.num_variables)[:, None]
+        values = np.array(self.table[table_rows, variables], dtype=np.float32)
         values[steps < 0] = np.nan
         covariates = None
         if self.table.shape[1] > self.num_variables:
-            covariates = _padded(
-                np.asarray(
-                    self.table[:, self.num_variables :][np.maximum(steps, 0)], dtype=np.float32
-                )
-            )
+            known = self.table[:, self.num_variables :][table_rows]
+            covariates = _padded(np.asarray(known, dtype=np.float32))
         past, future = values[:, : self.history], values[:, self.history :]
         return Batch(tensor_of(rows.copy()), _padded(past), _padded(future), covariates)
 
     def origins(self, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
-        """The row of the table at which each window's horizon begins."""
+        """Return the row of the table at which each window's horizon begins."""
         return self.begin + rows // self.num_variables
 
     def in_order(self, *, budget: int, most: int | None = None) -> Iterator[Int[np.ndarray, " B"]]:
-        """All windows in batches, or of many `most` moments that lie evenly among them, each for all variables."""
+        """Yield the indices of all windows in batches, or of `most` origins at equal distances, for all variables."""
         origins = np.arange(self.num_origins)
         if most is not None and most < len(origins):
             origins = origins[np.linspace(0, len(origins) - 1, most).astype(np.int64)]
@@ -76,17 +73,18 @@ class Windows:
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
     def whole(self, *, most: int) -> Batch:
-        """Each variable as one long row that ends where this part ends, and has `most` steps at the most."""
+        """Return each variable as one row that ends at row `end` and has at most `most` steps."""
         part = np.asarray(self.table[max(0, self.end - most) : self.end], dtype=np.float32)
-        values, others = part[:, : self.num_variables].T, part[:, self.num_variables :]
-        covariates = (
-            _padded(np.repeat(others[None], self.num_variables, 0)) if others.shape[1] else None
-        )
+        values = part[:, : self.num_variables].T
+        known = part[:, self.num_variables :]
+        covariates = None
+        if known.shape[1]:
+            covariates = _padded(np.repeat(known[None], self.num_variables, 0))
         return Batch(torch.arange(self.num_variables), _padded(values), None, covariates)
 
 
 def _padded(values: Float[np.ndarray, "B T *F"]) -> Padded:
-    """Zeros where a value is missing, and the mask that says so."""
+    """Replace missing values by zeros, and mask them."""
     missing = np.isnan(values)
     filled = tensor_of(np.where(missing, np.float32(0), values))
     observed = tensor_of(~missing) if values.ndim == 2 else None

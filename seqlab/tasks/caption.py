@@ -17,7 +17,7 @@ from seqlab.codecs.codec import Files, Json
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextTarget
 from seqlab.data.example import Box, Example
-from seqlab.data.pictures import read_pictures
+from seqlab.data.picture_files import read_pictures
 from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.metrics.scores import difference, share

@@ -12,9 +12,9 @@ from seqlab.codecs.ngrams import NgramSource
 from seqlab.codecs.picture import PictureSource
 from seqlab.codecs.text import TextSource
 from seqlab.data.example import Example
-from seqlab.data.pictures import read_pictures
+from seqlab.data.picture_files import read_pictures
 from seqlab.data.text_pairs import read_labelled
-from seqlab.data.vectors import read_vectors
+from seqlab.data.vector_files import read_vectors
 from seqlab.equations.attention import hop_overlap
 from seqlab.layers.linear import Head
 from seqlab.metrics.scores import accuracy, macro_f1, share

@@ -14,7 +14,7 @@ from seqlab.codecs.text import TextSource
 from seqlab.codecs.vectors import VectorTarget, check_width
 from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
-from seqlab.data.vectors import read_vectors
+from seqlab.data.vector_files import read_vectors
 from seqlab.layers.stack import CausalStack
 from seqlab.metrics.alignment import aligned_distance
 from seqlab.models.build import build_encoder

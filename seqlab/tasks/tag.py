@@ -15,7 +15,7 @@ from seqlab.codecs.spellings import SpellingSource
 from seqlab.codecs.words import WordSource
 from seqlab.data.example import Example
 from seqlab.data.tagged import read_tagged
-from seqlab.data.vectors import read_vectors
+from seqlab.data.vector_files import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
 from seqlab.models.build import build_encoder

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqlab.codecs.codec import Codec, Json, Nothing
 from seqlab.codecs.text import TextSource
-from seqlab.data.vectors import read_word_vectors
+from seqlab.data.vector_files import read_word_vectors
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.build import embedding_of
 from seqlab.recipe import Recipe, StackConfig, build_recipe

@@ -18,7 +18,7 @@ from seqlab.corpus.examples import Corpus
 from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.data.text_pairs import read_pairs
-from seqlab.data.vectors import read_vectors
+from seqlab.data.vector_files import read_vectors
 from seqlab.metrics.scores import accuracy as exact_match
 from seqlab.metrics.scores import share
 from seqlab.metrics.text_scores import bleu, corpus_scores

@@ -119,8 +119,8 @@ def bomb():
 
 BAD = {
     "cut.jpg": "cut.jpg: this cannot be read as a picture: ",
-    "one.png": "one.png: 1 x 1 pixels, in which there is nothing to see",
-    "huge.png": "huge.png: the picture's header promises too much, more than 64,000,000 in all; it was not decoded",
+    "one.png": "one.png: 1 x 1 pixels, where 2 x 2 are needed",
+    "huge.png": "huge.png: the picture's header declares too many pixels, more than 64,000,000 in all; it was not decoded",
     "none.png": "none.png: there is no such picture",
     "eps.png": "eps.png: this cannot be read as a picture: it is none of PNG, ",
 }
@@ -164,5 +164,5 @@ def test_one_bad_picture_among_good_ones_is_refused_or_skipped(run, bad, name):
         in skipped.stderr
     )
     assert (
-        "nothing said of them" in skipped.stderr
+        "no caption or label" in skipped.stderr
     )  # the other bad ones, of which the table does not speak

@@ -156,5 +156,5 @@ def test_a_plan_goes_with_its_rows(stores):
 
 def test_stores_of_different_size_do_not_belong_together(stores, tmp_path):
     other = write_store(tmp_path / "other", [[1]], vocabulary_size=10)
-    with pytest.raises(DataError, match="a source of 3 rows beside a target of 1"):
+    with pytest.raises(DataError, match="the source has 3 rows and the target 1"):
         Rows(source=stores[0], target=other)

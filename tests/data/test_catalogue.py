@@ -76,7 +76,7 @@ def test_another_address_is_checked_all_the_same(dataset, server, tmp_path):
 def test_another_file_is_not_kept(dataset, tmp_path, change, message):
     directory = tmp_path / "data"
     with pytest.raises(
-        DataError, match=f"this is not the file that is described: {message}"
+        DataError, match=f"this is not the file of the catalogue: {message}"
     ) as caught:
         fetch(replace(dataset, **change), directory)
     assert "Nothing was kept" in caught.value.hint

@@ -143,10 +143,10 @@ def test_pairs_in_many_forms(tmp_path, monkeypatch, name, content):
 @pytest.mark.parametrize(
     ("start", "what", "hint"),
     [
-        (b"PK\x03\x04\0\0", "this is no text", "save the sheet as CSV"),
-        (b"%PDF-1.4\n%\xe2\xe3", "this is no text", "save its text"),
-        (b"\x80\x04\x95\0", "this is no text", "to_csv"),
-        (b"\xd0\xcf\x11\xe0\0", "this is no text", "save it as CSV"),
+        (b"PK\x03\x04\0\0", "this is not text", "save the sheet as CSV"),
+        (b"%PDF-1.4\n%\xe2\xe3", "this is not text", "save its text"),
+        (b"\x80\x04\x95\0", "this is not text", "to_csv"),
+        (b"\xd0\xcf\x11\xe0\0", "this is not text", "save it as CSV"),
         (b"<?xml version='1.0'?>\n<a/>\n", "this is XML or HTML, not a table", "JSONL"),
         (b"@relation r\n@data\n1,2\n", "this is ARFF, not a table", "@data"),
         (b"@problemName p\n@data\n1,2:a\n", "this is a .ts file of series", "np.savez"),

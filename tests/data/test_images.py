@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from seqlab.data.images import picture_values
+from seqlab.data.pixels import picture_values
 from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabWarning
 from seqlab.recipe import ImageConfig
@@ -116,11 +116,11 @@ class TestWhatIsNoPicture:
 
     def test_one_pixel(self):
         assert refusal(png(np.zeros((1, 1, 3), dtype=np.uint8)))[0].endswith(
-            ": 1 x 1 pixels, in which there is nothing to see"
+            ": 1 x 1 pixels, where 2 x 2 are needed"
         )
 
     @pytest.mark.parametrize("side", [9_000, 20_000, 100_000])
-    def test_a_header_that_promises_too_much_is_not_believed(self, side):
+    def test_a_header_that_declares_too_many_pixels_is_refused(self, side):
         chunk = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
         header = struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
         content = (

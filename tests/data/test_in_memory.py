@@ -11,7 +11,7 @@ from seqlab.data.lines import names_of
 from seqlab.data.series_files import read_series
 from seqlab.data.tagged import read_tagged
 from seqlab.data.text_pairs import read_labelled, read_pairs
-from seqlab.data.vectors import read_vectors
+from seqlab.data.vector_files import read_vectors
 from seqlab.errors import DataError, SeqlabWarning, UsageError
 
 TEXTS = [f"{'a fine' if n % 2 else 'a dull'} film {n}" for n in range(20)]

@@ -66,7 +66,10 @@ def test_a_missing_file_and_the_one_that_was_probably_meant(tmp_path, monkeypatc
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
     monkeypatch.chdir(tmp_path)
     assert refusal("pair.tsv") == ("pair.tsv: there is no such file", "did you mean 'pairs.tsv'?")
-    assert refusal("quite-other") == ("quite-other: there is no such file", "'.' holds pairs.tsv.")
+    assert refusal("quite-other") == (
+        "quite-other: there is no such file",
+        "'.' contains pairs.tsv.",
+    )
     assert refusal("nowhere/pairs.tsv")[1] == "there is no directory 'nowhere' either."
 
 
@@ -75,9 +78,9 @@ def test_a_directory_is_no_file(tmp_path):
         (tmp_path / name).write_text("x")
     message, hint = refusal(tmp_path)
     assert message == f"{tmp_path}: this is a directory, not a file"
-    assert hint == f"'{tmp_path}' holds a, b, c, d, e and 2 more."
+    assert hint == f"'{tmp_path}' contains a, b, c, d, e and 2 more."
     (tmp_path / "empty").mkdir()
-    assert refusal(tmp_path / "empty")[1].endswith("holds no files.")
+    assert refusal(tmp_path / "empty")[1].endswith("contains no files.")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b" \n\t\r\n\n", b"\xef\xbb\xbf"])
@@ -94,7 +97,7 @@ def test_bytes_that_are_not_utf8_are_named_and_the_way_out_too(tmp_path):
     assert message == f"{path}:2: not valid UTF-8: byte 0xe2 at position 3"
     assert (
         hint
-        == "in windows-1252 there stands 'château'; if that is right: --set data.encoding=windows-1252"
+        == "as windows-1252 it contains 'château'; if that is right: --set data.encoding=windows-1252"
     )
     assert list(lines(str(path), "windows-1252")) == [(1, "fine"), (2, "château")]
 

@@ -186,7 +186,7 @@ class TestRefusals:
     def test_two_columns_of_one_name(self, tmp_path):
         table = arrow.Table.from_arrays([arrow.array(["a"]), arrow.array(["b"])], names=["x", "x"])
         parquet.write_table(table, tmp_path / "a.parquet")
-        assert "two columns are called 'x'" in refusal(read_pairs([str(tmp_path / "a.parquet")]))[0]
+        assert "two columns are named 'x'" in refusal(read_pairs([str(tmp_path / "a.parquet")]))[0]
 
     def test_without_pyarrow_the_command_to_install_it(self, write, monkeypatch):
         path = write("a.parquet", {"source": ["a"], "target": ["b"]})

@@ -1,4 +1,4 @@
-"""Pictures with what is said of them: every form in which they come, and what is wrong with them."""
+"""Pictures with captions or labels: all formats, and messages about damaged files."""
 
 import warnings
 import zipfile
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from seqlab.data.pictures import load_picture, read_pictures
+from seqlab.data.picture_files import load_picture, read_pictures
 from seqlab.data.png import png
 from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 from seqlab.recipe import ImageConfig
@@ -53,7 +53,7 @@ PETS = [("cat.png", 10, "a cat"), ("cat.png", 10, "one cat"), ("dog.png", 20, "a
 
 class TestForms:
     def test_a_directory_with_its_captions(self, folder):
-        """All that is said of a picture comes together, and it is decoded once."""
+        """All captions of a picture are read together, and it is decoded once."""
         assert found(["pets"]) == PETS
         first, second, _ = read_pictures(["pets"], SMALL, labels=False)
         assert first.source is second.source
@@ -62,7 +62,7 @@ class TestForms:
     def test_a_table_beside_its_pictures(self, folder):
         (folder / "some.csv").write_text("id,caption,image\n1,a cat,cat.png\n")
         with pytest.warns(
-            SeqlabWarning, match=r"1 picture has nothing said of it and is not used: deep/dog.png"
+            SeqlabWarning, match=r"1 picture has no caption or label and is not used: deep/dog.png"
         ):
             assert found([folder / "some.csv"]) == PETS[:1]
 
@@ -158,7 +158,7 @@ class TestWhatIsWrong:
         (folder / "captions.tsv").write_text("cat.png\ta cat\ncow.png\ta cow\ndog.png\ta dog\n")
         said, hint = refusal(["pets"])
         assert said == "pets/captions.tsv:2 (cow.png): there is no such picture"
-        assert hint == "'cow.png' was looked for in pets."
+        assert hint == "there is no 'cow.png' in pets."
         with pytest.warns(
             SeqlabWarning, match=r"captions.tsv:2 \(cow.png\): there is no such picture; skipped"
         ):
@@ -167,14 +167,15 @@ class TestWhatIsWrong:
     def test_a_picture_without_a_caption(self, folder):
         (folder / "cow.png").write_bytes(png(pixels(30)))
         with pytest.warns(
-            SeqlabWarning, match=r"pets: 1 picture has nothing said of it and is not used: cow.png"
+            SeqlabWarning, match=r"pets: 1 picture has no caption or label and is not used: cow.png"
         ):
             assert found(["pets"]) == PETS
 
     def test_a_caption_that_is_empty(self, folder):
         (folder / "captions.tsv").write_text("cat.png\t \ndog.png\ta dog\n")
         assert (
-            refusal(["pets"])[0] == "pets/captions.tsv:1 (cat.png): nothing is said of this picture"
+            refusal(["pets"])[0]
+            == "pets/captions.tsv:1 (cat.png): this picture has an empty caption or label"
         )
 
     def test_many_bad_files_are_named_and_then_counted(self, folder):
@@ -198,7 +199,7 @@ class TestWhatIsWrong:
     def test_a_table_does_not_lead_out_of_its_directory(self, folder, here, name):
         (here / "secret.png").write_bytes(png(pixels(30)))
         (folder / "captions.tsv").write_text(f"{name}\ta secret\n")
-        assert refusal(["pets"])[0] == f"pets/captions.tsv:1 ({name}): this path leads out of pets"
+        assert refusal(["pets"])[0] == f"pets/captions.tsv:1 ({name}): this path is outside pets"
 
     def test_no_table(self, folder):
         (folder / "captions.tsv").unlink()
@@ -220,7 +221,7 @@ class TestWhatIsWrong:
     def test_features_without_a_table(self, here):
         save_file({"cat": np.zeros((2, 5), np.float32)}, "f.safetensors")
         message, hint = refusal(["f.safetensors"], None)
-        assert message == "f.safetensors: features alone, and nothing is said of them"
+        assert message == "f.safetensors: features without captions or labels"
         assert "a table of files and captions" in hint
 
     @pytest.mark.parametrize("kind", ["zip", "npz", "safetensors"])
@@ -230,8 +231,8 @@ class TestWhatIsWrong:
         said = {"safetensors": "not a safetensors file"}.get(kind, "cannot be read")
         assert refusal(["t.tsv", f"x.{kind}"])[0].startswith(f"x.{kind}: {said}")
 
-    def test_a_zip_that_promises_too_much(self, here, monkeypatch):
-        monkeypatch.setattr("seqlab.data.image_archives.MOST_BYTES", 1000)
+    def test_a_zip_with_a_file_that_is_too_large(self, here, monkeypatch):
+        monkeypatch.setattr("seqlab.data.image_archives.MAX_BYTES", 1000)
         with zipfile.ZipFile("all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a.png", b"0" * 5000)
         (here / "t.tsv").write_text("a.png\tb\n")

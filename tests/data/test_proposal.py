@@ -199,5 +199,5 @@ def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):
 @pytest.mark.parametrize("name", ["a.npz", "a.zip"])
 def test_an_archive_that_is_damaged(tmp_path, name):
     (tmp_path / name).write_bytes(b"PK and no more")
-    with pytest.raises(DataError, match="this is no archive"):
+    with pytest.raises(DataError, match="this is not an archive"):
         propose([str(tmp_path / name)])

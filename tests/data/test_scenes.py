@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from seqlab.data.pictures import read_pictures
+from seqlab.data.picture_files import read_pictures
 from seqlab.data.scenes import COLOURS, SIDE, make_pictures, scene
 from seqlab.errors import DataError, UsageError
 from seqlab.recipe import ImageConfig

@@ -391,7 +391,9 @@ class TestTaggedByStrangers:
         every = [f"{n},{word},X,{tag}" for n, _, word, tag in self.rows()]
         for lines in (first, every):
             path = write("ner.csv", "\n".join(["Sentence #,Word,POS,Tag", *lines]))
-            with pytest.warns(SeqlabWarning, match="of the columns POS, Tag the last is the tag"):
+            with pytest.warns(
+                SeqlabWarning, match="of the columns POS, Tag the last is read as the tag"
+            ):
                 assert found(read_tagged([path])) == self.SENTENCES
             assert found(read_tagged([path], words="Word", tag="POS"))[1] == (
                 ("Peter", "B."),

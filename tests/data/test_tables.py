@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seqlab.data.text_pairs import read_labelled, read_pairs
-from seqlab.data.vectors import read_vectors
+from seqlab.data.vector_files import read_vectors
 from seqlab.errors import DataError, SeqlabWarning
 
 TEXTS = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seqlab.data import arrays
 from seqlab.data.proposal import holds_vectors
-from seqlab.data.vectors import load_vectors, read_vectors
+from seqlab.data.vector_files import load_vectors, read_vectors
 from seqlab.errors import DataError, SeqlabError, UsageError
 
 ONE = np.array([[0.5, 1.0], [1.5, 2.0], [2.5, 3.0]], dtype=np.float32)
@@ -45,7 +45,7 @@ def refusal(examples):
 
 
 def header(shape, descr="<f4", *, by_columns=False):
-    """The beginning of an .npy file that promises an array of this shape."""
+    """The beginning of an .npy file that declares an array of this shape."""
     stream = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         stream, {"descr": descr, "fortran_order": by_columns, "shape": shape}
@@ -122,10 +122,10 @@ class TestTable:
         assert [example.target for example in read_vectors(["n.tsv", "m.tsv"])] == ["yes", "no"]
 
     @pytest.mark.parametrize("path", ["/etc/x.npy", "../x.npy", "a/../../x.npy", "a/.."])
-    def test_no_path_leads_out(self, recordings, path):
+    def test_a_path_outside_the_directory_is_refused(self, recordings, path):
         (recordings / "n.tsv").write_text(f"{path}\tyes\n")
         message, hint = refusal(read_vectors(["n.tsv"]))
-        assert message == f"n.tsv:1 ({path}): this path leads out of the table's directory"
+        assert message == f"n.tsv:1 ({path}): this path is outside the table's directory"
         assert "relative to the table" in hint
 
     def test_a_file_that_is_not_there(self, recordings):
@@ -189,7 +189,7 @@ class TestDirectory:
             ("yes", "data/yes/1.npy"),
         ]
         assert refusal(read_vectors(["data"], target="text"))[0] == (
-            "the column 'text' was asked for, but data has no labels.tsv"
+            "column 'text' was requested, but data has no labels.tsv"
         )
 
     def test_with_nothing(self, place):
@@ -361,7 +361,7 @@ class TestArchive:
             np.savez_compressed, values=np.zeros((100_000, 2)), lengths=[100_000], labels=["a"]
         )
         assert (place / "d.npz").stat().st_size < 10_000
-        monkeypatch.setattr(arrays, "MOST_BYTES", 1_000_000)
+        monkeypatch.setattr(arrays, "MAX_ARRAY_BYTES", 1_000_000)
         message, hint = refusal(read_vectors(paths))
         assert message == "d.npz: 'values' unpacks to 1,600,128 bytes, more than 1,000,000"
         assert "split" in hint
@@ -372,7 +372,7 @@ class TestArchive:
             archive.writestr("values.npy", header((1_000_000, 2)) + bytes(16))
         assert (
             refusal(read_vectors(["d.npz"]))[0]
-            == "d.npz: 'values': 16 bytes where its header promises 8,000,000"
+            == "d.npz: 'values': 16 bytes where its header declares 8,000,000"
         )
 
     def test_a_damaged_archive(self, place):
@@ -452,7 +452,7 @@ class TestOneFile:
                 header((1 << 20, 1 << 20)),
                 "a.npy: 1,099,511,627,776 numbers, more than 2,147,483,648",
             ),
-            (header((10, 2)) + bytes(79), "a.npy: 79 bytes where its header promises 80"),
+            (header((10, 2)) + bytes(79), "a.npy: 79 bytes where its header declares 80"),
             (header((-1, 2)) + bytes(8), "a.npy: nothing in an array of shape (-1, 2)"),
             (b"", "a.npy: this cannot be read as NumPy writes it: EOF"),
             (
@@ -487,7 +487,7 @@ class TestOneFile:
         assert ".npz with values, lengths and labels" in hint
 
     def test_a_directory_of_labels_takes_no_column(self, recordings):
-        with pytest.raises(UsageError, match="the column '2' was asked for"):
+        with pytest.raises(UsageError, match="column '2' was requested"):
             list(read_vectors(["."], target="2"))
 
 

@@ -1,10 +1,10 @@
-"""Sequences of feature vectors with their labels or texts: speech frames, pen strokes, sensors, saved by NumPy.
+"""Read sequences of feature vectors with labels or texts: speech frames, pen strokes, sensors, saved by NumPy.
 
-A label stands in a table beside the path of an .npy file, or is the name of the directory in which the file lies, or
-is in the same .npz. Pretrained word vectors stand in a text file, a word and its numbers on each line (S23).
+The label is in a table next to the path of an .npy file, or it is the name of the file's directory, or it is in the
+same .npz. Pretrained word vectors are in a text file, a word and its numbers on each line (S23).
 
-What comes from elsewhere is only data: a header is read before anything is believed or
-allocated, arrays of objects (which are pickles) are refused, and no table leads out of its own directory.
+Files are not trusted: headers are checked before anything is allocated, arrays of objects (which are pickles) are
+refused, and no table can refer to files outside its own directory.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Integer, Shaped
 
-from seqlab.data.arrays import SavedArray, leads_out, member, open_saved, texts_of
+from seqlab.data.arrays import SavedArray, is_outside, open_member, open_saved, texts_of
 from seqlab.data.example import Example, Vectors
 from seqlab.data.lines import display_name, extension, numbered_lines
 from seqlab.data.tables import TABLES
@@ -28,7 +28,7 @@ _FORMATS = (
     "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
     "a sub-directory of .npy files for each label, or an .npz with values, lengths and labels."
 )
-Labelled = tuple[str, Vectors, tuple[str, ...]]  # where it stands, its frames, its label or labels
+Labelled = tuple[str, Vectors, tuple[str, ...]]  # location, frames, label or labels
 
 
 def read_vectors(
@@ -38,7 +38,7 @@ def read_vectors(
     words: bool = False,
     few_labels: bool = False,
 ) -> Iterator[Example]:
-    """Sequences of frames with a label or a text each, or with `words` a tuple of labels, one for each frame.
+    """Read sequences of frames with a label or a text each; with `words`, a tuple of labels, one for each frame.
 
     In a table the columns are `file` and `label`, else the first two; the labels of frames are separated by spaces.
     `target` chooses another column, or another array of an .npz. With `few_labels`, a column of texts is refused.
@@ -47,11 +47,11 @@ def read_vectors(
     first: tuple[str, int] | None = None
     for path in paths:
         for where, vectors, labels in _labelled(path, target, layout, words=words):
-            place, width = first = first or (where, vectors.shape[1])
-            if vectors.shape[1] != width:
+            first = first or (where, vectors.shape[1])
+            if vectors.shape[1] != first[1]:
                 raise DataError(
-                    f"{where}: {vectors.shape[1]} features where {place} has {width}",
-                    hint="all frames of all sequences have the same features; perhaps one of the two is transposed.",
+                    f"{where}: {vectors.shape[1]} features where {first[0]} has {first[1]}",
+                    hint="all frames of all sequences need the same features; perhaps one of the two is transposed.",
                 )
             if words and len(labels) != len(vectors):
                 raise DataError(
@@ -90,10 +90,10 @@ def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> 
     for line, (name, text) in read_two_columns(path, (None, target), layout):
         name = name.strip()
         where = f"{line} ({name})"
-        if leads_out(name):
+        if is_outside(name):
             raise DataError(
-                f"{where}: this path leads out of the table's directory",
-                hint="paths are relative to the table, without '..': keep the files beside it or below.",
+                f"{where}: this path is outside the table's directory",
+                hint="paths are relative to the table, without '..': keep the files in its directory or below.",
             )
         vectors = load_vectors(os.path.join(os.path.dirname(path), name), where)
         yield where, vectors, tuple(text.split()) if words else (text.strip(),)
@@ -102,7 +102,7 @@ def _in_table(path: str, target: str | None, layout: Layout, *, words: bool) -> 
 def _in_folders(path: str, target: str | None) -> Iterator[Labelled]:
     if target is not None:
         raise UsageError(
-            f"the column '{target}' was asked for, but {path} has no labels.tsv",
+            f"column '{target}' was requested, but {path} has no labels.tsv",
             hint="leave it out.",
         )
     for file in sorted(Path(path).glob("[!.]*/[!.]*.npy")):
@@ -110,10 +110,10 @@ def _in_folders(path: str, target: str | None) -> Iterator[Labelled]:
 
 
 def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
-    """All frames end to end, (frames, features), or side by side with pads, (sequences, frames, features)."""
+    """Read frames end to end, (frames, features), or padded sequences, (sequences, frames, features)."""
     with open_saved(path, path) as file, zipfile.ZipFile(file) as archive:
-        values = member(archive, path, "values", "numbers")
-        labels = member(archive, path, target, "numbers or strings")
+        values = open_member(archive, path, "values", "numbers")
+        labels = open_member(archive, path, target, "numbers or strings")
         if labels.shape[1:] == (1,):
             labels.shape = labels.shape[:1]
         a_row_each = len(values.shape) == 2 and values.shape[:1] == labels.shape and not words
@@ -134,48 +134,45 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
 
 
 def _lengths(
-    archive: zipfile.ZipFile, path: str, values: "SavedArray", *, padded: bool
+    archive: zipfile.ZipFile, path: str, values: SavedArray, *, padded: bool
 ) -> Integer[np.ndarray, " N"]:
+    """Read the number of frames of each sequence; without the array 'lengths', padded sequences are all full."""
     most = values.shape[1] if padded else values.shape[0]
     if padded and "lengths.npy" not in archive.namelist():
         return np.broadcast_to(most, values.shape[:1])
-    lengths = member(archive, path, "lengths", "integers").all().reshape(-1)
+    lengths = open_member(archive, path, "lengths", "integers").all().reshape(-1)
     outside = np.flatnonzero((lengths < 1) | (lengths > most))
+    total = lengths.sum(dtype=np.int64)
     if outside.size:
-        problem = (
-            f"length {outside[0]} is {lengths[outside[0]]} where 1 to {most} frames are possible"
-        )
+        index = outside[0]
+        problem = f"length {index} is {lengths[index]} where 1 to {most} frames are possible"
     elif padded and len(lengths) != values.shape[0]:
         problem = f"{len(lengths)} lengths for {values.shape[0]} sequences"
-    elif not padded and lengths.sum(dtype=np.int64) != most:
-        problem = (
-            f"the lengths add up to {lengths.sum(dtype=np.int64)} frames where 'values' has {most}"
-        )
+    elif not padded and total != most:
+        problem = f"the lengths add up to {total} frames where 'values' has {most}"
     else:
         return lengths
     raise DataError(
-        f"{path}: {problem}", hint="'lengths' says how many frames each sequence has, in order."
+        f"{path}: {problem}", hint="'lengths' is the number of frames of each sequence, in order."
     )
 
 
 def load_vectors(path: str, where: str | None = None) -> Vectors:
-    """The frames in one .npy file; a one-dimensional array is a sequence of single numbers."""
+    """Read the frames in one .npy file; a one-dimensional array is a sequence of single numbers."""
     where = where or path
     with open_saved(path, where) as file:
         return as_vectors(SavedArray(file, os.path.getsize(path), where, "numbers").all(), where)
 
 
 def as_vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
-    """Frames as float32, where they are frames of finite numbers."""
+    """Return frames as float32; refuse other shapes, and numbers that are not finite."""
     if values.ndim > 2:
         raise DataError(
             f"{where}: an array of shape {values.shape} where (frames, features) is needed",
             hint="one file holds one sequence; values.reshape(len(values), -1) makes one vector of each frame.",
         )
     values = values.reshape(len(values), -1)
-    with np.errstate(
-        over="ignore"
-    ):  # what is too large for float32 becomes infinite, and is found below
+    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite
         vectors = values.astype(np.float32, order="C")
     wrong = np.argwhere(~np.isfinite(vectors))
     if wrong.size:
@@ -188,23 +185,21 @@ def as_vectors(values: Shaped[np.ndarray, "T *F"], where: str) -> Vectors:
 
 
 def read_word_vectors(path: str) -> Iterator[tuple[str, Float32[np.ndarray, " D"]]]:
-    """Words with their vectors, one at a time; a line that is cut off is an error that names it."""
+    """Yield words with their vectors; a line that is cut short is an error that names it."""
     size: int | None = None
     for number, line in numbered_lines(path):
         word, *cells = line.rstrip().split(" ")
         if number == 1 and len(cells) == 1 and word.isdecimal() and cells[0].isdecimal():
-            continue  # how many words, how many numbers
+            continue  # a header: the number of words, and the size of their vectors
         try:
             vector = np.asarray(cells, dtype=np.float32)
         except ValueError:
-            raise _odd(path, number, f"not a word and its numbers: {shorten(line)}") from None
+            problem = f"not a word and its numbers: {shorten(line)}"
+            raise _malformed_line(path, number, problem) from None
         size = size or len(vector)
         if len(vector) != size or not size or not np.isfinite(vector).all():
-            raise _odd(
-                path,
-                number,
-                f"{len(vector)} numbers where {size} finite ones are needed: {shorten(line)}",
-            )
+            problem = f"{len(vector)} numbers where {size} finite ones are needed: {shorten(line)}"
+            raise _malformed_line(path, number, problem)
         yield word, vector
     if size is None:
         raise DataError(
@@ -213,8 +208,8 @@ def read_word_vectors(path: str) -> Iterator[tuple[str, Float32[np.ndarray, " D"
         )
 
 
-def _odd(path: str, number: int, message: str) -> DataError:
+def _malformed_line(path: str, number: int, problem: str) -> DataError:
     return DataError(
-        f"{display_name(path)}:{number}: {message}",
-        hint="one word a line, then its numbers, separated by single spaces; was the file cut off?",
+        f"{display_name(path)}:{number}: {problem}",
+        hint="one word a line, then its numbers, separated by single spaces; perhaps the file was cut short.",
     )
