@@ -190,7 +190,7 @@ def test_an_array_is_a_series_too(trained, two_waves):
     assert from_array.times[0] == "400"
     assert [len(each.times) for each in model.predict([values, values])] == [6, 6]
     with pytest.raises(
-        DataError, match=r"an array of the shape \(400, 1\) where the model forecasts 2 columns"
+        DataError, match=r"an array of shape \(400, 1\) where the model forecasts 2 columns"
     ):
         model.predict(values[:, 0])
 
@@ -302,7 +302,7 @@ class TestKnownColumns:
         price[3] = math.nan
         path = write(tmp_path / "gap.csv", {"sales": values["sales"], "price": price})
         with pytest.raises(
-            DataError, match="column 'price' is to be known and is missing at 2020-01-04"
+            DataError, match=r"column 'price' of data\.known has no value at 2020-01-04"
         ):
             lab.train("forecast", path, settings=[*SMALL, "data.known=price"], out=tmp_path / "m")
 

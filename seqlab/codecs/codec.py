@@ -1,4 +1,4 @@
-"""The pair of a model's source and target, and what both of them can do.
+"""The codec of a model: a source and a target, and the protocols of both.
 
 codec = Codec(TextSource(tokenizer), LabelTarget(labels))
 sources_and_targets = codec.encode(examples)
@@ -21,45 +21,33 @@ from seqlab.text import Tokenizer, vocabulary_text
 
 Ids = list[int]
 Json = dict[str, Any]  # an object as JSON has it
-Files = Sequence[str]  # paths of the user's files
+Files = Sequence[str]  # paths of data files
 Row = Ids | Int[np.ndarray, "_ _"] | Vectors | UInt8[np.ndarray, "_ _"]
 Part = TypeVar("Part")
 Side = TypeVar("Side", covariant=True)
-Examples = Callable[[], Iterable[Example]]  # the examples of a part, to be read as often as needed
+Examples = Callable[[], Iterable[Example]]  # each call reads the examples again
 _ENTRIES = {
-    "source",
-    "target",
-    "labels",
-    "letters",
-    "features",
-    "markers",
-    "frame",
-    "series",
-    "numbers",
-    "frames",
-    "ngrams",
-    "spellings",
-}
+    "source", "target", "labels", "letters", "features", "markers", "frame", "series", "numbers",
+    "frames", "ngrams", "spellings",
+}  # fmt: skip
 
 
 @runtime_checkable
 class Source(Protocol):
-    """What a model reads. A value is what an `Example` holds; a row is what a store and a network hold."""
+    """The input of a model. A value is what an `Example` holds; a row is what a store and a network hold."""
 
-    by_line: ClassVar[bool] = (
-        True  # whether an input is a line of a file, rather than the whole file
-    )
+    by_line: ClassVar[bool] = True  # whether an input is a line of a file, not the whole file
 
     @property
     def entry(self) -> Tokens | Measured:
-        """How a position enters a network."""
+        """The form in which a position enters a network."""
 
     def load(self, value: Any) -> Any:
-        """A value from what a person gives: a path is opened, a line is cut into words."""
+        """Make a value from a user's input: open a path, split a line into words."""
         return value
 
     def parse(self, request: Any, *, most: int) -> Any:
-        """A value from what a stranger sends as JSON: no path is opened, and a text has at most `most` characters."""
+        """Make a value from an untrusted JSON request: no path is opened, a text has at most `most` characters."""
         return self.load(parse_text(request, most))
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
@@ -73,34 +61,34 @@ class Source(Protocol):
         return None
 
     def names(self, value: Any, row: Row) -> tuple[str, ...] | None:
-        """A name for each position; None where positions have numbers only."""
+        """Return a name for each position, or None if positions are only numbered."""
         return None
 
     def show(self, value: Any) -> str:
-        """A value in words, for the answer and for messages."""
+        """Describe a value, for answers and messages."""
         return str(value)
 
     def typed(self, value: Any) -> str:
-        """What a person would type to give this value; empty where it cannot be typed."""
+        """Return the text that a user would type for this value; empty if it cannot be typed."""
         return self.show(value)
 
     def to_json(self) -> Json:
-        """Its entries of tokenizer.json."""
+        """Return its entries of tokenizer.json."""
 
 
 @runtime_checkable
 class Target(Protocol):
-    """What a model writes."""
+    """The output of a model."""
 
     def encode(self, examples: Sequence[Example], places: Sequence["Places"]) -> list[Row]:
-        """The row of each example, with what belongs to a word at the position where the word starts."""
+        """Encode the target of each example; the entry of a word is at the position where the word starts."""
 
     def longest(self, most: int) -> int:
-        """The length of the longest row for at most `most` positions of a user's target."""
+        """Return the length of the longest row for at most `most` positions of a user's target."""
         return most
 
     def cut(self, row: Row, *, source: int, target: int) -> Row:
-        """The row without what is too long: it has something for each position of the source, or a single thing."""
+        """Shorten a row to the limits of source and target; by default it has an entry for each source position."""
         return row[:source]
 
     def column(self, path: Path) -> Column | None: ...
@@ -110,13 +98,13 @@ class Target(Protocol):
 
 @runtime_checkable
 class SideType(Protocol[Side]):
-    """A class of sources or of targets: what makes one."""
+    """A class of sources or targets, with its constructors."""
 
     def learn(self, recipe: Recipe, examples: Examples, old: "Codec | None") -> Side:
-        """The one of a training part; what an `old` model to start from already knows is kept."""
+        """Learn from a training part; keep the vocabulary or scale of an `old` model to start from."""
 
     def from_json(self, table: Json, recipe: Recipe) -> Side:
-        """The one of a trained model, from its tokenizer.json."""
+        """Read the source or target of a trained model from its tokenizer.json."""
 
 
 SourceType = SideType[Source]
@@ -125,7 +113,7 @@ TargetType = SideType[Target]
 
 @dataclass(frozen=True)
 class Places:
-    """Where the words of a source start, among how many positions; `starts` is None where a position is a word."""
+    """The positions at which the words of a source start; `starts` is None if each position is a word."""
 
     starts: list[int] | None
     length: int
@@ -133,7 +121,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Nothing(Source, Target):
-    """The source of a model that only writes, or the target of one that only reads."""
+    """The source of a model that only generates, or the target of one that only reads."""
 
     @property
     def entry(self) -> Tokens:
@@ -162,7 +150,7 @@ class Nothing(Source, Target):
 
 @dataclass(frozen=True)
 class Codec:
-    """What a model reads and what it writes."""
+    """The source and the target of a model."""
 
     source: Source
     target: Target
@@ -177,13 +165,13 @@ class Codec:
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """The tokenizers of both sides, by the side."""
+        """The tokenizers by side: "source" and "target"."""
         sides = {"source": self.source, "target": self.target}
         return {name: side.tokenizer for name, side in sides.items() if hasattr(side, "tokenizer")}
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """The one that its text is cut with first: the source's, else the target's."""
+        """The tokenizer of the source, else that of the target."""
         return next(iter(self.tokenizers.values()), None)
 
     @property
@@ -200,12 +188,12 @@ class Codec:
         return self.tokenizers[side]
 
     def encode(self, examples: Iterable[Example]) -> list[tuple[Row, Row]]:
-        """Source and target rows of each example, as a network reads them."""
+        """Return the source and target rows of each example, as a network reads them."""
         block = list(examples)
         return self.with_targets(block, self.source.encode([example.source for example in block]))
 
     def with_targets(self, block: list[Example], sources: list[Row]) -> list[tuple[Row, Row]]:
-        """The source row of each example, with its target row."""
+        """Encode the target of each example, and pair it with its source row."""
         places = [
             Places(self.source.starts(e.source), len(row))
             for e, row in zip(block, sources, strict=True)
@@ -218,13 +206,12 @@ class Codec:
         return self.source.to_json() | self.target.to_json() | shared
 
     def sizes(self) -> dict[str, int]:
-        """How many entries each vocabulary has."""
-        return {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()} | getattr(
-            self.target, "sizes", {}
-        )
+        """Return the size of each vocabulary."""
+        sizes = {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()}
+        return sizes | getattr(self.target, "sizes", {})
 
     def page(self) -> str:
-        """The vocabularies for people to read."""
+        """Return the vocabularies as readable text."""
         pages = [
             f"# {name}: {tokenizer.kind}, {len(tokenizer)} entries\n{vocabulary_text(tokenizer)}"
             for name, tokenizer in self.tokenizers.items()
@@ -233,23 +220,24 @@ class Codec:
 
 
 def padded(rows: Sequence[Row]) -> Padded:
-    """Encoded rows side by side."""
+    """Return encoded rows as one `Padded`."""
     return Padded.from_rows(
         [tensor_of(row) if isinstance(row, np.ndarray) else row for row in rows]
     )
 
 
 def entries_of(table: object) -> Json:
-    """The entries of a tokenizer.json, where it is one of ours."""
+    """Return the entries of a tokenizer.json; refuse unknown ones."""
     if not isinstance(table, dict) or set(table) - _ENTRIES:
         raise BundleError(
-            "the tokenizer file is not one of Seqlab's", hint="restore the bundle, or train again."
+            "the tokenizer file was not written by Seqlab",
+            hint="restore the bundle, or train again.",
         )
     return table
 
 
 def entry_of(table: Json, name: str) -> Any:
-    """One entry of a tokenizer.json, which must be there."""
+    """Return one entry of a tokenizer.json; refuse a file without it."""
     if name not in table:
         raise BundleError(
             f"the tokenizer file has no '{name}', which the recipe needs",
@@ -258,29 +246,30 @@ def entry_of(table: Json, name: str) -> Any:
     return table[name]
 
 
-def part_of(part: object, kind: type[Part], otherwise: str) -> Part:
-    """The source or target, where it is of this kind."""
+def part_of(part: object, kind: type[Part], problem: str) -> Part:
+    """Return a source or target if it is of this kind; else raise an error with the problem."""
     if not isinstance(part, kind):
-        raise UsageError(otherwise, hint="choose a model that does.")
+        raise UsageError(problem, hint="choose a model that does.")
     return part
 
 
 def parse_text(request: Any, most: int) -> str:
-    """A text that came as JSON."""
+    """Check a text of a JSON request."""
     if not isinstance(request, str):
         raise UsageError("this model reads text, not numbers", hint="give a string.")
     if len(request) > most:
         raise UsageError(
-            f"{len(request):,} letters where {most:,} are the most", hint="send less at a time."
+            f"{len(request):,} letters, more than the limit of {most:,}",
+            hint="send less at a time.",
         )
     return request
 
 
 def parse_numbers(request: Any) -> np.ndarray:
-    """Rows of numbers that came as JSON."""
+    """Convert rows of numbers of a JSON request to an array."""
     try:
         return np.asarray(request, dtype=np.float32)
     except ValueError:
         raise UsageError(
-            "rows of unequal length", hint="give each row as many numbers as the others."
+            "rows of unequal length", hint="give all rows the same number of numbers."
         ) from None

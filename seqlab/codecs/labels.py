@@ -14,7 +14,7 @@ from seqlab.text import UNSEEN, Labels
 
 @dataclass(frozen=True)
 class LabelTarget(Target):
-    """Labels by name."""
+    """The labels that a model chooses from."""
 
     labels: Labels
 
@@ -22,17 +22,17 @@ class LabelTarget(Target):
         return [self._row(example, at) for example, at in zip(examples, places, strict=True)]
 
     def _row(self, example: Example, at: Places) -> Row:
-        """The label of a word stands at the word's first piece; the other pieces count for nothing."""
+        """Put the label of a word at its first piece; other pieces have none."""
         ids = [self.labels.encode(label) for label in labels_of(example)]
         if at.starts is None:
             return ids
-        spread = [UNSEEN] * at.length
-        for place, label in zip(at.starts, ids, strict=True):
-            spread[place] = label
-        return spread
+        row = [UNSEEN] * at.length
+        for position, label in zip(at.starts, ids, strict=True):
+            row[position] = label
+        return row
 
     def column(self, path: Path) -> Column:
-        return Column(path, len(self.labels), "int32")  # a label that training did not see is -1
+        return Column(path, len(self.labels), "int32")  # an unknown label is -1
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -53,24 +53,24 @@ class LabelTarget(Target):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "LabelTarget":
-        """The labels of the training part, always anew; data.no_label marks a word whose label is not known."""
+        """Collect the labels of the training part, also for an `old` model; data.no_label is not a label."""
         counts = Counter(label for e in examples() for label in labels_of(e))
         counts.pop(str(recipe.data.no_label), None)
         return cls(Labels.from_counts(counts))
 
 
 def labels_of(example: Example) -> tuple[str, ...]:
-    """The labels of a tagged sentence, or the one label of a text."""
+    """Return the labels of a tagged sentence, or the one label of a text."""
     return (example.target,) if isinstance(example.target, str) else example.target
 
 
 def labels_in(codec: Codec) -> Labels:
-    """The labels of a model that chooses among some."""
-    return part_of(codec.target, LabelTarget, "this model knows no labels").labels
+    """Return the labels of a classifier or tagger."""
+    return part_of(codec.target, LabelTarget, "this model has no labels").labels
 
 
 def answer_names(codec: Codec) -> list[str]:
-    """The name of each class that a model chooses among: its labels, or the tokens that it writes or fills in."""
+    """Return the names of a model's classes: its labels, or the tokens that it generates or fills in."""
     if isinstance(codec.target, LabelTarget):
         return list(codec.target.labels.names)
     tokenizer = codec.target_tokenizer if codec.writes else codec.source_tokenizer

@@ -1,4 +1,4 @@
-"""Text as a bag of n-grams: what a linear model and a nearest neighbour read."""
+"""Text as a bag of n-grams, the source of linear models and nearest neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,13 @@ from seqlab.padded import Tokens
 from seqlab.recipe import Recipe
 from seqlab.text.ngrams import NgramVocabulary
 
-NUM_WEIGHTS = (
-    1 << 23
-)  # of a linear model: where labels are many, only the most frequent n-grams are features
+# Weights of a linear model: with many labels, only the most frequent n-grams are features.
+NUM_WEIGHTS = 1 << 23
 
 
 @dataclass(frozen=True)
 class NgramSource(Source):
-    """A text as the ids of its n-grams, in order, each with its count: a row of pairs."""
+    """Texts as rows of pairs: the ids of their n-grams in order, each with its count."""
 
     vocabulary: NgramVocabulary
 
@@ -50,14 +49,14 @@ class NgramSource(Source):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NgramSource":
-        """The n-grams of the training part; those of an `old` model stay as they are."""
+        """Collect the n-grams of the training part; keep those of an `old` model."""
         if old is not None and isinstance(old.source, NgramSource):
             return old.source
-        settings, size = recipe.source, recipe.source.size
+        settings = recipe.source
+        size = settings.size
         if recipe.model.linear is not None:
-            size = min(
-                size, NUM_WEIGHTS // max(1, len({str(example.target) for example in examples()}))
-            )
+            num_labels = len({str(example.target) for example in examples()})
+            size = min(size, NUM_WEIGHTS // max(1, num_labels))
         vocabulary = NgramVocabulary.learn(
             lambda: (str(example.source) for example in examples()),
             normaliser=normaliser(settings),

@@ -20,11 +20,11 @@ from seqlab.recipe import Recipe
 
 @dataclass(frozen=True)
 class NumberTarget(Target):
-    """The scale of each number over the training part; of angles the mean direction, and no deviation."""
+    """Numbers for each position, with their scale over the training part; for angles, the mean direction only."""
 
     scale: Measured
     angles: bool
-    no_label: str | None = None  # what stands in a file where nothing is known
+    no_label: str | None = None  # marks an unknown value in a file
 
     @property
     def width(self) -> int:
@@ -34,25 +34,25 @@ class NumberTarget(Target):
         return [self._row(example, at) for example, at in zip(examples, places, strict=True)]
 
     def _row(self, example: Example, at: Places) -> Float32[np.ndarray, "T D"]:
-        """The numbers of a word stand at the word's first piece; elsewhere nothing is known."""
+        """Put the numbers of a word at its first piece; other pieces have NaN."""
         values = self.read(example)
         if at.starts is None:
             return values
-        spread = np.full((at.length, self.width), np.nan, dtype=np.float32)
-        spread[at.starts] = values
-        return spread
+        row = np.full((at.length, self.width), np.nan, dtype=np.float32)
+        row[at.starts] = values
+        return row
 
     def read(self, example: Example) -> Float32[np.ndarray, "T D"]:
-        """The numbers of each position of an example; NaN where one is not known."""
+        """Read the numbers of each position of an example, NaN for unknown ones."""
         return read_numbers(example, self.no_label, width=self.width)
 
     def column(self, path: Path) -> Column:
         return Column(path, 0, VECTORS, width=self.width, gaps=True)
 
     def difference(self, guess: np.ndarray, gold: np.ndarray) -> np.ndarray:
-        """How far a guess is off; of angles, the shorter way round."""
-        apart = guess - gold
-        return (apart + 180) % 360 - 180 if self.angles else apart
+        """Return the error of a guess; for angles, between -180 and 180 degrees."""
+        error = guess - gold
+        return (error + 180) % 360 - 180 if self.angles else error
 
     def to_json(self) -> Json:
         return {"numbers": asdict(self.scale) | {"angles": self.angles, "no_label": self.no_label}}
@@ -64,25 +64,25 @@ class NumberTarget(Target):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "NumberTarget":
-        """The scale of the training part, always anew."""
-        no_label, rows = recipe.data.no_label, list[Float32[np.ndarray, "_ _"]]()
-        for (
-            example
-        ) in examples():  # the first number that is there says how many stand at each position
+        """Learn the scale of the training part, also for an `old` model."""
+        no_label = recipe.data.no_label
+        rows: list[Float32[np.ndarray, "_ _"]] = []
+        for example in examples():  # the first shows how many numbers a position has
             rows.append(read_numbers(example, no_label, width=rows[0].shape[1] if rows else None))
         values = np.concatenate(rows).astype(np.float64) if rows else np.zeros((0, 1))
         if np.isnan(values).all(0).any():
             raise DataError(
                 "there are no numbers to learn from",
-                hint="look whether the file has a column of numbers.",
+                hint="check that the file has a column of numbers.",
             )
         if recipe.target.kind == "angles":
-            turned = np.deg2rad(values)
-            mean = np.rad2deg(
-                np.arctan2(np.nanmean(np.sin(turned), 0), np.nanmean(np.cos(turned), 0))
-            )
+            angles = np.deg2rad(values)
+            sine = np.nanmean(np.sin(angles), 0)
+            cosine = np.nanmean(np.cos(angles), 0)
+            mean = np.rad2deg(np.arctan2(sine, cosine))
             return cls(Measured(tuple(mean.tolist()), (1.0,) * len(mean)), True, no_label)
-        mean, deviation = np.nanmean(values, 0), np.nanstd(values, 0)
+        mean = np.nanmean(values, 0)
+        deviation = np.nanstd(values, 0)
         positive = np.where(deviation > 1e-12, deviation, 1.0)
         return cls(Measured(tuple(mean.tolist()), tuple(positive.tolist())), False, no_label)
 
@@ -90,25 +90,24 @@ class NumberTarget(Target):
 def read_numbers(
     example: Example, no_label: str | None, *, width: int | None
 ) -> Float32[np.ndarray, "T D"]:
-    """`1.5`, or `-57.8,-47.0` where several stand at a position; `nan` or `no_label` where it is unknown."""
+    """Parse the numbers of each position: `1.5`, or `-57.8,-47.0` for several; `nan` or `no_label` for unknown ones."""
     table: list[list[float]] = []
-    for place, text in enumerate(example.target, start=1):
-        cells = (
-            [math.nan] * (width or 1)
-            if text == no_label
-            else [_number(c, example, place) for c in text.split(",")]
-        )
+    for position, text in enumerate(example.target, start=1):
+        if text == no_label:
+            cells = [math.nan] * (width or 1)
+        else:
+            cells = [_number(cell, example, position) for cell in text.split(",")]
         if width is not None and len(cells) != width:
             raise DataError(
-                f"{example.where}: position {place} has {len(cells)} numbers where others have {width}",
-                hint=f"it is {shorten(text)}; write as many everywhere, with nan for what is not known.",
+                f"{example.where}: position {position} has {len(cells)} numbers where others have {width}",
+                hint=f"it is {shorten(text)}; write {width} everywhere, with nan for unknown values.",
             )
         table.append(cells)
         width = len(cells) if text != no_label else width
     return np.asarray(table, dtype=np.float32).reshape(len(table), width or 1)
 
 
-def _number(text: str, example: Example, place: int) -> float:
+def _number(text: str, example: Example, position: int) -> float:
     if text.strip().lower() in MISSING:
         return math.nan
     try:
@@ -117,7 +116,7 @@ def _number(text: str, example: Example, place: int) -> float:
         value = math.inf
     if math.isinf(value):
         raise DataError(
-            f"{example.where}: position {place}: {shorten(text)} is not a number",
-            hint="with target.kind = numbers or angles each label is one; for names leave target.kind as it is.",
+            f"{example.where}: position {position}: {shorten(text)} is not a number",
+            hint="with target.kind = numbers or angles each label is a number; for names leave target.kind unset.",
         )
     return value

@@ -1,4 +1,4 @@
-"""Pictures as a source: rows of pixels of one size, or features that another network computed."""
+"""Pictures as a source: rows of pixels of one size, or features computed by another network."""
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
@@ -21,26 +21,22 @@ from seqlab.errors import UsageError
 from seqlab.recipe import ImageConfig, Recipe
 
 STORE = "pictures"
-PREFIX = (
-    "data:image/"  # a picture that is sent as text begins so, then names its format, then is base64
-)
+PREFIX = "data:image/"  # of a picture that is sent as text; its format and base64 follow
 
 
 @dataclass(frozen=True)
 class PictureSource(VectorSource):
-    """Pictures by name. Each is stored once, however many captions it has, and examples hold its place there."""
+    """Pictures by name. Each is stored once, however many captions it has, and examples hold its row in the store."""
 
     image: ImageConfig | None
 
     def load(self, value: Any) -> Picture:
-        """A picture from a file or from an array of pixels, in the size that the model reads."""
+        """Load a picture from a file or an array of pixels, in the size that the model reads."""
+        if isinstance(value, Picture):
+            return value
         if isinstance(value, str):
             return Picture(value, load_picture(value, self.image))
-        return (
-            value
-            if isinstance(value, Picture)
-            else Picture("", picture_values(np.asarray(value), "it", self.image))
-        )
+        return Picture("", picture_values(np.asarray(value), "the picture", self.image))
 
     def parse(self, request: Any, *, most: int) -> Any:
         if not isinstance(request, str):
@@ -54,20 +50,17 @@ class PictureSource(VectorSource):
             content = base64.b64decode(request.partition(",")[2], validate=True)
         except ValueError:
             raise UsageError(
-                "the picture is not valid base64", hint="data:image/png;base64, then the file."
+                "the picture is not valid base64",
+                hint="send data:image/png;base64, followed by the encoded file.",
             ) from None
         return Picture("", picture_values(content, "the picture", self.image))
 
     def _array(self, request: Any) -> np.ndarray:
-        """Numbers that came as JSON. Pixels are fractions, or whole numbers up to 255, which JSON does not tell."""
+        """Convert numbers of a JSON request; pixels above 1 are integers, which JSON does not distinguish."""
         array = parse_numbers(request)
-        whole = (
-            self.image is not None
-            and array.size > 0
-            and array.max() > 1
-            and (array == array.round()).all()
-        )
-        return array.astype(np.int64) if whole else array
+        if self.image is None or array.size == 0 or array.max() <= 1:
+            return array
+        return array.astype(np.int64) if (array == array.round()).all() else array
 
     def encode(self, values: Sequence[Any]) -> list[Row]:
         return [check_width(self.scale, _values(value)) for value in values]
@@ -92,7 +85,7 @@ class PictureSource(VectorSource):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "PictureSource":
-        """The source of the training part; the scale of an `old` model stays as it is."""
+        """Learn the scale of the training part; keep that of an `old` model."""
         image = recipe.image
         if old is not None:
             return cls(cast(PictureSource, old.source).scale, image)
@@ -113,18 +106,18 @@ def store_pictures(
     parts: Sequence[Sequence[str]],
     folder: Path,
 ) -> list[list[Example]]:
-    """The examples of each part, with their pictures in one store in `folder`."""
+    """Read the examples of each part, and write all their pictures into one store in `folder`."""
     examples: list[list[Example]] = [[] for _ in parts]
     pictures: list[Picture] = []
 
     def decoded() -> Iterator[tuple[Shaped[np.ndarray, "T F"]]]:
         for part, paths in zip(examples, parts, strict=True):
-            last: object = None
+            last: Picture | None = None
             for example in read(paths):
-                if example.source is not last:  # the captions of one picture come together
-                    last, picture = example.source, example.source
-                    pictures.append(Picture(picture.name, np.empty((0, 0)), len(pictures)))
-                    yield (picture.values,)
+                if example.source is not last:  # the captions of a picture follow each other
+                    last = example.source
+                    pictures.append(Picture(last.name, np.empty((0, 0)), len(pictures)))
+                    yield (last.values,)
                 part.append(replace(example, source=pictures[-1]))
 
     rows = decoded()
@@ -139,5 +132,5 @@ def store_pictures(
 
 
 def shared_pictures(stores: dict[str, TokenStore], part: str) -> TokenStore:
-    """The pictures of one part's examples."""
+    """Return the store of the pictures of one part's examples."""
     return stores[STORE].rows_at(stores[f"{part}_source"].flat.astype(np.int64))

@@ -1,4 +1,4 @@
-"""A table of numbers over time as a source: its columns, and the scale on which they are read and forecast."""
+"""A time series as the source of a model: its columns, and their scale."""
 
 import os
 import tempfile
@@ -23,10 +23,10 @@ from seqlab.recipe import Recipe
 
 @dataclass(frozen=True)
 class SeriesSource(Source):
-    """What is forecast and what is known in advance; mean and deviation of each of both over the training part.
+    """The columns to be forecast, those known in advance, and the mean and deviation of each over the training part.
 
-    `season` is the number of rows in one season, `naive` the mean error, in deviations, of repeating the value of one
-    season before; `time`, `ids` and `encoding` say how a file is read.
+    `season` is the number of rows in one season; `naive` is the mean error, in deviations, of the forecast that repeats
+    the value of one season before. `time`, `ids` and `encoding` are settings for reading a file.
     """
 
     columns: tuple[str, ...]
@@ -48,13 +48,11 @@ class SeriesSource(Source):
 
     @property
     def entry(self) -> Measured:
-        width = (
-            2 + self.num_covariates
-        )  # the value, whether it was observed, and what is known in advance
+        width = 2 + self.num_covariates  # the value, whether it was observed, and the covariates
         return Measured((0.0,) * width, (1.0,) * width)
 
     def load(self, value: Any) -> Series:
-        """A series from a file, or from an array with a row for each moment and a column for each variable."""
+        """Read a series from a file, or from an array with a row for each moment and a column for each variable."""
         if isinstance(value, Series):
             return value
         if not isinstance(value, np.ndarray):
@@ -64,20 +62,20 @@ class SeriesSource(Source):
             )
         if self.num_covariates:
             raise UsageError(
-                "this model knows columns or dates in advance, which an array does not have",
+                "this model needs covariates or dates, which an array does not have",
                 hint="give a file.",
             )
         values = np.asarray(value, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
         if values.shape[1] != len(self.columns) or len(values) == 0 or np.isinf(values).any():
             raise DataError(
-                f"an array of the shape {values.shape} where the model forecasts {len(self.columns)} columns",
+                f"an array of shape {values.shape} where the model forecasts {len(self.columns)} columns",
                 hint=f"a row for each moment, a finite number or NaN for each of: {', '.join(self.columns)}.",
             )
         return Series("the array", self.columns, tuple(map(str, range(len(values)))), values)
 
     def parse(self, request: Any, *, most: int) -> Series:
-        """A text is the table itself, never the name of a file."""
+        """Read a series from a request, whose text is the table itself, never the name of a file."""
         if not isinstance(request, str):
             return self.load(parse_numbers(request))
         with tempfile.TemporaryDirectory() as folder:
@@ -101,19 +99,21 @@ class SeriesSource(Source):
         return ""
 
     def table(self, series: Series) -> Float32[np.ndarray, "T F"]:
-        """A series in deviations from the mean, with the calendar beside it."""
+        """Return a series in deviations from the mean, followed by the calendar features."""
         count = len(self.columns)
-        for row, place in np.argwhere(np.isnan(series.values[:, count:]))[:1].tolist():
+        missing = np.argwhere(np.isnan(series.values[:, count:]))
+        if len(missing):
+            row, index = missing[0]
             raise DataError(
-                f"{series.where}: column '{self.known[place]}' is to be known and is missing at {series.times[row]}",
-                hint="fill it in, or forecast it: data.known names only what is known for all rows.",
+                f"{series.where}: column '{self.known[index]}' of data.known has no value at {series.times[row]}",
+                hint="fill it in, or forecast it: columns of data.known need a value in every row.",
             )
         scaled = (series.values - np.asarray(self.mean)) / np.asarray(self.deviation)
         parts = [scaled, calendar_features(series.times)] if self.calendar else [scaled]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def restored(self, values: Float[np.ndarray, "*K C"]) -> Float[np.ndarray, "*K C"]:
-        """Values in deviations from the mean, in the unit of the data."""
+        """Convert values in deviations from the mean to the unit of the data."""
         count = len(self.columns)
         return values * np.asarray(self.deviation[:count]) + np.asarray(self.mean[:count])
 
@@ -129,7 +129,8 @@ class SeriesSource(Source):
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "SeriesSource":
         raise UsageError(
-            "a series is learnt from its table, not from examples", hint="see seqlab.corpus.series."
+            "a series is learnt from its table, not from examples",
+            hint="use seqlab.corpus.series.prepare_series.",
         )
 
     @classmethod
@@ -147,19 +148,17 @@ class SeriesSource(Source):
                 len(source.deviation),
                 len(source.columns) + len(source.known),
             }
-            good = len(sizes) == 1 and min(source.deviation) > 0
+            valid = len(sizes) == 1 and min(source.deviation) > 0
         except (TypeError, ValueError):
-            good = False
-        if not good:
-            raise BundleError(
-                "the scale of the variables is not one of Seqlab's", hint="restore the bundle."
-            )
+            valid = False
+        if not valid:
+            raise BundleError("the scale of the variables is invalid", hint="restore the bundle.")
         return source
 
 
 def series_of(codec: Codec) -> SeriesSource:
-    """The series of a model that forecasts one."""
-    return part_of(codec.source, SeriesSource, "this model forecasts nothing")
+    """Return the source of a forecaster."""
+    return part_of(codec.source, SeriesSource, "this model does not forecast")
 
 
 def calendar_features(times: Sequence[str]) -> Float[np.ndarray, "T 6"]:

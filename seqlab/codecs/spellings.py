@@ -1,4 +1,4 @@
-"""Sentences as the features of their words: what a conditional random field reads."""
+"""Sentences as features of their words, the source of conditional random fields."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class SpellingSource(Source):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "SpellingSource":
-        """The features of the training part; those of an `old` model stay as they are."""
+        """Collect the features of the training part; keep those of an `old` model."""
         if old is not None and isinstance(old.source, SpellingSource):
             return old.source
         settings = recipe.source

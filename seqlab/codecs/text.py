@@ -1,6 +1,6 @@
-"""Text as a source and as a target, through a tokenizer; words perhaps with their spelling beside their ids.
+"""Text as a source and as a target, through a tokenizer; the spelling of words can be read as well.
 
-A word that training never saw still has letters.
+A word that is not in the vocabulary still has letters.
 """
 
 import re
@@ -46,13 +46,16 @@ from seqlab.text import (
 from seqlab.text.words import split
 
 _MARKERS = {"[SEP]": SEP, "[MASK]": MASK}
-LONGEST_WORD = 24  # letters of a spelling: of a longer word its two ends, which say most about it
+LONGEST_WORD = 24  # letters of a spelling; of a longer word only its two ends are read
 
 
 @dataclass(frozen=True)
 class TextSource(Source):
-    """Lines of text. With `markers`, [SEP] and [MASK] are special tokens; with `frame`, a text stands between SOS and
-    SEP, as BERT reads it; with `letters`, each word is read with its spelling."""
+    """Lines of text.
+
+    With `markers`, [SEP] and [MASK] are special tokens; with `frame`, a text is enclosed in SOS and SEP, as for BERT;
+    with `letters`, each word is read with its spelling.
+    """
 
     tokenizer: Tokenizer
     markers: bool = False
@@ -102,7 +105,7 @@ class TextSource(Source):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "TextSource":
-        """The source of the training part; the tokenizer of an `old` model stays as it is."""
+        """Learn the vocabulary of the training part; keep the tokenizer of an `old` model."""
         if old is not None:
             return cls(*old_tokens(old), getattr(old.source, "letters", None))
         tokenizer = learn_tokenizer(recipe.source, (str(e.source) for e in examples()))
@@ -114,7 +117,7 @@ class TextSource(Source):
 
 @dataclass(frozen=True)
 class TextTarget(Target):
-    """Text that a decoder writes, between SOS and EOS."""
+    """Text that a decoder generates, between SOS and EOS."""
 
     tokenizer: Tokenizer
 
@@ -124,10 +127,11 @@ class TextTarget(Target):
         ]
 
     def longest(self, most: int) -> int:
-        return most + 2  # SOS and EOS are not the user's
+        return most + 2  # SOS and EOS
 
     def cut(self, row: Row, *, source: int, target: int) -> Row:
-        most, ids = self.longest(target), cast(Ids, row)
+        ids = cast(Ids, row)
+        most = self.longest(target)
         return ids if len(ids) <= most else ids[: most - 1] + ids[-1:]
 
     def column(self, path: Path) -> Column:
@@ -138,27 +142,28 @@ class TextTarget(Target):
 
     @classmethod
     def from_json(cls, table: Json, recipe: Recipe) -> "TextTarget":
-        """A target that shares the vocabulary of its source is stored by the source alone."""
+        """Read the tokenizer; one that is shared with the source is stored as the source's only."""
         shared = entry_of(table, "target") == "source"
         return cls(text.from_json(entry_of(table, "source" if shared else "target")))
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "TextTarget":
-        """The target of the training part; the tokenizer of an `old` model stays as it is."""
+        """Learn the vocabulary of the training part; keep the tokenizer of an `old` model."""
         if old is not None:
             return cls(old.target_tokenizer)
         return cls(learn_tokenizer(recipe.target, (str(e.target) for e in examples())))
 
 
 def spelled(letters: CharacterTokenizer, ids: Ids, words: Sequence[str]) -> Int[np.ndarray, "T W"]:
-    """Each position's id, then its letters; ids that precede the words, as of a frame, have none."""
+    """Return each position's id, followed by the letters of its word; the special tokens of a frame have none."""
     table = np.full((len(ids), 1 + LONGEST_WORD), PAD, dtype=np.int64)
     table[:, 0] = ids
     half = LONGEST_WORD // 2
-    first = int(len(ids) > len(words))
-    for place, spelling in enumerate(letters.encode_all(words), start=first):
-        kept = spelling if len(spelling) <= LONGEST_WORD else spelling[:half] + spelling[-half:]
-        table[place, 1 : 1 + len(kept)] = kept
+    has_frame = len(ids) > len(words)
+    for position, spelling in enumerate(letters.encode_all(words), start=int(has_frame)):
+        if len(spelling) > LONGEST_WORD:
+            spelling = spelling[:half] + spelling[-half:]
+        table[position, 1 : 1 + len(spelling)] = spelling
     return table
 
 
@@ -169,7 +174,7 @@ def letters_column(path: Path, size: int, letters: CharacterTokenizer | None) ->
 
 
 def learn_letters(words: Callable[[], Iterable[str]]) -> CharacterTokenizer:
-    """The letters that occur twice or more; of a tiny file, in which none does, all."""
+    """Learn the letters that occur at least twice; if none does, all."""
     counts = Counter(letter for word in words() for letter in word)
     least = 2 if counts and counts.most_common(1)[0][1] > 1 else 1
     return CharacterTokenizer.learn(
@@ -195,7 +200,7 @@ def tokens_json(tokenizer: Tokenizer, markers: bool, frame: bool) -> Json:
 
 
 def read_tokens(table: Json) -> tuple[Tokenizer, bool, bool]:
-    """The tokenizer of a source, and whether it has markers and a frame."""
+    """Read the tokenizer of a source, and whether it has markers and a frame."""
     return (
         text.from_json(entry_of(table, "source")),
         table.get("markers") is True,
@@ -204,7 +209,7 @@ def read_tokens(table: Json) -> tuple[Tokenizer, bool, bool]:
 
 
 def old_tokens(old: Codec) -> tuple[Tokenizer, bool, bool]:
-    """The same of an old model, which reads a text or words."""
+    """Return the tokenizer of an old model's source, and whether it has markers and a frame."""
     source = cast(TextSource, old.source)
     return source.tokenizer, source.markers, source.frame
 
@@ -227,10 +232,7 @@ def normaliser(settings: TextConfig) -> Normaliser:
 def learn_codec(
     recipe: Recipe, examples: Examples, old: Codec | None, reads: SourceType, writes: TargetType
 ) -> Codec:
-    """The codec of a training part, of which `examples` can be called for each pass that is needed.
-
-    What an `old` model to start from already knows is kept.
-    """
+    """Learn the codec from a training part; keep vocabularies and scales of an `old` model to start from."""
     if recipe.shared and old is None:
         both = (str(side) for e in examples() for side in (e.source, e.target))
         tokenizer = learn_tokenizer(recipe.source, both)
@@ -242,7 +244,7 @@ def learn_codec(
 
 
 def read_codec(table: Any, recipe: Recipe, reads: SourceType, writes: TargetType) -> Codec:
-    """The codec in a tokenizer.json."""
+    """Read the codec from a tokenizer.json."""
     entries = entries_of(table)
     source = reads.from_json(entries, recipe)
     if entries.get("target") == "source" and isinstance(source, TextSource):

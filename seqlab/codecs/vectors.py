@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ NO_FILES = "this model reads numbers, and the server opens no files"
 
 
 def check_width(scale: Measured, vectors: np.ndarray) -> np.ndarray:
-    """Vectors with as many features as those of training; a single number a position is one feature."""
+    """Return vectors of shape (T, features); refuse another number of features than in training."""
     vectors = vectors if vectors.dtype == np.uint8 else np.asarray(vectors, dtype=np.float32)
     vectors = vectors[:, None] if vectors.ndim == 1 else vectors
     if vectors.shape[1] != len(scale.mean):
@@ -41,21 +41,23 @@ def check_width(scale: Measured, vectors: np.ndarray) -> np.ndarray:
 
 
 def read_scale(table: Json, name: str) -> Measured:
-    """Mean and deviation from JSON: as many of one as of the other, all finite numbers, no deviation below 0."""
+    """Read mean and deviation of each feature from JSON; the deviations must be positive."""
     entry = entry_of(table, name)
-    sides: list[Any] = [
-        entry.get(side) if isinstance(entry, dict) else None for side in ("mean", "deviation")
-    ]
-    lists = all(isinstance(side, list) for side in sides) and len(sides[0]) == len(sides[1]) > 0
-    if (
-        not lists
-        or not all(isinstance(n, float) for side in sides for n in side)
-        or min(sides[1]) <= 0
-    ):
-        raise BundleError(
-            f"the scale of the {name} is not one of Seqlab's", hint="restore the bundle."
-        )
-    return Measured(*map(tuple, sides))
+    mean = entry.get("mean") if isinstance(entry, dict) else None
+    deviation = entry.get("deviation") if isinstance(entry, dict) else None
+    if not _are_numbers(mean) or not _are_numbers(deviation):
+        raise _invalid_scale(name)
+    if not len(mean) == len(deviation) > 0 or min(deviation) <= 0:
+        raise _invalid_scale(name)
+    return Measured(tuple(mean), tuple(deviation))
+
+
+def _are_numbers(values: Any) -> TypeGuard[list[float]]:
+    return isinstance(values, list) and all(isinstance(value, float) for value in values)
+
+
+def _invalid_scale(name: str) -> BundleError:
+    return BundleError(f"the scale of the {name} is invalid", hint="restore the bundle.")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class VectorSource(Source):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "VectorSource":
-        """The source of the training part; the scale of an `old` model stays as it is."""
+        """Learn the scale of the training part; keep that of an `old` model."""
         if old is not None:
             return cls(cast(VectorSource, old.source).scale)
         return cls(learn_scale(e.source for e in examples()))
@@ -107,7 +109,7 @@ class VectorSource(Source):
 
 @dataclass(frozen=True)
 class VectorTarget(Target):
-    """Frames that a model writes: arrays of frames by features."""
+    """Frames that a model generates: arrays of frames by features."""
 
     scale: Measured
 
@@ -129,23 +131,23 @@ class VectorTarget(Target):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "VectorTarget":
-        """The scale of the training part, always anew."""
+        """Learn the scale of the training part, also for an `old` model."""
         return cls(learn_scale(example.target for example in examples()))
 
 
 def learn_scale(arrays: Iterable[np.ndarray], *, columns: int = 1) -> Measured:
-    """Mean and deviation of each feature in one pass; the deviation of a constant feature counts as 1.
+    """Learn mean and deviation of each feature in one pass; the deviation of a constant feature is set to 1.
 
     The scale of pixels is learnt for each colour and repeated for each of the `columns`.
     """
-    count, total, squares = 0, np.zeros(1), np.zeros(1)
+    count = 0
+    total = np.zeros(1)
+    squares = np.zeros(1)
     for array in arrays:
         vectors = array.astype(np.float64)
-        count, total, squares = (
-            count + len(vectors),
-            total + vectors.sum(0),
-            squares + np.square(vectors).sum(0),
-        )
+        count += len(vectors)
+        total = total + vectors.sum(0)
+        squares = squares + np.square(vectors).sum(0)
     mean = total / max(1, count)
     deviation = np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
     positive = np.where(deviation > 1e-8, deviation, 1.0)

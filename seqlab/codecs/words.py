@@ -1,4 +1,4 @@
-"""Words that a file has cut, kept whole or cut further into pieces, each perhaps with its spelling."""
+"""Sentences that are already split into words; the words are kept whole or split into pieces."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -61,23 +61,22 @@ class WordSource(Source):
         return ids if self.letters is None else spelled(self.letters, ids, words)
 
     def _pieces(self, words: tuple[str, ...]) -> list[Ids]:
-        """The ids of each word, at least one: a byte-level vocabulary knows a word by the space before it."""
-        spaced = [
-            w if place == 0 or self.tokenizer.kind != "bpe" else f" {w}"
-            for place, w in enumerate(words)
-        ]
-        return [pieces or [UNK] for pieces in self.tokenizer.encode_all(spaced)]
+        """Return the ids of each word, at least one."""
+        if self.tokenizer.kind == "bpe":  # a byte-level vocabulary has words with a space in front
+            words = (*words[:1], *(f" {word}" for word in words[1:]))
+        return [pieces or [UNK] for pieces in self.tokenizer.encode_all(words)]
 
     def column(self, path: Path) -> Column:
         return letters_column(path, len(self.tokenizer), self.letters)
 
     def starts(self, value: Any) -> list[int] | None:
         if isinstance(self.tokenizer, WordTokenizer):
-            return [place + 1 for place in range(len(value))] if self.frame else None
-        starts, place = [], int(self.frame)
+            return [position + 1 for position in range(len(value))] if self.frame else None
+        starts = []
+        position = int(self.frame)
         for pieces in self._pieces(value):
-            starts.append(place)
-            place += len(pieces)
+            starts.append(position)
+            position += len(pieces)
         return starts
 
     def names(self, value: Any, row: Row) -> tuple[str, ...]:
@@ -99,7 +98,7 @@ class WordSource(Source):
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Examples, old: Codec | None) -> "WordSource":
-        """The source of the training part; the tokenizer of an `old` model stays as it is, and so do its letters."""
+        """Learn the vocabulary of the training part; keep the tokenizer and the letters of an `old` model."""
         letters = None
         if recipe.model.characters is not None:
             letters = getattr(old and old.source, "letters", None) or learn_letters(
@@ -114,7 +113,7 @@ class WordSource(Source):
 
 
 def _learn_tokenizer(recipe: Recipe, examples: Examples) -> Tokenizer:
-    """Words that are kept whole; pieces are learnt from the words with spaces between."""
+    """Learn whole words, or pieces from the words with spaces between them."""
     settings = recipe.source
     if settings.kind != "words":
         return learn_tokenizer(settings, (" ".join(_words(e)) for e in examples()))

@@ -172,7 +172,7 @@ def _captions_in_arrays(
     texts = archive.whole(target, "numbers or strings")
     if len(texts) != len(pictures) or texts.ndim > 2:
         raise DataError(
-            f"{archive.path}: {len(pictures)} pictures but {target} of the shape {texts.shape}",
+            f"{archive.path}: {len(pictures)} pictures but {target} of shape {texts.shape}",
             hint="there is one text for each picture, or a row of them.",
         )
     located = None

@@ -123,7 +123,7 @@ def _in_archive(path: str, target: str, *, words: bool) -> Iterator[Labelled]:
         needed = values.shape[: 1 + padded] if words else lengths.shape
         if labels.shape != needed:
             raise DataError(
-                f"{path}: '{target}' has the shape {labels.shape} where {needed} is needed",
+                f"{path}: '{target}' has shape {labels.shape} where {needed} is needed",
                 hint=f"there is one label for each {'frame' if words else 'sequence'}.",
             )
         for number, length in enumerate(map(int, lengths)):

@@ -146,7 +146,7 @@ class TestRequests:
         assert WordSource(WORDS).parse("the cat", most=MOST) == ("the", "cat")
         with pytest.raises(UsageError, match="reads text, not numbers"):
             TextSource(LETTERS).parse([1, 2], most=MOST)
-        with pytest.raises(UsageError, match="3 letters where 2 are the most"):
+        with pytest.raises(UsageError, match="3 letters, more than the limit of 2"):
             TextSource(LETTERS).parse("the", most=2)
 
     def test_a_path_is_not_opened(self, tmp_path):

@@ -236,11 +236,14 @@ class TestWhatIsWrong:
         with zipfile.ZipFile("all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a.png", b"0" * 5000)
         (here / "t.tsv").write_text("a.png\tb\n")
-        assert refusal(["t.tsv", "all.zip"])[0] == "t.tsv:1 (a.png): a file of 5,000 bytes"
+        assert (
+            refusal(["t.tsv", "all.zip"])[0]
+            == "t.tsv:1 (a.png): a file of 5,000 bytes, more than 1,000"
+        )
 
     def test_captions_that_are_not_as_many_as_pictures(self, here):
         np.savez("pets.npz", images=np.stack([pixels(10)] * 3), captions=["a", "b"])
-        assert refusal(["pets.npz"])[0] == "pets.npz: 3 pictures but captions of the shape (2,)"
+        assert refusal(["pets.npz"])[0] == "pets.npz: 3 pictures but captions of shape (2,)"
 
     def test_too_many_files(self):
         with pytest.raises(UsageError, match="3 files where a table and its pictures are needed"):

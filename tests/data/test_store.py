@@ -143,10 +143,10 @@ def test_a_store_that_was_cut(tmp_path, part, damage):
     ("change", "message"),
     [
         ({"format": 99}, "its format is 99, and this version reads 1"),
-        ({"dtype": "float64"}, "it says"),
-        ({"num_rows": -1}, "it says"),
-        ({"width": 0}, "it says"),
-        ({"width": "3"}, "it says"),
+        ({"dtype": "float64"}, "its values are invalid"),
+        ({"num_rows": -1}, "its values are invalid"),
+        ({"width": 0}, "its values are invalid"),
+        ({"width": "3"}, "its values are invalid"),
         ({"width": 3}, "12 bytes where 36 are needed"),
     ],
 )

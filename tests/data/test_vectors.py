@@ -299,13 +299,13 @@ class TestArchive:
                 "d.npz: 'lengths': an array of dtype float64 where integers are needed",
             ),
             ({"values": np.zeros((3, 4, 2))}, False, "d.npz: 2 lengths for 3 sequences"),
-            ({"labels": ["a"]}, False, "d.npz: 'labels' has the shape (1,) where (2,) is needed"),
+            ({"labels": ["a"]}, False, "d.npz: 'labels' has shape (1,) where (2,) is needed"),
             (
                 {"labels": list("abcd")},
                 False,
-                "d.npz: 'labels' has the shape (4,) where (2,) is needed",
+                "d.npz: 'labels' has shape (4,) where (2,) is needed",
             ),
-            ({}, True, "d.npz: 'labels' has the shape (2,) where (4,) is needed"),
+            ({}, True, "d.npz: 'labels' has shape (2,) where (4,) is needed"),
             ({"labels": ["a", ""]}, False, "d.npz[1]: the label is empty"),
             (
                 {"labels": np.array(["a", 1], dtype=object)},
