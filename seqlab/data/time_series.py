@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from seqlab.data.text_table import column_index
 from seqlab.data.time_formats import format_moment, parse_moment
-from seqlab.data.time_steps import TimeStep, grid_positions, infer_step
+from seqlab.data.time_steps import Moment, TimeStep, grid_positions, infer_step
 from seqlab.errors import DataError, warn
 
 _MAX_REPEATED = 0.01  # the share of moments that may be repeated with different values
@@ -93,7 +93,7 @@ def make_regular(series: Series, numbers: Sequence[int]) -> Series:
     return _without_gaps(replace(series, times=times, values=series.values[order]), moments)
 
 
-def _without_gaps(series: Series, moments: Sequence[float]) -> Series:
+def _without_gaps(series: Series, moments: Sequence[Moment]) -> Series:
     """Add a row without values for each missing moment, if the times have a regular step."""
     step = infer_step(moments)
     positions = None if step is None else grid_positions(moments, step)

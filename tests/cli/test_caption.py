@@ -120,7 +120,8 @@ def bomb():
 BAD = {
     "cut.jpg": "cut.jpg: this cannot be read as a picture: ",
     "one.png": "one.png: 1 x 1 pixels, where 2 x 2 are needed",
-    "huge.png": "huge.png: the picture's header declares too many pixels, more than 64,000,000 in all; it was not decoded",
+    "huge.png": "huge.png: the picture's header declares too many pixels, more than 64,000,000 in all; "
+    "it was not decoded",
     "none.png": "none.png: there is no such picture",
     "eps.png": "eps.png: this cannot be read as a picture: it is none of PNG, ",
 }
